@@ -1,0 +1,528 @@
+"""Between Arrow tables and columns in flight.
+
+Data comes in strictly: a value is taken only if the column's type holds it exactly. Types convert
+where every value could (int32 to BIGINT, string_view to STRING, seconds to TIMESTAMP) or where
+each value is checked (int64 to INT, a decimal of more digits to one of fewer); anything else is a
+DataError that names the column, and the first row at fault, counted from 0. Numbers are never
+rounded and text is never parsed.
+
+Buffers are shared with Arrow wherever the layouts agree and there are no NULLs. A naive timestamp
+is taken for a TIMESTAMP as UTC, the session time zone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.column import Bools, Column, Values, narrow, widen
+from operators.scalar import decimals
+from planner import types as t
+from planner.errors import DataError
+
+Rows: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[dict[str, Any]]
+
+_MICROS_PER_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1}
+_INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+_INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
+
+
+def arrow_type(kind: t.SqlType) -> pa.DataType:
+    """The Arrow type that columns of `kind` leave as."""
+    match kind:
+        case t.NullType():
+            return pa.null()
+        case t.BooleanType():
+            return pa.bool_()
+        case t.IntegerType():
+            return _INTEGERS[kind.bits]
+        case t.FloatType():
+            return pa.float32() if kind.bits == 32 else pa.float64()
+        case t.DecimalType():
+            return pa.decimal128(kind.precision, kind.scale)
+        case t.StringType():
+            return pa.string()
+        case t.BinaryType():
+            return pa.binary()
+        case t.DateType():
+            return pa.date32()
+        case t.TimestampType():
+            return pa.timestamp("us", None if kind.local else "UTC")
+        case t.IntervalType():
+            return pa.int32() if kind.unit == "month" else pa.duration("us")
+        case _:
+            raise TypeError(f"{kind} has no Arrow type")
+
+
+def arrow_schema(schema: t.Schema) -> pa.Schema:
+    return pa.schema([pa.field(f.name, arrow_type(f.type), f.nullable) for f in schema])
+
+
+def sql_type(kind: pa.DataType) -> t.SqlType:
+    """The SQL type that holds every value of an Arrow type.
+
+    Raises: DataError if there is none (lists, structs, times of day …).
+    """
+    if pa.types.is_dictionary(kind):
+        return sql_type(kind.value_type)
+    if pa.types.is_null(kind):
+        return t.NULL
+    if pa.types.is_boolean(kind):
+        return t.BOOLEAN
+    if pa.types.is_signed_integer(kind):
+        return t.IntegerType(kind.bit_width)
+    if pa.types.is_unsigned_integer(kind):
+        return t.IntegerType(2 * kind.bit_width) if kind.bit_width < 64 else t.DecimalType(20, 0)
+    if pa.types.is_floating(kind):
+        return t.DOUBLE if kind.bit_width == 64 else t.FLOAT
+    if pa.types.is_decimal(kind) and kind.precision <= t.MAX_PRECISION and kind.scale >= 0:
+        if kind.scale <= kind.precision:
+            return t.DecimalType(kind.precision, kind.scale)
+    if _is_text(kind):
+        return t.STRING
+    if _is_bytes(kind):
+        return t.BINARY
+    if pa.types.is_date(kind):
+        return t.DATE
+    if pa.types.is_timestamp(kind):
+        return t.TIMESTAMP_NTZ if kind.tz is None else t.TIMESTAMP
+    if pa.types.is_duration(kind):
+        return t.INTERVAL_MICROSECONDS
+    raise DataError(f"no SQL type for Arrow type {kind}")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
+
+
+# --------------------------------------------------------------------------------------- inward
+
+
+def to_columns(table: pa.Table | pa.RecordBatch, schema: t.Schema) -> list[Column]:
+    """The columns of `schema`, in its order, from a table that has exactly those.
+
+    Columns are found by name, without regard to case and order; by position if the names are the
+    schema's own in order (a schema may repeat names).
+    Raises: DataError for missing, unknown or repeated columns, types that do not convert, values
+    out of range, NULL in a NOT NULL column.
+    Cost: O(1) for a column whose layout agrees, else one copy.
+    """
+    places = _places(table.schema.names, schema)
+    return [
+        to_column(table.column(place), field) for place, field in zip(places, schema, strict=True)
+    ]
+
+
+def _places(names: list[str], schema: t.Schema) -> list[int]:
+    wanted = [f.name for f in schema]
+    if names == wanted:
+        return list(range(len(names)))
+    found: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if found.setdefault(name.lower(), i) != i:
+            raise DataError(f'column "{name}" appears twice in the data')
+    missing = [name for name in wanted if name.lower() not in found]
+    if missing:
+        raise DataError(
+            f'the data has no column "{missing[0]}"',
+            detail=f"Expected {_listed(wanted)}; given {_listed(names)}.",
+        )
+    known = {name.lower() for name in wanted}
+    unknown = [name for name in names if name.lower() not in known]
+    if unknown:
+        raise DataError(
+            f'the data has an unknown column "{unknown[0]}"',
+            detail=f"Expected {_listed(wanted)}; given {_listed(names)}.",
+        )
+    return [found[name.lower()] for name in wanted]
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names) or "no columns"
+
+
+def to_column(array: pa.Array | pa.ChunkedArray, field: t.Field) -> Column:
+    """One column; see `to_columns`."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    valid: Bools | None = None
+    if array.null_count:
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        if not field.nullable:
+            raise DataError(
+                f'NULL in column "{field.name}", which is NOT NULL',
+                detail=f"Row {int(np.argmin(valid))} of the data has it first.",
+            )
+    if pa.types.is_null(array.type) and not isinstance(field.type, t.NullType):
+        if not field.nullable and len(array):
+            raise _type_error(field, array.type)
+        array = pa.nulls(len(array), arrow_type(field.type))
+    values = _values(array, field, valid)
+    column = Column(field.type, values, valid)
+    if column.wide:
+        return narrow(column) or column
+    return column
+
+
+def _type_error(field: t.Field, given: pa.DataType) -> DataError:
+    return DataError(
+        f'column "{field.name}" is {field.type}, but the data has {given}',
+        hint="Cast the column before passing it." if not pa.types.is_nested(given) else None,
+    )
+
+
+def _range_error(field: t.Field, array: pa.Array, bad: Any) -> DataError:
+    row = int(np.argmax(bad))
+    return DataError(
+        f'value out of range for column "{field.name}" of type {field.type}',
+        detail=f"Row {row} of the data has {array[row]} of type {array.type}.",
+    )
+
+
+def _fixed(array: pa.Array, dtype: Any, valid: Bools | None) -> Any:
+    """The value buffer as NumPy, zeros under NULLs."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(array), dtype)
+    values = np.frombuffer(buffer, dtype, count=array.offset + len(array))[array.offset :]
+    return values if valid is None else np.where(valid, values, np.zeros((), dtype))
+
+
+def _values(array: pa.Array, field: t.Field, valid: Bools | None) -> Values:
+    given = array.type
+    match field.type:
+        case t.NullType() if pa.types.is_null(given):
+            return np.zeros(len(array), np.bool_)
+        case t.BooleanType() if pa.types.is_boolean(given):
+            filled = array if valid is None else array.fill_null(False)
+            return filled.to_numpy(zero_copy_only=False)
+        case t.IntegerType() if pa.types.is_integer(given):
+            return _integers(array, field, field.type.min, field.type.max, valid)
+        case t.IntervalType(unit="month") if pa.types.is_integer(given):
+            return _integers(array, field, t.INT.min, t.INT.max, valid)
+        case t.FloatType(bits=bits) if pa.types.is_floating(given) and given.bit_width <= bits:
+            dtype = np.dtype(f"f{given.bit_width // 8}")
+            return _fixed(array, dtype, valid).astype(f"f{bits // 8}", copy=False)
+        case t.DecimalType():
+            return _decimals(array, field, field.type, valid)
+        case t.StringType() if _is_text(given):
+            return _texts(array, field, pa.string(), valid)
+        case t.BinaryType() if _is_bytes(given):
+            return _texts(array, field, pa.binary(), valid)
+        case t.DateType() if pa.types.is_date32(given):
+            return _fixed(array, np.int32, valid).astype(np.int64)
+        case t.DateType() if pa.types.is_date64(given):
+            return _whole(_fixed(array, np.int64, valid), 86_400_000, field, array)
+        case t.TimestampType(local=local) if pa.types.is_timestamp(given):
+            if not (local and given.tz is not None):
+                return _micros(array, field, valid)
+        case t.IntervalType(unit="microsecond") if pa.types.is_duration(given):
+            return _micros(array, field, valid)
+        case _:
+            pass
+    raise _type_error(field, given)
+
+
+def _integers(array: pa.Array, field: t.Field, low: int, high: int, valid: Bools | None) -> Values:
+    given = array.type
+    sign = "i" if pa.types.is_signed_integer(given) else "u"
+    values = _fixed(array, np.dtype(f"{sign}{given.bit_width // 8}"), valid)
+    if given.bit_width == 64 and sign == "u":
+        if (values > np.uint64(high)).any():
+            raise _range_error(field, array, values > np.uint64(high))
+        return values.view(np.int64)
+    wide: Any = values.astype(np.int64, copy=False)
+    if len(wide) and (wide.min() < low or wide.max() > high):
+        raise _range_error(field, array, (wide < low) | (wide > high))
+    return wide
+
+
+def _decimals(
+    array: pa.Array, field: t.Field, target: t.DecimalType, valid: Bools | None
+) -> Values:
+    given = array.type
+    if pa.types.is_integer(given):
+        source = t.DecimalType(_INTEGER_DIGITS[given.bit_width], 0)
+        if pa.types.is_uint64(given):
+            array = array.cast(pa.decimal128(20, 0))
+    elif pa.types.is_decimal(given) and 0 <= given.scale <= target.scale:
+        source = t.DecimalType(min(given.precision, t.MAX_PRECISION), given.scale)
+        if not pa.types.is_decimal128(given):
+            array = _cast(array, pa.decimal128(source.precision, source.scale), field)
+    else:
+        raise _type_error(field, given)
+    if pa.types.is_integer(array.type):
+        values: Any = _integers(array, field, t.BIGINT.min, t.BIGINT.max, valid)
+    else:
+        words = _words(array)
+        if valid is not None:
+            words = np.where(valid[:, None], words, 0)
+        if target.narrow and source.narrow:
+            values = np.ascontiguousarray(words[:, 0])
+        else:
+            column = Column(source, words)
+            values = (narrow(column) or column).values
+    result, errors = decimals.rescaled(values, source, target, None, len(array))
+    if errors is not None:
+        raise _range_error(field, array, errors.mask)
+    return result
+
+
+def _words(array: pa.Array) -> Any:
+    """Decimals of 128 bits as int64[n, 2]."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros((len(array), 2), np.int64)
+    words = np.frombuffer(buffer, np.int64, count=2 * (array.offset + len(array)))
+    return words.reshape(-1, 2)[array.offset :]
+
+
+def _cast(array: pa.Array, kind: pa.DataType, field: t.Field) -> pa.Array:
+    try:
+        return array.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f'column "{field.name}" of type {field.type} cannot take the data of type {array.type}',
+            detail=f"{str(error).splitlines()[0].rstrip('.')}.",
+        ) from None
+
+
+def _texts(array: pa.Array, field: t.Field, kind: pa.DataType, valid: Bools | None) -> Values:
+    if array.type != kind:
+        array = _cast(array, kind, field)
+    if valid is not None:
+        array = array.fill_null("" if pa.types.is_string(kind) else b"")
+    return array
+
+
+def _micros(array: pa.Array, field: t.Field, valid: Bools | None) -> Values:
+    values = _fixed(array, np.int64, valid)
+    unit = array.type.unit
+    if unit == "ns":
+        return _whole(values, 1000, field, array)
+    factor = _MICROS_PER_UNIT[unit]
+    if factor != 1:
+        limit = t.BIGINT.max // factor
+        bad = (values > limit) | (values < -limit)
+        if bad.any():
+            raise DataError(
+                f'value out of range for column "{field.name}" of type {field.type}',
+                detail=f"Row {int(np.argmax(bad))} of the data is beyond 64 bits of microseconds.",
+            )
+        values = values * factor
+    return values
+
+
+def _whole(values: Any, unit: int, field: t.Field, array: pa.Array) -> Values:
+    """values / unit where that is exact."""
+    quotient = values // unit
+    bad = quotient * unit != values
+    if bad.any():
+        raise DataError(
+            f'column "{field.name}" is {field.type}, which cannot hold a value of {array.type}',
+            detail=f"Row {int(np.argmax(bad))} of the data would lose a part of {array.type}.",
+        )
+    return quotient
+
+
+# -------------------------------------------------------------------------------------- outward
+
+
+def from_columns(columns: Sequence[Column], schema: t.Schema) -> pa.Table:
+    """An Arrow table with the types of `arrow_schema(schema)`.
+
+    Cost: O(1) for a column without NULLs whose layout agrees, else one copy.
+    """
+    arrays = [from_column(c, f.type) for c, f in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=arrow_schema(schema))
+
+
+def from_column(column: Column, kind: t.SqlType) -> pa.Array:
+    """One Arrow array; `kind` is the column's type."""
+    target = arrow_type(kind)
+    values, valid = column.values, column.valid
+    n = len(column)
+    if not isinstance(values, np.ndarray):
+        return values if valid is None else pc.if_else(pa.array(valid), values, None)
+    mask = None if valid is None else pa.array(valid).buffers()[1]
+    match kind:
+        case t.NullType():
+            return pa.nulls(n)
+        case t.BooleanType():
+            return pa.array(values, mask=None if valid is None else ~valid)
+        case t.DecimalType():
+            data = np.ascontiguousarray(widen(column).values)
+        case t.FloatType():
+            data = np.ascontiguousarray(values)
+        case _:
+            data = np.ascontiguousarray(values, np.dtype(f"i{target.bit_width // 8}"))
+    return pa.Array.from_buffers(target, n, [mask, pa.py_buffer(data)])
+
+
+# ------------------------------------------------------------------------------- Python's values
+
+
+def rows_to_table(rows: Rows, schema: t.Schema) -> pa.Table:
+    """A table from tuples in the order of `schema`, or dicts by its names.
+
+    Values are Python's own for the type: bool, int, float (or int), decimal.Decimal (or int), str,
+    bytes, datetime.date, datetime.datetime, datetime.timedelta (int for months); None is NULL.
+    Raises: DataError naming column and row for any other, and for rows of the wrong shape.
+    """
+    count = len(schema)
+    columns: list[list[Any]] = [[] for _ in schema]
+    by_name = {f.name.lower(): i for i, f in enumerate(schema)}
+    for number, row in enumerate(rows):
+        values: Sequence[Any]
+        if isinstance(row, dict):
+            values = _by_name(row, by_name, schema, number)
+        elif isinstance(row, (tuple, list)):
+            values = row
+        else:
+            raise DataError(f"row {number} is neither a tuple nor a dict", detail=f"It is {row!r}.")
+        if len(values) != count:
+            raise DataError(
+                f"row {number} has {len(values)} values, but there are {count} columns",
+                detail=f"The columns are {_listed([f.name for f in schema])}.",
+            )
+        for column, value in zip(columns, values, strict=True):
+            column.append(value)
+    arrays = [_python_array(c, f) for c, f in zip(columns, schema, strict=True)]
+    loose = pa.schema([pa.field(f.name, arrow_type(f.type)) for f in schema])
+    return pa.Table.from_arrays(arrays, schema=loose)
+
+
+def _by_name(
+    row: dict[str, Any], by_name: dict[str, int], schema: t.Schema, number: int
+) -> list[Any]:
+    values: list[Any] = [None] * len(schema)
+    seen: set[int] = set()
+    for name, value in row.items():
+        place = by_name.get(str(name).lower())
+        if place is None:
+            raise DataError(f'row {number} has an unknown column "{name}"')
+        values[place] = value
+        seen.add(place)
+    for place, field in enumerate(schema):
+        if place not in seen:
+            raise DataError(f'row {number} has no value for column "{field.name}"')
+    return values
+
+
+def _python_array(values: list[Any], field: t.Field) -> pa.Array:
+    convert = _acceptor(field.type)
+    out = []
+    for number, value in enumerate(values):
+        try:
+            out.append(None if value is None else convert(value))
+        except (TypeError, ValueError, decimal.InvalidOperation):
+            raise DataError(
+                f'column "{field.name}" is {field.type}, but row {number} has {value!r}',
+                detail=f"That is a Python {type(value).__name__}, or out of range.",
+            ) from None
+    if isinstance(field.type, t.NullType):
+        return pa.nulls(len(out))
+    return pa.array(out, arrow_type(field.type))
+
+
+def _acceptor(kind: t.SqlType) -> Callable[[Any], Any]:
+    """What takes a Python value to one that pyarrow converts exactly, or raises."""
+    match kind:
+        case t.BooleanType():
+            return lambda v: _instance(v, (bool, np.bool_), bool)
+        case t.IntegerType():
+            return lambda v: _integer(v, kind.min, kind.max)
+        case t.FloatType():
+            return _float
+        case t.DecimalType():
+            return lambda v: _decimal(v, kind)
+        case t.StringType():
+            return lambda v: _instance(v, str, str)
+        case t.BinaryType():
+            return lambda v: _instance(v, (bytes, bytearray, memoryview), bytes)
+        case t.DateType():
+            return _date
+        case t.TimestampType():
+            return lambda v: _datetime(v, kind.local)
+        case t.IntervalType(unit="month"):
+            return lambda v: _integer(v, t.INT.min, t.INT.max)
+        case t.IntervalType():
+            return lambda v: _instance(v, datetime.timedelta, lambda d: d)
+        case _:
+            raise TypeError(f"no Python values of {kind}")
+
+
+def _instance(value: Any, kinds: Any, convert: Callable[[Any], Any]) -> Any:
+    if not isinstance(value, kinds):
+        raise TypeError
+    return convert(value)
+
+
+def _integer(value: Any, low: int, high: int) -> int:
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError
+    number = operator.index(value)
+    if not low <= number <= high:
+        raise ValueError
+    return number
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, (float, np.floating)):
+        return float(value)
+    number = _integer(value, -(1 << 1023), 1 << 1023)
+    if int(float(number)) != number:
+        raise ValueError
+    return float(number)
+
+
+def _decimal(value: Any, kind: t.DecimalType) -> decimal.Decimal:
+    if not isinstance(value, decimal.Decimal):
+        value = decimal.Decimal(_integer(value, -(10**38), 10**38))
+    if not value.is_finite():
+        raise ValueError
+    context = decimal.Context(
+        prec=kind.precision, traps=[decimal.Inexact, decimal.InvalidOperation]
+    )
+    try:
+        unit = decimal.Decimal(1).scaleb(-kind.scale)
+        exact: decimal.Decimal = value.quantize(unit, context=context)
+    except decimal.Inexact:
+        raise ValueError from None
+    return exact
+
+
+def _date(value: Any) -> datetime.date:
+    if isinstance(value, datetime.datetime) or not isinstance(value, datetime.date):
+        raise TypeError
+    return value
+
+
+def _datetime(value: Any, local: bool) -> datetime.datetime:
+    if not isinstance(value, datetime.datetime) or (local and value.tzinfo is not None):
+        raise TypeError
+    if local:
+        return value
+    if value.tzinfo is None:
+        return value.replace(tzinfo=datetime.timezone.utc)
+    return value.astimezone(datetime.timezone.utc)

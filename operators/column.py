@@ -1,0 +1,122 @@
+"""Columns in flight: one NumPy (or Arrow) buffer of values, and a mask of NULLs.
+
+    SQL type                    values                                   dtype
+    BOOLEAN                     ndarray[n]                               bool
+    TINYINT … BIGINT            ndarray[n]                               int64
+    DATE (days), TIMESTAMP (µs) ndarray[n]                               int64
+    INTERVAL (months or µs)     ndarray[n]                               int64
+    FLOAT, DOUBLE               ndarray[n]                               float32, float64
+    DECIMAL, narrow             ndarray[n], unscaled                     int64
+    DECIMAL, wide               ndarray[n, 2], unscaled, two's           int64
+                                complement: low word (as bits), high
+    STRING, BINARY              pyarrow StringArray / BinaryArray
+
+A decimal of any precision may be narrow while its values fit 64 bits; one of more than 18 digits
+may also be wide. Whoever makes a decimal column chooses; whoever reads one must take both.
+
+Invariants: `valid` None means no NULL; where `valid` is False the value is some harmless value of
+the dtype (0, "" …), never garbage that could overflow or fault; Arrow values carry no NULLs of
+their own. Arrays handed out are read-only by convention: no operator writes to its input.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from planner import types as t
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Values: TypeAlias = npt.NDArray[Any] | pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`values` and `valid` as the module describes; len() is the number of rows."""
+
+    type: t.SqlType
+    values: Values
+    valid: Bools | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def wide(self) -> bool:
+        """Whether this is a decimal of two words."""
+        return isinstance(self.values, np.ndarray) and self.values.ndim == 2
+
+    def take(self, rows: Ints) -> Column:
+        """The rows at positions `rows` (int64[m], any order, repeats allowed). Cost: O(m)."""
+        if isinstance(self.values, np.ndarray):
+            values: Values = self.values[rows]
+        else:
+            values = self.values.take(pa.array(rows))
+        return Column(self.type, values, None if self.valid is None else self.valid[rows])
+
+    def filter(self, keep: Bools) -> Column:
+        """The rows where `keep` (bool[n]) is set. Cost: O(n)."""
+        if isinstance(self.values, np.ndarray):
+            values: Values = self.values[keep]
+        else:
+            values = self.values.filter(pa.array(keep))
+        return Column(self.type, values, None if self.valid is None else self.valid[keep])
+
+
+def is_textual(kind: t.SqlType) -> bool:
+    """Whether columns of the type lie in Arrow arrays."""
+    return isinstance(kind, (t.StringType, t.BinaryType))
+
+
+def flight_dtype(kind: t.SqlType) -> np.dtype[Any]:
+    """The dtype of a column's NumPy values (wide decimals: of each word)."""
+    match kind:
+        case t.BooleanType() | t.NullType():
+            return np.dtype(np.bool_)
+        case t.FloatType():
+            return np.dtype(np.float32 if kind.bits == 32 else np.float64)
+        case t.IntegerType() | t.DateType() | t.TimestampType() | t.DecimalType():
+            return np.dtype(np.int64)
+        case t.IntervalType():
+            return np.dtype(np.int64)
+        case _:
+            raise TypeError(f"{kind} does not lie in a NumPy array")
+
+
+def concat(parts: list[Column]) -> Column:
+    """Columns of one type one after the other; wide if any is. Needs at least one part."""
+    if len(parts) == 1:
+        return parts[0]
+    kind = parts[0].type
+    if is_textual(kind):
+        values: Values = pa.concat_arrays([p.values for p in parts])
+    else:
+        wide = any(p.wide for p in parts)
+        values = np.concatenate([widen(p).values if wide else p.values for p in parts])
+    if all(p.valid is None for p in parts):
+        return Column(kind, values)
+    masks = [np.ones(len(p), np.bool_) if p.valid is None else p.valid for p in parts]
+    return Column(kind, values, np.concatenate(masks))
+
+
+def widen(column: Column) -> Column:
+    """A decimal column in two words."""
+    if column.wide:
+        return column
+    low = np.asarray(column.values)
+    return Column(column.type, np.stack([low, low >> 63], axis=1), column.valid)
+
+
+def narrow(column: Column) -> Column | None:
+    """A decimal column in one word, or None where a value does not fit."""
+    if not column.wide:
+        return column
+    words = np.asarray(column.values)
+    if np.array_equal(words[:, 0] >> 63, words[:, 1]):
+        return Column(column.type, np.ascontiguousarray(words[:, 0]), column.valid)
+    return None

@@ -1,0 +1,360 @@
+"""The running dataflow: installed nodes, their operators, relations, indexes and filters.
+
+Nodes are shared by structure: two views with an equal subplan have one operator, and every index
+and every filter of a relation exists once, whoever asks for it first. Each has the set of views that
+read it and goes when the last one does. With an `owner` other than "" a view keeps private ones.
+
+Invariant: `nodes` is in topological order; after a relation's operator has run, and before any
+consumer does, all indexes and filters over that relation hold its new rows.
+Source: Shared Arrangements §4.3 (import), §3 (sharing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from typing_extensions import assert_never
+
+from operators import delta as deltas
+from operators.delta import Delta
+from operators.join import DeltaJoinOperator
+from operators.linear import MapOperator, UnionOperator
+from operators.reduce import ReduceOperator
+from operators.state.arrangement import ArrangementState
+from operators.state.filters import Filter
+from operators.state.relation import Relation
+from operators.store import StoreOperator
+from operators.table import TableState, snapshot
+from operators.topk import TopKOperator
+from planner import dataflow as ir
+from planner.expr import Expr
+
+Operator: TypeAlias = (
+    MapOperator | UnionOperator | StoreOperator | ReduceOperator | DeltaJoinOperator | TopKOperator
+)
+#: A node as installed: "" where it is shared, else the view whose own it is.
+Key: TypeAlias = tuple[str, ir.Node]
+
+#: Reader under which a table holds the index of its enforced key.
+TABLE_READER = "(table)"
+
+
+@dataclass(slots=True)
+class Installed:
+    """A node with its operator, and the views that need it."""
+
+    node: ir.Node
+    owner: str
+    operator: Operator
+    readers: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class LiveIndex:
+    """An index, and the views (or the table) that read it."""
+
+    spec: ir.Index
+    owner: str
+    state: ArrangementState
+    readers: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class LiveFilter:
+    state: Filter
+    readers: set[str] = field(default_factory=set)
+
+
+class Dataflow:
+    """Everything that is kept for the installed views, and how a step runs through it."""
+
+    def __init__(self) -> None:
+        self.tables: dict[ir.Source, TableState] = {}
+        self._installed: dict[Key, Installed] = {}
+        self._relations: dict[Key, Relation] = {}
+        self._indexes: dict[tuple[str, ir.Index], LiveIndex] = {}
+        self._filters: dict[tuple[Key, str, Expr], LiveFilter] = {}
+        self.index_builds = 0
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def add_table(self, table: TableState, enforced: bool) -> None:
+        """Register a base table; an enforced key gets its index now."""
+        self.tables[table.source] = table
+        self._relations["", table.source] = table.relation
+        if enforced:
+            self.index(table.row_index, TABLE_READER)
+
+    def drop_table(self, source: ir.Source) -> None:
+        """Forget a table that no installed node reads."""
+        del self.tables[source]
+        del self._relations["", source]
+        for key in [k for k, i in self._indexes.items() if i.spec.relation == source]:
+            del self._indexes[key]
+
+    # -- views -----------------------------------------------------------------------------------
+
+    def install(self, view: str, root: ir.Store, time: int, owner: str = "") -> Delta:
+        """Install the nodes under `root` that do not run yet, and compute them as of `time`.
+
+        Returns: the view's rows as births at `time`. Cost: an import of what is live, one pass over
+        a snapshot for the rest.
+        """
+        fresh: dict[ir.Node, Delta] = {}
+        for node in ir.topological(root):
+            if isinstance(node, ir.Source):
+                continue
+            key = (owner, node)
+            if key not in self._installed:
+                operator = self._build(node, view, owner)
+                self._installed[key] = Installed(node, owner, operator)
+                fresh[node] = self._start(node, operator, fresh, time, owner)
+                self._absorb(key)
+            self._installed[key].readers.add(view)
+            for spec in ir.indexes(node):
+                self._live_index(spec, owner).readers.add(view)
+            if isinstance(node, ir.DeltaJoin):
+                for i in node.inputs:
+                    if i.filter is not None:
+                        self.filter(self.relation_key(i.relation, owner), i.filter, view, owner)
+        return fresh[root] if root in fresh else self.snapshot(root, time, owner)
+
+    def retire(self, view: str) -> None:
+        """Take a view's readers away; what nobody reads is dropped."""
+        for key, installed in list(self._installed.items()):
+            installed.readers.discard(view)
+            if not installed.readers:
+                del self._installed[key]
+                self._relations.pop(key, None)
+        for key_index, index in list(self._indexes.items()):
+            index.readers.discard(view)
+            if not index.readers:
+                del self._indexes[key_index]
+        for key_filter, live in list(self._filters.items()):
+            live.readers.discard(view)
+            if not live.readers:
+                del self._filters[key_filter]
+
+    def nodes_of(self, view: str) -> Iterator[Installed]:
+        return (i for i in self._installed.values() if view in i.readers)
+
+    def errors_of(self, view: str) -> tuple[str, ...]:
+        """Messages of rows under the view that cannot be computed now, sorted."""
+        messages: set[str] = set()
+        for installed in self.nodes_of(view):
+            if isinstance(installed.operator, MapOperator):
+                messages.update(installed.operator.errors.messages)
+        return tuple(sorted(messages))
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def relation_key(self, node: ir.Stored, owner: str) -> Key:
+        """Base tables are always shared."""
+        return ("" if isinstance(node, ir.Source) else owner, node)
+
+    def relation(self, node: ir.Stored, owner: str = "") -> Relation:
+        return self._relations[self.relation_key(node, owner)]
+
+    def index(self, spec: ir.Index, reader: str, owner: str = "") -> ArrangementState:
+        """The index, built now if it does not exist, with one reader more."""
+        key = (owner, spec)
+        live = self._indexes.get(key)
+        if live is None:
+            state = ArrangementState(spec, self.relation(spec.relation, owner))
+            live = self._indexes[key] = LiveIndex(spec, owner, state)
+            self.index_builds += 1
+        live.readers.add(reader)
+        return live.state
+
+    def filter(self, relation: Key, predicate: Expr, reader: str, owner: str = "") -> Filter:
+        """The bitmap of a predicate over a relation, built now if it does not exist."""
+        key = (relation, owner, predicate)
+        live = self._filters.get(key)
+        if live is None:
+            live = self._filters[key] = LiveFilter(Filter(self._relations[relation], predicate))
+        live.readers.add(reader)
+        return live.state
+
+    @property
+    def indexes(self) -> tuple[LiveIndex, ...]:
+        return tuple(self._indexes.values())
+
+    @property
+    def filters(self) -> tuple[LiveFilter, ...]:
+        return tuple(self._filters.values())
+
+    @property
+    def installed(self) -> tuple[Installed, ...]:
+        """All nodes but the sources, inputs before consumers."""
+        return tuple(self._installed.values())
+
+    def relations(self) -> tuple[tuple[Key, Relation], ...]:
+        return tuple(self._relations.items())
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def run(self, installed: Installed, changes: dict[Key, Delta]) -> Delta | None:
+        """Run one operator on its inputs' changes of this step; None if there are none.
+
+        The output is entered into `changes`, and into the indexes over it.
+        """
+        node, owner, operator = installed.node, installed.owner, installed.operator
+        keys = [self._input_key(i, owner) for i in ir.inputs(node)]
+        if not any(k in changes for k in keys):
+            return None
+        match operator:
+            case DeltaJoinOperator():
+                assert isinstance(node, ir.DeltaJoin)
+                inputs = [
+                    changes.get(self.relation_key(i.relation, owner)) or deltas.empty(i.schema)
+                    for i in node.inputs
+                ]
+                output = operator.step(inputs)
+            case UnionOperator():
+                assert isinstance(node, ir.Union)
+                every = [changes.get(self._input_key(i, owner)) for i in node.inputs]
+                output = operator.step([d for d in every if d is not None])
+            case MapOperator() | StoreOperator() | ReduceOperator() | TopKOperator():
+                output = operator.step(changes[keys[0]])
+            case _:
+                assert_never(operator)
+        if len(output) == 0:
+            return None
+        key = (owner, node)
+        changes[key] = output
+        self._absorb(key)
+        return output
+
+    def absorb(self, source: ir.Source) -> None:
+        """Bring indexes and filters over a table up to date with its relation."""
+        self._absorb(("", source))
+
+    def commit(self, since: int, changes: dict[Key, Delta]) -> None:
+        """End a step: forget the versions before `since`, merge indexes under fuel."""
+        for key, relation in self._relations.items():
+            if key in changes:
+                relation.advance(since)
+        for index in self._indexes.values():
+            delta = changes.get(self.relation_key(index.spec.relation, index.owner))
+            if delta is not None:
+                index.state.maintain(len(delta))
+
+    def snapshot(self, node: ir.Node, time: int, owner: str = "") -> Delta:
+        """All rows of a running node as of `time` (the latest epoch), as births at that time."""
+        match node:
+            case ir.Source() | ir.Store() | ir.Reduce():
+                return snapshot(self.relation(node, owner), time)
+            case ir.Map():
+                # An operator of its own: errors were counted when the rows came.
+                return MapOperator(node).step(self.snapshot(node.input, time, owner))
+            case ir.Union():
+                return UnionOperator(node).step(
+                    [self.snapshot(i, time, owner) for i in node.inputs]
+                )
+            case ir.DeltaJoin():
+                join = self._installed[owner, node].operator
+                assert isinstance(join, DeltaJoinOperator)
+                return self._join_snapshot(join, time)
+            case ir.TopK():
+                top = self._installed[owner, node].operator
+                assert isinstance(top, TopKOperator)
+                return top.snapshot(time)
+            case _:
+                assert_never(node)
+
+    # -- internals -------------------------------------------------------------------------------
+
+    def _input_key(self, node: ir.Node, owner: str) -> Key:
+        return ("" if isinstance(node, ir.Source) else owner, node)
+
+    def _live_index(self, spec: ir.Index, owner: str) -> LiveIndex:
+        return self._indexes[owner, spec]
+
+    def _absorb(self, key: Key) -> None:
+        relation = self._relations.get(key)
+        if relation is None:
+            return
+        for index in self._indexes.values():
+            if index.state.relation is relation:
+                index.state.absorb()
+        for live in self._filters.values():
+            if live.state.relation is relation:
+                live.state.absorb()
+
+    def _build(self, node: ir.Node, view: str, owner: str) -> Operator:
+        match node:
+            case ir.Map():
+                operator = MapOperator(node)
+                if isinstance(node.input, ir.DeltaJoin):
+                    join = self._installed[owner, node.input].operator
+                    assert isinstance(join, DeltaJoinOperator)
+                    join.add_reader(operator.used)
+                return operator
+            case ir.Union():
+                return UnionOperator(node)
+            case ir.Store():
+                relation = self._relations[owner, node] = Relation(node.schema)
+                return StoreOperator(
+                    node, relation, self.index(ir.HashArrangement(node), view, owner)
+                )
+            case ir.Reduce():
+                relation = self._relations[owner, node] = Relation(node.schema)
+                return ReduceOperator(
+                    node, relation, self.index(ir.group_index(node), view, owner)
+                )
+            case ir.DeltaJoin():
+                keys = [self.relation_key(i.relation, owner) for i in node.inputs]
+                return DeltaJoinOperator(
+                    node,
+                    [self._relations[k] for k in keys],
+                    [
+                        None if i.filter is None else self.filter(k, i.filter, view, owner)
+                        for i, k in zip(node.inputs, keys, strict=True)
+                    ],
+                    {spec: self.index(spec, view, owner) for spec in ir.indexes(node)},
+                )
+            case ir.TopK():
+                return TopKOperator(node, self.index(node.index, view, owner))
+            case ir.Source():
+                raise AssertionError("tables are added, not installed")
+            case _:
+                assert_never(node)
+
+    def _start(
+        self,
+        node: ir.Node,
+        operator: Operator,
+        fresh: dict[ir.Node, Delta],
+        time: int,
+        owner: str,
+    ) -> Delta:
+        """The first output of a new operator: its inputs as of `time` pushed through it."""
+
+        def rows_of(i: ir.Node) -> Delta:
+            return fresh[i] if i in fresh else self.snapshot(i, time, owner)
+
+        match operator:
+            case DeltaJoinOperator():
+                return self._join_snapshot(operator, time)
+            case UnionOperator():
+                assert isinstance(node, ir.Union)
+                return operator.step([rows_of(i) for i in node.inputs])
+            case TopKOperator():
+                return operator.start(time)
+            case ReduceOperator():
+                assert isinstance(node, ir.Reduce)
+                return operator.start(rows_of(node.input), time)
+            case MapOperator() | StoreOperator():
+                assert isinstance(node, (ir.Map, ir.Store))
+                return operator.step(rows_of(node.input))
+            case _:
+                assert_never(operator)
+
+    def _join_snapshot(self, join: DeltaJoinOperator, time: int) -> Delta:
+        """The whole join by one path, from its smallest input (3DF §8: one delta query)."""
+        sizes = [o.relation.live_rows for o in join.occurrences]
+        source = sizes.index(min(sizes))
+        everything = snapshot(join.occurrences[source].relation, time)
+        return join.follow(source, everything, snapshot=True)

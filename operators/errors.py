@@ -1,0 +1,33 @@
+"""Errors as data: rows that cannot be computed, as a multiset of messages.
+
+A row that fails is not in the result; its message is counted here, and uncounted when the row
+leaves, for it fails with the same message then. A view is in error while any count is not zero.
+"""
+
+from __future__ import annotations
+
+from operators.column import Ints
+from operators.scalar.value import Errors
+
+
+class ErrorState:
+    """Messages with how many rows fail so now."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def add(self, errors: Errors, diff: Ints) -> None:
+        """Count the failing rows; diff int64[n] belongs to the rows of `errors`."""
+        for row in errors.mask.nonzero()[0].tolist():
+            message = errors.message(row)
+            assert message is not None
+            count = self._counts.get(message, 0) + int(diff[row])
+            if count:
+                self._counts[message] = count
+            else:
+                self._counts.pop(message, None)
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """Messages in force, sorted."""
+        return tuple(sorted(self._counts))

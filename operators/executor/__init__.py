@@ -1,0 +1,1 @@
+"""Executors: who runs a step of the dataflow, in this process or on Spark."""

@@ -1,0 +1,23 @@
+"""What an executor does.
+
+Law: every executor gives the same rows at the same times. A step is all or nothing: an executor
+that fails part of the way leaves the state as it found it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from operators.dataflow import Dataflow, Key
+from operators.delta import Delta
+
+
+class Executor(Protocol):
+    @property
+    def name(self) -> str:
+        """ "inline" or "spark"."""
+
+    def step(self, dataflow: Dataflow, changes: dict[Key, Delta]) -> None:
+        """Run the installed nodes over `changes`, which holds the changed tables' deltas, already
+        written to their relations and indexes. It gains the delta of every node that changed.
+        """

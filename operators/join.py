@@ -1,0 +1,185 @@
+"""Delta joins: the change of one input, extended through the indexes of the others.
+
+An n-way join holds no state of its own. Path i turns a change of input i into changes of the join
+by one half join per other input; what it carries are row ids, so that values are gathered once, at
+the end, for the rows that came through. Which version of each index a path sees (as of the change's
+time, or just before it) is in the plan.
+
+Invariant: over the paths, each change of the join comes out once, at the time of the latest change
+that it needs.
+Source: 3DF §8.2 and §13.4; Shared Arrangements §5.3.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators import delta as deltas
+from operators import scalar
+from operators.column import Ints
+from operators.delta import Delta
+from operators.linear import passing, without_unchanged
+from operators.state import encode
+from operators.state.arrangement import ArrangementState
+from operators.state.filters import Filter
+from operators.state.relation import Relation
+from planner import dataflow as ir
+from planner.expr import columns_used
+
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One input of the join at run time; its columns start at `first` among the join's."""
+
+    relation: Relation
+    filter: Filter | None
+    first: int
+
+
+class HalfJoinOperator:
+    """One step of a path: look an occurrence up, test its filter and the residual predicates."""
+
+    def __init__(
+        self, node: ir.HalfJoin, index: ArrangementState, occurrence: Occurrence
+    ) -> None:
+        self.node = node
+        self.index = index
+        self.occurrence = occurrence
+        self._residual = [scalar.compile(r) for r in node.residual]
+
+    def probe(self, prefix: Delta) -> tuple[Delta, Ints]:
+        """The updates that can match (no NULL in the probe), and their key words."""
+        columns = [prefix.column(c) for c in self.node.probe]
+        strict = [
+            c for c, null_safe in zip(columns, self.node.null_safe, strict=True) if not null_safe
+        ]
+        present = encode.not_null(strict)
+        if present is not None and not present.all():
+            prefix = prefix.filter(present)
+            columns = [prefix.column(c) for c in self.node.probe]
+        return prefix, self.index.probe_words(columns)
+
+    def extend(self, prefix: Delta, as_of: bool) -> Delta:
+        """The matches of every update of `prefix`. Cost: see ArrangementState.lookup."""
+        prefix, words = self.probe(prefix)
+        return self.extend_probed(prefix, words, as_of)
+
+    def extend_probed(self, prefix: Delta, words: Ints, as_of: bool) -> Delta:
+        """`extend`, with the key words at hand (they may have been sent here by an exchange)."""
+        occurrence = self.occurrence
+        bits = _NONE if occurrence.filter is None else occurrence.filter.bits
+        matches = self.index.lookup(words, prefix.time, as_of, bits)
+        joined = prefix.select(matches.probe).extend(
+            occurrence.first, occurrence.relation, matches.row
+        )
+        for residual in self._residual:
+            if len(joined) == 0:
+                break
+            value, errors = residual.evaluate(joined.column, len(joined))
+            assert errors is None, "a residual predicate cannot fail"
+            joined = joined.filter(passing(value))
+        return joined
+
+
+class DeltaJoinOperator:
+    """The paths of one n-way join."""
+
+    def __init__(
+        self,
+        node: ir.DeltaJoin,
+        relations: list[Relation],
+        filters: list[Filter | None],
+        indexes: dict[ir.Index, ArrangementState],
+    ) -> None:
+        self.node = node
+        firsts = ir.offsets(tuple(i.schema for i in node.inputs))
+        self.occurrences = [
+            Occurrence(r, f, first)
+            for r, f, first in zip(relations, filters, firsts, strict=True)
+        ]
+        self.paths = [
+            [HalfJoinOperator(s, indexes[s.index], self.occurrences[s.input]) for s in path.steps]
+            for path in node.paths
+        ]
+        self._wanted: set[int] = set()
+        self._reads = [self._columns_read(i) for i in range(len(node.inputs))]
+
+    def add_reader(self, columns: tuple[int, ...]) -> None:
+        """A consumer reads these columns of the join: updates of others alone may be cancelled."""
+        self._wanted.update(columns)
+        self._reads = [self._columns_read(i) for i in range(len(self.node.inputs))]
+
+    def start(self, source: int, delta: Delta) -> Delta:
+        """The changes of occurrence `source` that pass its filter, over the join's columns."""
+        occurrence = self.occurrences[source]
+        delta = without_unchanged(delta, self._reads[source])
+        rows = delta.bindings[0].rows
+        if occurrence.filter is not None and len(rows):
+            kept = np.flatnonzero(occurrence.filter.test(rows))
+            if len(kept) < len(rows):
+                delta, rows = delta.select(kept), rows[kept]
+        origins: list[deltas.Origin] = [None] * len(self.node.schema)
+        prefix = Delta(self.node.schema, delta.time, delta.diff, origins)
+        return prefix.extend(occurrence.first, occurrence.relation, rows)
+
+    def step(self, changes: list[Delta]) -> Delta:
+        """The join's changes from those of its inputs, one delta per occurrence."""
+        parts: list[Delta] = []
+        for source, delta in enumerate(changes):
+            if len(delta):
+                parts.append(self.follow(source, delta))
+        return merge_bound(self.node, parts)
+
+    def follow(self, source: int, delta: Delta, snapshot: bool = False) -> Delta:
+        """Path `source` for `delta`. `snapshot`: delta is all of the input as of its one time, and
+        every other input is seen as of that time too."""
+        prefix = self.start(source, delta)
+        for half_join in self.paths[source]:
+            if len(prefix) == 0:
+                break
+            prefix = half_join.extend(prefix, snapshot or half_join.node.as_of)
+        return prefix
+
+    def _columns_read(self, source: int) -> tuple[int, ...]:
+        """Columns of an input whose change can change the join as its consumers read it."""
+        node = self.node
+        first = self.occurrences[source].first
+        width = len(node.inputs[source].schema)
+        used = set(self._wanted)
+        for path in node.paths:
+            for s in path.steps:
+                used.update(s.probe)
+                used.update(columns_used(*s.residual))
+                if s.input == source:
+                    used.update(first + c for c in s.index.columns[: len(s.probe)])
+        own = {c - first for c in used if first <= c < first + width}
+        filter_of = node.inputs[source].filter
+        if filter_of is not None:
+            own |= columns_used(filter_of)
+        return tuple(sorted(own))
+
+
+def merge_bound(node: ir.DeltaJoin, parts: list[Delta]) -> Delta:
+    """Deltas of several paths as one, still bound to row ids. Each has every input bound."""
+    parts = [p for p in parts if len(p)]
+    if not parts:
+        return deltas.empty(node.schema)
+    if len(parts) == 1:
+        return parts[0]
+    # Paths bind the inputs in different orders: line the bindings up by input.
+    firsts = ir.offsets(tuple(i.schema for i in node.inputs))
+    bindings: list[deltas.Binding] = []
+    origins: list[deltas.Origin] = []
+    for first, source in zip(firsts, node.inputs, strict=True):
+        own = [p.binding_of(first) for p in parts]
+        for column in range(len(source.schema)):
+            origins.append(deltas.Bound(len(bindings), column))
+        rows = np.concatenate([b.rows for b in own])
+        bindings.append(deltas.Binding(own[0].relation, rows))
+    time = np.concatenate([p.time for p in parts])
+    diff = np.concatenate([p.diff for p in parts])
+    return Delta(node.schema, time, diff, origins, tuple(bindings))

@@ -1,0 +1,130 @@
+"""Kernels of top-k: reading an ordered index from the front, and following its first rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from operators.kernels.jit import kernel
+from operators.kernels.memory import load_i64
+from operators.kernels.spines import _is_gone
+
+
+@kernel
+def _entry_before(a_keys, a_n, i, b_keys, b_n, j, width):
+    for w in range(width):
+        x = load_i64(a_keys, w * a_n + i)
+        y = load_i64(b_keys, w * b_n + j)
+        if x < y:
+            return True
+        if x > y:
+            return False
+    return False
+
+
+@kernel
+def _entries_equal(a_keys, a_n, i, b_keys, b_n, j, width):
+    for w in range(width):
+        if load_i64(a_keys, w * a_n + i) != load_i64(b_keys, w * b_n + j):
+            return False
+    return True
+
+
+@kernel
+def front(spine, width, wanted, dead, died_row, heads, out, work):
+    """Rows from the front of an ordered index that some reader may see, in key order: the first
+    `wanted`, and all whose key equals that of the last of them.
+
+    Shapes: spine int64[b, 4], heads int64[b] (all 0), out int64[capacity], work int64[2].
+    Returns: how many there are; beyond the capacity they are counted only.
+    """
+    count = np.int64(0)
+    last_batch = np.int64(-1)
+    last_entry = np.int64(0)
+    while True:
+        best = np.int64(-1)
+        for b in range(spine.shape[0]):
+            if heads[b] < spine[b, 3]:
+                if best < 0 or _entry_before(
+                    spine[b, 0], spine[b, 3], heads[b],
+                    spine[best, 0], spine[best, 3], heads[best], width,
+                ):  # fmt: skip
+                    best = b
+        if best < 0:
+            return count
+        entry = heads[best]
+        heads[best] += 1
+        work[0] += 1
+        row = load_i64(spine[best, 1], entry)
+        if _is_gone(row, dead, died_row):
+            continue
+        if count >= wanted and not _entries_equal(
+            spine[best, 0], spine[best, 3], entry,
+            spine[last_batch, 0], spine[last_batch, 3], last_entry, width,
+        ):  # fmt: skip
+            return count
+        if count < out.shape[0]:
+            out[count] = row
+        count += 1
+        if count <= wanted:
+            last_batch = best
+            last_entry = entry
+
+
+@kernel
+def follow(
+    alive, low, high, event_place, event_time, event_sign,
+    out_place, out_time, out_diff,
+):  # fmt: skip
+    """Changes of the rows at ranks [low, high) among the living ones, in order of place.
+
+    alive bool[m] as of before the events (changed in place); events in order of time: at
+    event_time[e] the row at place event_place[e] is born (+1) or dies (-1).
+    Out: (place, time, +1 or -1). Returns how many; beyond the capacity they are counted only.
+    Cost: O(events), and O(m) for each time at which the first `high` rows change.
+    """
+    m = alive.shape[0]
+    member = np.zeros(m, np.bool_)
+    rank = np.int64(0)
+    last = np.int64(m)
+    for p in range(m):
+        if alive[p]:
+            if low <= rank < high:
+                member[p] = True
+            rank += 1
+            if rank == high:
+                last = p
+                break
+    count = np.int64(0)
+    n = event_place.shape[0]
+    e = 0
+    while e < n:
+        time = event_time[e]
+        affected = False
+        while e < n and event_time[e] == time:
+            place = event_place[e]
+            alive[place] = event_sign[e] > 0
+            if place <= last:
+                affected = True
+            e += 1
+        if not affected:
+            continue
+        rank = np.int64(0)
+        reach = last
+        last = np.int64(m)
+        p = np.int64(0)
+        while p < m and (last == m or p <= reach):
+            now = False
+            if alive[p]:
+                now = low <= rank < high
+                rank += 1
+                if rank == high:
+                    last = p
+            if now != member[p]:
+                member[p] = now
+                if count < out_place.shape[0]:
+                    out_place[count] = p
+                    out_time[count] = time
+                    out_diff[count] = 1 if now else -1
+                count += 1
+            p += 1
+    return count

@@ -1,0 +1,63 @@
+"""The project's one decorator for numba kernels.
+
+Kernels take arrays and scalars only, release the GIL, and are cached on disk. No fastmath: results
+must not depend on the machine. With NUMBA_DISABLE_JIT=1 they run as plain Python, where 64-bit
+arithmetic wraps silently too.
+
+A bare `@kernel` compiles once for every combination of argument types that it meets, and a
+read-only array is another type than a writable one. `@kernel(signatures=…)` compiles for the types
+given, when the module is imported (from the cache in milliseconds), and for no others; an input
+declared read-only takes both sorts of array, an output has to be writable.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, overload
+
+import numba
+import numpy as np
+from numba import types
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+INT64 = types.int64
+#: Contiguous inputs, read-only or not.
+INTS, FLOATS, BOOLS, INT32S, BYTES = (
+    types.Array(dtype, 1, "C", readonly=True)
+    for dtype in (types.int64, types.float64, types.boolean, types.int32, types.uint8)
+)
+#: Contiguous outputs.
+INTS_OUT, BOOLS_OUT = (types.Array(dtype, 1, "C") for dtype in (types.int64, types.boolean))
+
+
+@overload
+def kernel(function: F) -> F: ...
+@overload
+def kernel(*, signatures: Sequence[tuple[Any, ...]]) -> Callable[[F], F]: ...
+def kernel(
+    function: F | None = None, *, signatures: Sequence[tuple[Any, ...]] | None = None
+) -> F | Callable[[F], F]:
+    """Compile: nopython, nogil, cached, no bounds checks, NumPy's rules for division."""
+    if function is None:
+        return lambda f: _compile(f, signatures)
+    return _compile(function, None)
+
+
+def _compile(function: F, signatures: Sequence[tuple[Any, ...]] | None) -> F:
+    if numba.config.DISABLE_JIT:
+        return _interpreted(function)
+    given = (list(signatures),) if signatures else ()
+    options = {"cache": True, "nogil": True, "fastmath": False, "boundscheck": False}
+    compiled: F = numba.njit(*given, error_model="numpy", **options)(function)
+    return compiled
+
+
+def _interpreted(function: F) -> F:
+    @functools.wraps(function)
+    def wrapping(*args: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*args)
+
+    return wrapping  # type: ignore[return-value]

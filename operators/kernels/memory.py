@@ -1,0 +1,164 @@
+"""Reading memory by address, and gathering rows from blocks.
+
+A relation's rows lie in blocks of 2**BLOCK_BITS rows; a *slot* is one buffer of every block (the
+values of a column, its validity, the dead bits …), given to kernels as an int64 array of addresses,
+one per block, 0 where a block has none. Row id `r` is at place `r & BLOCK_MASK` of block
+`r >> BLOCK_BITS`, unless the block has been compacted: then its slot `ids` points to the ascending
+places (uint16) of the rows that it kept, `kept` says how many, and the rank there is the place.
+
+Invariant: whoever passes addresses keeps the arrays behind them alive during the call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.extending import intrinsic
+
+from operators.kernels.jit import kernel
+
+BLOCK_BITS = 16
+BLOCK_ROWS = 1 << BLOCK_BITS
+BLOCK_MASK = BLOCK_ROWS - 1
+
+
+def _loader(name: str, kind: Any, plain: Any) -> Any:
+    """An intrinsic `name(address, index)` that reads one element; a ctypes twin with JIT off."""
+
+    def typed(typingctx: Any, address: Any, index: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            element = context.get_data_type(kind)
+            pointer = builder.inttoptr(args[0], element.as_pointer())
+            return builder.load(builder.gep(pointer, [args[1]]))
+
+        return kind(types.int64, types.int64), codegen
+
+    if numba.config.DISABLE_JIT:
+        size = ctypes.sizeof(plain)
+
+        def read(address: int, index: int) -> int:
+            return int(plain.from_address(int(address) + size * int(index)).value)
+
+        return read
+    typed.__name__ = name
+    return intrinsic(typed)
+
+
+load_u8 = _loader("load_u8", types.uint8, ctypes.c_uint8)
+load_u16 = _loader("load_u16", types.uint16, ctypes.c_uint16)
+load_i32 = _loader("load_i32", types.int32, ctypes.c_int32)
+load_i64 = _loader("load_i64", types.int64, ctypes.c_int64)
+
+
+@kernel
+def place(row, ids, kept):
+    """Index of `row` in its block's buffers, or -1 if a compaction dropped it."""
+    block = row >> BLOCK_BITS
+    low = row & BLOCK_MASK
+    address = ids[block]
+    if address == 0:
+        return low
+    left = np.int64(0)
+    right = kept[block]
+    while left < right:
+        middle = (left + right) >> 1
+        if np.int64(load_u16(address, middle)) < low:
+            left = middle + 1
+        else:
+            right = middle
+    if left < kept[block] and np.int64(load_u16(address, left)) == low:
+        return left
+    return np.int64(-1)
+
+
+@kernel
+def bit_is_set(bits, row):
+    """Bit `row` of a slot of uncompacted bitmaps (dead bits, filters)."""
+    address = bits[row >> BLOCK_BITS]
+    if address == 0:
+        return False
+    low = row & BLOCK_MASK
+    return (np.int64(load_u8(address, low >> 3)) >> (low & 7)) & 1 == 1
+
+
+@kernel
+def gather_u8(slot, ids, kept, rows, out):
+    """out[i] = the byte at rows[i]. Shapes: rows int64[n], out uint8[n]."""
+    for i in range(rows.shape[0]):
+        out[i] = load_u8(slot[rows[i] >> BLOCK_BITS], place(rows[i], ids, kept))
+
+
+@kernel
+def gather_valid(slot, ids, kept, rows, out):
+    """out[i] = whether rows[i] is not NULL; blocks without NULLs have address 0. out bool[n]."""
+    for i in range(rows.shape[0]):
+        address = slot[rows[i] >> BLOCK_BITS]
+        out[i] = True if address == 0 else load_u8(address, place(rows[i], ids, kept)) != 0
+
+
+@kernel
+def gather_i32(slot, ids, kept, rows, out):
+    """out[i] = the 4-byte integer at rows[i], sign-extended. out int64[n] or int32[n]."""
+    for i in range(rows.shape[0]):
+        out[i] = load_i32(slot[rows[i] >> BLOCK_BITS], place(rows[i], ids, kept))
+
+
+@kernel
+def gather_i64(slot, ids, kept, rows, out):
+    """out[i] = the 8-byte word at rows[i]. out int64[n] (doubles: view their bits)."""
+    for i in range(rows.shape[0]):
+        out[i] = load_i64(slot[rows[i] >> BLOCK_BITS], place(rows[i], ids, kept))
+
+
+@kernel
+def gather_i128(slot, ids, kept, rows, out):
+    """out[i] = the two words at rows[i]. out int64[n, 2]."""
+    for i in range(rows.shape[0]):
+        address = slot[rows[i] >> BLOCK_BITS]
+        at = 2 * place(rows[i], ids, kept)
+        out[i, 0] = load_i64(address, at)
+        out[i, 1] = load_i64(address, at + 1)
+
+
+@kernel
+def text_offsets(slot, ids, kept, rows, out):
+    """Arrow offsets of the texts at rows: out int32[n + 1]. Returns the bytes in all, which the
+    caller checks against 2**31 before it trusts `out`."""
+    total = np.int64(0)
+    out[0] = 0
+    for i in range(rows.shape[0]):
+        address = slot[rows[i] >> BLOCK_BITS]
+        at = place(rows[i], ids, kept)
+        total += np.int64(load_i32(address, at + 1)) - np.int64(load_i32(address, at))
+        out[i + 1] = total
+    return total
+
+
+@kernel
+def text_bytes(slot, text, ids, kept, rows, offsets, out):
+    """Copy the texts at rows to out uint8[offsets[n]], as `text_offsets` laid them out."""
+    for i in range(rows.shape[0]):
+        block = rows[i] >> BLOCK_BITS
+        start = np.int64(load_i32(slot[block], place(rows[i], ids, kept)))
+        base = np.int64(offsets[i])
+        address = text[block]
+        for j in range(np.int64(offsets[i + 1]) - base):
+            out[base + j] = load_u8(address, start + j)
+
+
+@kernel
+def set_bits(bits, rows):
+    """Set bit rows[i] of one block's bitmap (uint8[8192]); rows are places in the block."""
+    for i in range(rows.shape[0]):
+        bits[rows[i] >> 3] |= np.uint8(1 << (rows[i] & 7))
+
+
+@kernel
+def test_bits(bits, rows, out):
+    """out[i] = bit rows[i] of a slot of bitmaps. Shapes: rows int64[n], out bool[n]."""
+    for i in range(rows.shape[0]):
+        out[i] = bit_is_set(bits, rows[i])

@@ -1,0 +1,94 @@
+"""Which rows are visible when.
+
+A row is born at one time and dies at most once; as of t it is visible when born <= t < died, just
+before t when born < t <= died. Both are kept compactly: births as a short ascending table (first
+row id, time) that covers rows from `first[0]` on (rows before it were born before every reader),
+deaths as one bit a row plus the ascending (row, time) of those that some reader may still see.
+A set bit without an entry is a row dead for every reader.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from operators.kernels.jit import kernel
+from operators.kernels.memory import bit_is_set, place
+
+NEVER = np.int64(2**63 - 1)
+ALWAYS = np.int64(-(2**63))
+
+
+@kernel
+def find(values, x):
+    """First position in ascending int64 values whose value is >= x."""
+    left = np.int64(0)
+    right = np.int64(values.shape[0])
+    while left < right:
+        middle = (left + right) >> 1
+        if values[middle] < x:
+            left = middle + 1
+        else:
+            right = middle
+    return left
+
+
+@kernel
+def born_at(row, first, time):
+    """Time of birth, or ALWAYS where it precedes every reader."""
+    if first.shape[0] == 0 or row < first[0]:
+        return ALWAYS
+    return time[find(first, row + 1) - 1]
+
+
+@kernel
+def died_at(row, dead, died_row, died_time):
+    """Time of death; NEVER for the living, ALWAYS where it precedes every reader."""
+    if not bit_is_set(dead, row):
+        return NEVER
+    at = find(died_row, row)
+    if at < died_row.shape[0] and died_row[at] == row:
+        return died_time[at]
+    return ALWAYS
+
+
+@kernel
+def is_visible(row, t, as_of, dead, born_first, born_time, died_row, died_time):
+    """Whether `row` is visible as of t (`as_of`) or just before t."""
+    if born_first.shape[0] != 0 and row >= born_first[0]:
+        born = born_time[find(born_first, row + 1) - 1]
+        if born > t or (born == t and not as_of):
+            return False
+    if bit_is_set(dead, row):
+        at = find(died_row, row)
+        if at == died_row.shape[0] or died_row[at] != row:
+            return False
+        died = died_time[at]
+        return t < died or (t == died and not as_of)
+    return True
+
+
+@kernel
+def visible_rows(start, end, t, dead, born_first, born_time, died_row, died_time, ids, kept, out):
+    """The rows of [start, end) visible as of t, ascending, into out; returns how many."""
+    count = 0
+    for row in range(start, end):
+        if is_visible(row, t, True, dead, born_first, born_time, died_row, died_time):
+            if place(row, ids, kept) >= 0:
+                out[count] = row
+                count += 1
+    return count
+
+
+@kernel
+def times_of(rows, born_first, born_time, out):
+    """out[i] = born_at(rows[i])."""
+    for i in range(rows.shape[0]):
+        out[i] = born_at(rows[i], born_first, born_time)
+
+
+@kernel
+def lives(rows, dead, born_first, born_time, died_row, died_time, out_born, out_died):
+    """When each of `rows` was born and died: see born_at and died_at. Shapes: all int64[n]."""
+    for i in range(rows.shape[0]):
+        out_born[i] = born_at(rows[i], born_first, born_time)
+        out_died[i] = died_at(rows[i], dead, died_row, died_time)

@@ -1,0 +1,134 @@
+"""Map and Union: what needs no state.
+
+A map throws rows away predicate by predicate, each on the rows that are left, and computes its
+outputs last, so that columns are gathered only for rows that matter. An update that changes no
+column the map reads is cancelled before anything is computed (DESIGN §6).
+Source: Shared Arrangements §5.1-5.2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from operators import delta as deltas
+from operators import scalar
+from operators.column import Bools, Column
+from operators.delta import Delta, Origin
+from operators.errors import ErrorState
+from operators.scalar.value import only_where
+from planner import dataflow as ir
+from planner.expr import Column as ColumnRef
+from planner.expr import columns_used
+
+
+class MapOperator:
+    """Filter and project a delta. State: the messages of failing rows."""
+
+    def __init__(self, node: ir.Map) -> None:
+        self.node = node
+        self.errors = ErrorState()
+        self.used = tuple(sorted(columns_used(*node.predicates, *node.outputs)))
+        self._predicates = [scalar.compile(p) for p in node.predicates]
+        self._outputs = [
+            o.index if isinstance(o, ColumnRef) else scalar.compile(o) for o in node.outputs
+        ]
+
+    def step(self, delta: Delta) -> Delta:
+        """The output's delta. Cost: one evaluation per surviving row and expression."""
+        delta = without_unchanged(delta, self.used)
+        for predicate in self._predicates:
+            if len(delta) == 0:
+                break
+            value, errors = predicate.evaluate(delta.column, len(delta))
+            if errors is not None:
+                self.errors.add(errors, delta.diff)
+            delta = delta.filter(passing(value))
+        if len(delta) == 0:
+            return deltas.empty(self.node.schema)
+        computed: list[tuple[int, Column]] = []
+        failed: Bools | None = None
+        for i, output in enumerate(self._outputs):
+            if isinstance(output, int):
+                continue
+            value, errors = output.evaluate(delta.column, len(delta))
+            if errors is not None:
+                mask = errors.mask
+                fresh = errors if failed is None else only_where(errors, ~failed)
+                if fresh is not None:
+                    self.errors.add(fresh, delta.diff)
+                failed = mask if failed is None else failed | mask
+            computed.append((i, value))
+        origins: list[Origin | None] = [None] * len(self._outputs)
+        if failed is not None:
+            rows = np.flatnonzero(~failed)
+            delta = delta.select(rows)
+            computed = [(i, c.take(rows)) for i, c in computed]
+        for i, output in enumerate(self._outputs):
+            if isinstance(output, int):
+                origins[i] = delta.origin(output)
+        for i, value in computed:
+            origins[i] = value
+        return Delta(self.node.schema, delta.time, delta.diff, origins, delta.bindings)
+
+
+class UnionOperator:
+    """All updates of all inputs."""
+
+    def __init__(self, node: ir.Union) -> None:
+        self.node = node
+
+    def step(self, parts: list[Delta]) -> Delta:
+        return deltas.concatenate(self.node.schema, parts)
+
+
+def passing(value: Column) -> Bools:
+    """Rows whose BOOLEAN is TRUE, not FALSE or NULL."""
+    result: Bools = value.values if value.valid is None else value.values & value.valid
+    return result
+
+
+def without_unchanged(delta: Delta, used: tuple[int, ...]) -> Delta:
+    """Drop each update of a row, its -/+ pair, that changes none of the columns `used`.
+
+    Cost: a gather and a comparison of those columns for the rows in pairs.
+    """
+    if delta.pairs is None or len(delta.pairs.old) == 0:
+        return delta
+    if len(used) == len(delta.schema) and not delta.pairs.may_be_equal:
+        return delta
+    old, new = delta.pairs.old, delta.pairs.new
+    same = np.ones(len(old), np.bool_)
+    for column in used:
+        at = np.flatnonzero(same)
+        if len(at) == 0:
+            break
+        same[at] = equal_rows(delta.peek(column, old[at]), delta.peek(column, new[at]))
+    if not same.any():
+        return delta
+    keep = np.ones(len(delta), np.bool_)
+    keep[old[same]] = False
+    keep[new[same]] = False
+    return delta.select(np.flatnonzero(keep))
+
+
+def equal_rows(left: Column, right: Column) -> Bools:
+    """Whether values are the same, NULL with NULL (bytes of doubles, so that -0.0 is not 0.0)."""
+    if isinstance(left.values, np.ndarray):
+        a, b = left.values, right.values
+        if a.dtype.kind == "f":
+            whole = np.int64 if a.dtype.itemsize == 8 else np.int32
+            a, b = a.view(whole), b.view(whole)
+        same: Bools = a == b
+        if same.ndim == 2:
+            same = same.all(axis=1)
+    else:
+        same = np.array(
+            [x == y for x, y in zip(left.values.to_pylist(), right.values.to_pylist(), strict=True)],
+            np.bool_,
+        )
+    if left.valid is None and right.valid is None:
+        return same
+    ones = np.ones(len(left), np.bool_)
+    left_valid = ones if left.valid is None else left.valid
+    right_valid = ones if right.valid is None else right.valid
+    return (left_valid == right_valid) & (same | ~left_valid)

@@ -1,0 +1,192 @@
+"""Functions of dates and timestamps.
+
+A DATE is days, a TIMESTAMP microseconds since 1970-01-01. The session time zone is UTC: an instant
+and its local time are the same number, and no function depends on the machine's zone. Years go
+beyond 1 to 9999 as in Spark, so the calendar is integer arithmetic (operators.kernels.scalar).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from operators.column import Bools, Ints, Values
+from operators.kernels import scalar as kernels
+from operators.scalar.strings import text_of
+from operators.scalar.value import (
+    Builder,
+    Errors,
+    Fetch,
+    Node,
+    Result,
+    Run,
+    binary,
+    binary_checked,
+    failures,
+    unary,
+)
+from planner import types as t
+from planner.expr import Call
+
+MICROS_PER_SECOND = 1_000_000
+MICROS_PER_DAY = 86_400 * MICROS_PER_SECOND
+_INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
+_MAX = (1 << 63) - 1
+
+_PARTS = {
+    "year": kernels.YEAR,
+    "quarter": kernels.QUARTER,
+    "month": kernels.MONTH,
+    "day": kernels.DAY,
+    "day_of_week": kernels.DAY_OF_WEEK,
+    "day_of_year": kernels.DAY_OF_YEAR,
+    "week": kernels.WEEK,
+}
+_UNITS = {"hour": (3600, 24), "minute": (60, 60), "second": (1, 60)}
+_TRUNCATED = {
+    **dict.fromkeys(("YEAR", "YYYY", "YY"), kernels.YEAR),
+    "QUARTER": kernels.QUARTER,
+    **dict.fromkeys(("MONTH", "MM", "MON"), kernels.MONTH),
+    "WEEK": kernels.WEEK,
+}
+_TRUNCATED_MICROS = {
+    "DAY": MICROS_PER_DAY,
+    "DD": MICROS_PER_DAY,
+    "HOUR": 3600 * MICROS_PER_SECOND,
+    "MINUTE": 60 * MICROS_PER_SECOND,
+    "SECOND": MICROS_PER_SECOND,
+    "MILLISECOND": 1000,
+    "MICROSECOND": 1,
+}
+
+
+def days_of(kind: t.SqlType, values: Any) -> Ints:
+    """The date of a DATE or TIMESTAMP, contiguous."""
+    if isinstance(kind, t.TimestampType):
+        days: Ints = values // MICROS_PER_DAY
+        return days
+    return np.ascontiguousarray(values)
+
+
+def _part(call: Call, args: tuple[Node, ...]) -> Run:
+    part = _PARTS[call.function]
+    kind = args[0].type
+
+    def op(a: Any) -> Values:
+        out = np.empty(len(a), np.int64)
+        kernels.date_part(days_of(kind, a), part, out)
+        return out
+
+    return unary(args[0], op)
+
+
+def _clock(call: Call, args: tuple[Node, ...]) -> Run:
+    seconds, modulus = _UNITS[call.function]
+    unit = seconds * MICROS_PER_SECOND
+    return unary(args[0], lambda a: a // unit % modulus)
+
+
+def in_date_range(
+    days: Ints, valid: Bools | None, n: int, what: str
+) -> tuple[Values, Errors | None]:
+    """Dates, those beyond 32 bits of days replaced by an error."""
+    if not kernels.outside(days, _INT_MIN, _INT_MAX):
+        return days, None
+    bad = (days < _INT_MIN) | (days > _INT_MAX)
+    rows = np.flatnonzero(bad if valid is None else bad & valid)
+    message = f"[ARITHMETIC_OVERFLOW] DATE overflow in {what}"
+    return np.where(bad, 0, days), failures(n, rows, [message] * len(rows))
+
+
+def _date_add(call: Call, args: tuple[Node, ...]) -> Run:
+    def op(a: Any, b: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
+        return in_date_range(a + b, valid, n, "date_add")
+
+    return binary_checked(args[0], args[1], op)
+
+
+def _date_diff(call: Call, args: tuple[Node, ...]) -> Run:
+    return binary(args[0], args[1], lambda a, b: a - b)
+
+
+def _add_months(call: Call, args: tuple[Node, ...]) -> Run:
+    kind = args[0].type
+
+    def op(a: Any, b: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
+        out = np.empty(n, np.int64)
+        days = days_of(kind, a)
+        kernels.add_months(days, np.ascontiguousarray(b), out)
+        if isinstance(kind, t.DateType):
+            return in_date_range(out, valid, n, "add_months")
+        return _timestamps(out, a - days * MICROS_PER_DAY, valid, n)
+
+    return binary_checked(args[0], args[1], op)
+
+
+def _timestamps(
+    days: Ints, micros: Ints, valid: Bools | None, n: int
+) -> tuple[Values, Errors | None]:
+    """Midnight of each day plus micros, checked."""
+    limit = _MAX // MICROS_PER_DAY - 1
+    if not kernels.outside(days, -limit, limit):
+        return days * MICROS_PER_DAY + micros, None
+    return _wide_timestamps(days.astype(object) * MICROS_PER_DAY + micros, valid, n)
+
+
+def _wide_timestamps(exact: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
+    bad = ((exact > _MAX) | (exact < -_MAX - 1)).astype(np.bool_)
+    rows = np.flatnonzero(bad if valid is None else bad & valid)
+    message = "[DATETIME_OVERFLOW] TIMESTAMP overflow"
+    safe = np.where(bad, 0, exact).astype(np.int64)
+    return safe, failures(n, rows, [message] * len(rows))
+
+
+def _add_microseconds(call: Call, args: tuple[Node, ...]) -> Run:
+    def op(a: Any, b: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
+        out = np.empty(n, np.int64)
+        if not kernels.add_checked(np.ascontiguousarray(a), np.ascontiguousarray(b), out):
+            return out, None
+        return _wide_timestamps(a.astype(object) + b.astype(object), valid, n)
+
+    return binary_checked(args[0], args[1], op)
+
+
+def _date_trunc(call: Call, args: tuple[Node, ...]) -> Run:
+    unit_node, arg = args
+    kind = arg.type
+    inner = arg.run
+    unit = (text_of(unit_node) or "").upper()
+    is_date = isinstance(kind, t.DateType)
+
+    if not unit_node.literal:
+        raise ValueError("date_trunc takes a literal unit")
+    if unit in _TRUNCATED:
+        part = _TRUNCATED[unit]
+
+        def op(a: Any) -> Values:
+            out = np.empty(len(a), np.int64)
+            kernels.truncate_date(days_of(kind, a), part, out)
+            return out if is_date else out * MICROS_PER_DAY
+
+        return unary(arg, op)
+    if unit in _TRUNCATED_MICROS and not is_date:
+        micros = _TRUNCATED_MICROS[unit]
+        return unary(arg, lambda a: a // micros * micros)
+
+    def unknown(columns: Fetch, n: int) -> Result:
+        values, _, errors = inner(columns, n)
+        return values, np.zeros(n, np.bool_), errors
+
+    return unknown
+
+
+BUILDERS: dict[str, Builder] = {
+    **dict.fromkeys(_PARTS, _part),
+    **dict.fromkeys(_UNITS, _clock),
+    "date_add": _date_add,
+    "date_diff": _date_diff,
+    "add_months": _add_months,
+    "add_microseconds": _add_microseconds,
+    "date_trunc": _date_trunc,
+}

@@ -1,0 +1,148 @@
+"""Decimals: exact arithmetic on unscaled integers, in one word while it fits, else in Python ints.
+
+Invariant: a function here takes narrow and wide values alike and returns narrow ones whenever all
+rows fit. The wide path goes through object arrays of Python ints: exact, about 0.3 µs a row, and
+taken only by batches that hold a value of more than 64 bits on the way.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.column import Bools, Values
+from operators.kernels import scalar as kernels
+from operators.scalar.value import Errors, failures, plain_decimal
+from planner.types import DecimalType
+
+Objects: TypeAlias = npt.NDArray[Any]
+
+_WORD = (1 << 64) - 1
+_MIN, _MAX = -(1 << 63), (1 << 63) - 1
+#: Spark computes products and quotients to 39 significant digits before it rounds to the scale.
+_CONTEXT_LIMIT = 10**39
+
+
+def objects(values: Values) -> Objects:
+    """The values as an object array of Python ints."""
+    array = np.asarray(values)
+    if array.ndim == 1:
+        return array.astype(object)
+    low = np.ascontiguousarray(array[:, 0]).view(np.uint64).astype(object)
+    result: Objects = (array[:, 1].astype(object) << 64) | low
+    return result
+
+
+def packed(numbers: Objects) -> Values:
+    """The inverse of `objects`: narrow if all fit 64 bits. Every number fits 128 bits."""
+    if len(numbers) == 0:
+        return np.empty(0, np.int64)
+    if numbers.min() >= _MIN and numbers.max() <= _MAX:
+        return numbers.astype(np.int64)
+    low = (numbers & _WORD).astype(np.uint64).view(np.int64)
+    return np.stack([low, (numbers >> 64).astype(np.int64)], axis=1)
+
+
+def divided(numerators: Objects, divisor: int) -> Objects:
+    """numerators / divisor > 0 rounded half away from zero."""
+    magnitude = np.abs(numerators)
+    quotient = (2 * magnitude + divisor) // (2 * divisor)
+    result: Objects = np.where(numerators < 0, -quotient, quotient)
+    return result
+
+
+def to_context(number: int) -> tuple[int, int]:
+    """The number at 39 significant digits, half away from zero: (digits, dropped places)."""
+    if -_CONTEXT_LIMIT < number < _CONTEXT_LIMIT:
+        return number, 0
+    dropped = len(str(abs(number))) - 39
+    unit = 10**dropped
+    kept = (2 * abs(number) + unit) // (2 * unit)
+    return (-kept if number < 0 else kept), dropped
+
+
+def shift_right(numbers: Objects, places: int) -> Objects:
+    """numbers / 10**places in two roundings, as Spark does: to 39 digits first."""
+    if places == 0:
+        return numbers
+    divisor = 10**places
+    if len(numbers) and (numbers.max() >= _CONTEXT_LIMIT or numbers.min() <= -_CONTEXT_LIMIT):
+        shortened = []
+        for number in numbers:
+            kept, dropped = to_context(number)
+            shortened.append(kept * 10**dropped)
+        numbers = np.array([*shortened, None], object)[:-1]
+    return divided(numbers, divisor)
+
+
+def checked(
+    numbers: Objects, target: DecimalType, valid: Bools | None, n: int
+) -> tuple[Values, Errors | None]:
+    """Exact results packed into `target`; those beyond its precision fail."""
+    bound = 10**target.precision
+    bad = (numbers >= bound) | (numbers <= -bound)
+    if not bad.any():
+        return packed(numbers), None
+    bad = bad.astype(np.bool_)
+    safe = np.where(bad, 0, numbers)
+    rows = np.flatnonzero(bad if valid is None else bad & valid)
+    messages = [out_of_range(plain_decimal(numbers[i], target.scale), target) for i in rows]
+    return packed(safe), failures(n, rows, messages)
+
+
+def out_of_range(value: str, target: DecimalType) -> str:
+    return f"[NUMERIC_VALUE_OUT_OF_RANGE] {value} cannot be represented as {target}"
+
+
+def in_precision(
+    values: Values, target: DecimalType, valid: Bools | None, n: int
+) -> tuple[Values, Errors | None]:
+    """Unscaled values at the scale of `target`; those beyond its precision fail."""
+    array = np.asarray(values)
+    if array.ndim == 1:
+        if not target.narrow:
+            return values, None
+        bound = 10**target.precision - 1
+        if not kernels.outside(np.ascontiguousarray(array), -bound, bound):
+            return values, None
+    return checked(objects(values), target, valid, n)
+
+
+def scaled_up(values: Values, places: int) -> Values | None:
+    """values * 10**places in one word, or None where that needs more."""
+    array = np.asarray(values)
+    if array.ndim == 2 or places > 18:
+        return None
+    if places == 0:
+        return values
+    factor = 10**places
+    if kernels.outside(np.ascontiguousarray(array), -(_MAX // factor), _MAX // factor):
+        return None
+    result: Values = array * factor
+    return result
+
+
+def rescaled(
+    values: Values, source: DecimalType, target: DecimalType, valid: Bools | None, n: int
+) -> tuple[Values, Errors | None]:
+    """A cast between decimals: half up where places go, failing where integral digits do not fit.
+
+    Cost: one pass where source and target prove that nothing can go wrong, two otherwise.
+    """
+    places = target.scale - source.scale
+    grows = target.precision - target.scale >= source.precision - source.scale
+    if places >= 0:
+        if source.precision + places <= 18 and np.ndim(values) == 1:
+            wider = values if places == 0 else values * 10**places
+            return (wider, None) if grows else in_precision(wider, target, valid, n)
+        up = scaled_up(values, places)
+        if up is not None:
+            return (up, None) if grows else in_precision(up, target, valid, n)
+        return checked(objects(values) * 10**places, target, valid, n)
+    if np.ndim(values) == 1 and -places <= 18:
+        out = np.empty(n, np.int64)
+        kernels.divide_half_up(np.ascontiguousarray(values), 10**-places, out)
+        return in_precision(out, target, valid, n)
+    return checked(divided(objects(values), 10**-places), target, valid, n)

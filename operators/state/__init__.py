@@ -1,0 +1,1 @@
+"""State: relations that keep rows once, and arrangements that index them."""

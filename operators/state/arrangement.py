@@ -1,0 +1,167 @@
+"""Arrangements: multi-version indexes `key -> row id` over a relation.
+
+Three kinds, by how rows become key words: on columns (joins, groups, primary keys), on the hash of
+the whole row (to find a copy of a row in a bag), and in SQL order (top-k). All are a spine of
+sorted batches; versions are the relation's, so that an update or delete touches no index.
+
+Invariant: every row of the relation that some reader may see is in the spine exactly once, except
+rows with NULL in a key column that has no NULL word.
+Source: Shared Arrangements §4.2-4.3, §5.3.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.column import Column, Ints
+from operators.kernels import spines
+from operators.state import encode
+from operators.state.relation import Relation
+from operators.state.spine import Spine, make_batch, sort_keys
+from planner import dataflow as ir
+
+_EMPTY = np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class Work:
+    """What lookups have cost: index entries visited and seeks made (counters, never reset)."""
+
+    entries: int = 0
+    seeks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Pairs of a lookup: probe positions and row ids, int64[m] each."""
+
+    probe: Ints
+    row: Ints
+
+
+class ArrangementState:
+    """The index `spec` over `relation`.
+
+    State: 8 bytes per key word and 8 for the row id, per row in the relation.
+    """
+
+    def __init__(self, spec: ir.Index, relation: Relation) -> None:
+        self.spec = spec
+        self.relation = relation
+        self.work = Work()
+        fields = relation.schema
+        match spec:
+            case ir.Arrangement():
+                self._columns = spec.columns
+                self._nulls = tuple(spec.null_safe and fields[c].nullable for c in spec.columns)
+                width = encode.key_width([fields[c].type for c in spec.columns], self._nulls)
+            case ir.HashArrangement():
+                self._columns = tuple(range(len(fields)))
+                width = 2
+            case ir.OrderedArrangement():
+                self._columns = tuple(k.column for k in spec.order) + spec.ties
+                width = 1 + encode.order_width([fields[c].type for c in self._columns])
+        self.spine = Spine(max(width, 1))
+        self.insert(relation.visible_to_any())
+
+    def key_words(self, rows: Ints, columns: list[Column] | None = None) -> tuple[Ints, Ints]:
+        """Keys of relation rows, and the rows that have one (those with NULL may not).
+
+        `columns`: the key columns' values at rows, where the caller has them at hand.
+        """
+        if columns is None:
+            columns = [self.relation.gather(c, rows) for c in self._columns]
+        match self.spec:
+            case ir.Arrangement():
+                if not columns:  # the one group of a global aggregate
+                    return np.zeros((1, len(rows)), np.int64), rows
+                plain = [
+                    c for c, has_word in zip(columns, self._nulls, strict=True) if not has_word
+                ]
+                present = encode.not_null(plain)
+                if present is not None and not present.all():
+                    rows = rows[present]
+                    columns = [c.filter(present) for c in columns]
+                return encode.equality_words(columns, self._nulls), rows
+            case ir.HashArrangement():
+                return encode.row_hash(columns), rows
+            case ir.OrderedArrangement():
+                words = encode.order_words(columns, order_keys(self.spec))
+                # The leading word is the shard: a total order is one shard.
+                return np.vstack((np.zeros((1, len(rows)), np.int64), words)), rows
+
+    def absorb(self) -> int:
+        """Index the rows appended to the relation since the last call; returns how many."""
+        first, end = self._next_row, self.relation.next_row
+        if first == end:
+            return 0
+        return self.insert(np.arange(first, end, dtype=np.int64))
+
+    def insert(self, rows: Ints, keys: Ints | None = None, order: Ints | None = None) -> int:
+        """Index `rows` (ascending ids, all appended since the last call that some reader may see);
+        `keys` and `order` (sort_keys of them) where the caller has them."""
+        if keys is None:
+            keys, rows = self.key_words(rows)
+        if len(rows):
+            self.spine.insert(make_batch(keys, rows, order))
+        self._next_row = self.relation.next_row
+        return len(rows)
+
+    def probe_words(self, columns: list[Column]) -> Ints:
+        """Words int64[w, n] of a lookup by the first len(columns) key columns; NULLs must be
+        gone already where the index leaves them out."""
+        if not columns:
+            raise ValueError("a lookup needs at least one column")
+        return encode.equality_words(columns, self._nulls[: len(columns)])
+
+    def lookup(
+        self,
+        probes: Ints,
+        times: Ints,
+        as_of: bool,
+        bits: Ints = _EMPTY,
+        order: Ints | None = None,
+    ) -> Matches:
+        """Visible rows for each probe: as of its time, or just before it.
+
+        Shapes: probes int64[w, n] (w may be fewer words than the index has), times int64[n].
+        bits: a filter's bitmap slot (see filters). order: sort_keys(probes), if known.
+        Cost: O(n) seeks per batch, galloping, plus the entries under the probed keys.
+        """
+        n = probes.shape[1]
+        if n == 0 or self.spine.entries == 0:
+            return Matches(_EMPTY, _EMPTY)
+        order = sort_keys(probes) if order is None else order
+        work = np.zeros(2, np.int64)
+        capacity = 2 * n + 64
+        dead, *versions = self.relation.versions
+        while True:
+            out_probe, out_row = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+            found = spines.half_join(
+                self.spine.table, probes, order, times, as_of, True, bits,
+                dead, *versions, out_probe, out_row, work,
+            )  # fmt: skip
+            if found <= capacity:
+                break
+            capacity = found
+            work[:] = 0
+        self.work.entries += int(work[0])
+        self.work.seeks += int(work[1])
+        return Matches(out_probe[:found], out_row[:found])
+
+    def maintain(self, inserted: int) -> None:
+        """Merge under fuel and drop entries of rows that are gone. Between steps only."""
+        dead, _, _, died_row, _ = self.relation.versions
+        self.spine.sweep(self.relation.live_rows, dead, died_row)
+        self.spine.work(inserted, dead, died_row)
+
+    @property
+    def nbytes(self) -> int:
+        return self.spine.nbytes
+
+
+def order_keys(spec: ir.OrderedArrangement) -> tuple[ir.SortKey, ...]:
+    """The whole order of an ordered index: its ORDER BY, then its ties ascending, NULLs first."""
+    return spec.order + tuple(ir.SortKey(c) for c in spec.ties)

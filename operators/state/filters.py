@@ -1,0 +1,77 @@
+"""Filters of looked-up relations, evaluated once per stored row into bitmaps that views share.
+
+Bit r of a filter is set where row r passes. Rows never change, so neither do bits; appended rows
+are evaluated once, before anyone looks them up.
+Cost: one evaluation per appended row; one bit a row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from operators import scalar
+from operators.column import Ints
+from operators.kernels import memory
+from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
+from operators.state.relation import Relation
+from planner.expr import Expr
+
+
+class Filter:
+    """The bitmap of `predicate` (BOOLEAN, cannot fail) over `relation`."""
+
+    def __init__(self, relation: Relation, predicate: Expr) -> None:
+        self.relation = relation
+        self.predicate = predicate
+        self._compiled = scalar.compile(predicate)
+        self._bitmaps: list[np.ndarray[Any, Any]] = []
+        self._addresses = np.zeros(4, np.int64)
+        self._next_row = 0
+        rows = relation.visible_to_any()
+        self._evaluate(rows)
+        self._next_row = relation.next_row
+
+    @property
+    def bits(self) -> Ints:
+        """Addresses of the bitmaps, one a block, as kernels take them."""
+        return self._addresses
+
+    def absorb(self) -> None:
+        """Evaluate the rows appended since the last call."""
+        first, end = self._next_row, self.relation.next_row
+        if first < end:
+            self._evaluate(np.arange(first, end, dtype=np.int64))
+            self._next_row = end
+
+    def test(self, rows: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Whether each of `rows` int64[n] passes."""
+        out = np.empty(len(rows), np.bool_)
+        memory.test_bits(self._addresses, rows, out)
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        return len(self._bitmaps) * (BLOCK_ROWS // 8)
+
+    def _evaluate(self, rows: Ints) -> None:
+        blocks = (self.relation.next_row + BLOCK_MASK) >> BLOCK_BITS
+        while len(self._bitmaps) < blocks:
+            if len(self._bitmaps) == len(self._addresses):
+                self._addresses = np.append(self._addresses, np.zeros_like(self._addresses))
+            bitmap = np.zeros(BLOCK_ROWS // 8, np.uint8)
+            self._addresses[len(self._bitmaps)] = bitmap.ctypes.data
+            self._bitmaps.append(bitmap)
+        if len(rows) == 0:
+            return
+        value, errors = self._compiled.evaluate(
+            lambda column: self.relation.gather(column, rows), len(rows)
+        )
+        assert errors is None, "a bitmap's predicate cannot fail"
+        passing = value.values if value.valid is None else value.values & value.valid
+        rows = rows[passing]
+        blocks_of = rows >> BLOCK_BITS
+        starts = np.flatnonzero(np.diff(blocks_of, prepend=-1))
+        for start, end in zip(starts, np.append(starts[1:], len(rows)), strict=True):
+            memory.set_bits(self._bitmaps[blocks_of[start]], rows[start:end] & BLOCK_MASK)

@@ -1,0 +1,387 @@
+"""A relation: each row of a table or derived collection, once, in columns.
+
+Rows are appended and never changed. A row is named by its row id, which ascends with time and never
+recurs. They lie in blocks of 65,536 (see `operators.kernels.memory`): the last one is being filled,
+those before it are immutable, and one that is mostly dead is rewritten with the rows that some
+reader may still see, under the same ids, so that no index is touched.
+
+Versions are kept apart from the rows (see `operators.kernels.versions`): appending gives births,
+`kill` gives deaths, and `advance` forgets the distinctions that no reader can make any more.
+
+Invariant: a read as of t, since <= t, or just before t, since < t, sees exactly the rows born and
+not yet dead then, whatever was appended, killed or compacted later.
+Source: Shared Arrangements §4.1-4.2, appendix A (a time's representative relative to `since` is
+max(time, since)); rows once and indexes by row id are this project's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from operators.column import Bools, Column, Ints, is_textual, widen
+from operators.kernels import memory, versions
+from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
+from planner import types as t
+
+#: A block whose living rows are fewer than this share of it is rewritten.
+COMPACT_BELOW = 0.25
+_BITMAP_BYTES = BLOCK_ROWS // 8
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How values of one type lie in a block: `storage` dtype and words per row."""
+
+    storage: np.dtype[Any]
+    words: int
+    textual: bool
+
+
+def layout_of(kind: t.SqlType) -> Layout:
+    match kind:
+        case t.BooleanType() | t.NullType():
+            return Layout(np.dtype(np.uint8), 1, False)
+        case t.IntegerType() if kind.bits < 64:
+            return Layout(np.dtype(np.int32), 1, False)
+        case t.DateType():
+            return Layout(np.dtype(np.int32), 1, False)
+        case t.FloatType():
+            return Layout(np.dtype(np.float32 if kind.bits == 32 else np.float64), 1, False)
+        case t.DecimalType() if not kind.narrow:
+            return Layout(np.dtype(np.int64), 2, False)
+        case t.StringType() | t.BinaryType():
+            return Layout(np.dtype(np.int32), 1, True)
+        case _:
+            return Layout(np.dtype(np.int64), 1, False)
+
+
+#: Versions as kernels take them: dead bits, births (first row, time), deaths (row, time).
+Versions = tuple[Ints, Ints, Ints, Ints, Ints]
+_EMPTY = np.empty(0, np.int64)
+
+
+class Relation:
+    """Rows of one schema with row ids and versions. Not thread-safe: one writer, readers between.
+
+    State: every row that some reader may see, once; 2 bytes a row id for compacted blocks.
+    """
+
+    # Slots after those of the columns: dead bits, ids, and how many ids.
+    def __init__(self, schema: t.Schema) -> None:
+        self.schema = schema
+        self.next_row = 0
+        self.live_rows = 0
+        self._layouts = tuple(layout_of(f.type) for f in schema)
+        self._value_slot: list[int] = []
+        slot = 0
+        for layout in self._layouts:
+            self._value_slot.append(slot)
+            slot += 3 if layout.textual else 2
+        self._dead_slot, self._ids_slot, self._kept_slot = slot, slot + 1, slot + 2
+        self._slots = slot + 3
+        self._addresses = np.zeros((self._slots, 4), np.int64)
+        self._buffers: list[list[np.ndarray[Any, Any] | None]] = []
+        self._has_nulls = [False] * len(schema)
+        self._block_deaths: list[int] = []
+        self._born_first = _EMPTY
+        self._born_time = _EMPTY
+        self._died_row = _EMPTY
+        self._died_time = _EMPTY
+        self._first_block = 0
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def append(self, columns: list[Column], times: Ints) -> int:
+        """Append rows born at `times` (int64[n], ascending, not before earlier births).
+
+        Returns: the first new row id; the others follow it. Cost: one copy of the values.
+        """
+        n = len(times)
+        first = self.next_row
+        if n == 0:
+            return first
+        done = 0
+        while done < n:
+            room = BLOCK_ROWS - (self.next_row & BLOCK_MASK)
+            if room == BLOCK_ROWS:
+                self._open_block()
+            count = min(room, n - done)
+            self._fill(columns, done, count)
+            self.next_row += count
+            done += count
+        self.live_rows += n
+        if times[0] == times[-1]:
+            new_first = np.array([first], np.int64)
+            new_time = times[:1]
+        else:
+            starts = np.flatnonzero(np.diff(times, prepend=times[0] - 1))
+            new_first, new_time = starts + first, times[starts]
+        self._born_first = np.concatenate((self._born_first, new_first))
+        self._born_time = np.concatenate((self._born_time, new_time))
+        return first
+
+    def kill(self, rows: Ints, times: Ints) -> None:
+        """Let living rows die at `times`. Shapes: rows int64[n] distinct, times int64[n].
+
+        Cost: O(n log n), and the deaths that readers can still tell apart.
+        """
+        if len(rows) == 0:
+            return
+        order = np.argsort(rows, kind="stable")
+        rows, times = rows[order], times[order]
+        blocks = rows >> BLOCK_BITS
+        starts = np.flatnonzero(np.diff(blocks, prepend=-1))
+        ends = np.append(starts[1:], len(rows))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            block = int(blocks[start])
+            memory.set_bits(self._dead_bits(block), rows[start:end] & BLOCK_MASK)
+            self._block_deaths[block] += end - start
+        self.live_rows -= len(rows)
+        if len(self._died_row) == 0:
+            self._died_row, self._died_time = rows, times
+            return
+        merged = np.concatenate((self._died_row, rows))
+        order = np.argsort(merged, kind="stable")
+        self._died_row = merged[order]
+        self._died_time = np.concatenate((self._died_time, times))[order]
+
+    def advance(self, since: int) -> None:
+        """Forget births and deaths at or before `since`: no reader looks further back.
+
+        Blocks that have become mostly dead are rewritten. Cost: O(versions after the last since),
+        plus one copy of the rows that a rewritten block keeps.
+        """
+        if len(self._born_time):
+            kept = int(np.searchsorted(self._born_time, since, side="right"))
+            self._born_first = self._born_first[kept:]
+            self._born_time = self._born_time[kept:]
+        if len(self._died_row):
+            later = self._died_time > since
+            gone = self._died_row[~later]
+            self._died_row = self._died_row[later]
+            self._died_time = self._died_time[later]
+            if len(gone):
+                self._compact(np.unique(gone >> BLOCK_BITS))
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    @property
+    def versions(self) -> Versions:
+        return (
+            self._addresses[self._dead_slot],
+            self._born_first,
+            self._born_time,
+            self._died_row,
+            self._died_time,
+        )
+
+    def gather(self, column: int, rows: Ints) -> Column:
+        """Values of one column at `rows` (int64[n]; ids that some reader may see, any order)."""
+        field, layout, slot = self.schema[column], self._layouts[column], self._value_slot[column]
+        values_at = self._addresses[slot]
+        ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
+        n = len(rows)
+        values: Any
+        if layout.textual:
+            values = self._gather_text(field.type, slot, rows)
+        elif layout.words == 2:
+            values = np.empty((n, 2), np.int64)
+            memory.gather_i128(values_at, ids, kept, rows, values)
+        elif layout.storage.itemsize == 1:
+            raw = np.empty(n, np.uint8)
+            memory.gather_u8(values_at, ids, kept, rows, raw)
+            values = raw.view(np.bool_)
+        elif layout.storage == np.float32:
+            raw4 = np.empty(n, np.int32)
+            memory.gather_i32(values_at, ids, kept, rows, raw4)
+            values = raw4.view(np.float32)
+        elif layout.storage.itemsize == 4:
+            values = np.empty(n, np.int64)
+            memory.gather_i32(values_at, ids, kept, rows, values)
+        else:
+            words = np.empty(n, np.int64)
+            memory.gather_i64(values_at, ids, kept, rows, words)
+            values = words.view(np.float64) if layout.storage == np.float64 else words
+        valid: Bools | None = None
+        if self._has_nulls[column]:
+            valid = np.empty(n, np.bool_)
+            memory.gather_valid(self._addresses[slot + 1], ids, kept, rows, valid)
+            if valid.all():
+                valid = None
+        return Column(field.type, values, valid)
+
+    def gather_all(self, rows: Ints) -> list[Column]:
+        return [self.gather(i, rows) for i in range(len(self.schema))]
+
+    def visible(self, time: int) -> Ints:
+        """Row ids visible as of `time`, ascending. Cost: one pass over row ids in use."""
+        start = self._first_block << BLOCK_BITS
+        out = np.empty(self.next_row - start, np.int64)
+        dead, *rest = self.versions
+        ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
+        count = versions.visible_rows(start, self.next_row, time, dead, *rest, ids, kept, out)
+        return out[:count]
+
+    @property
+    def deaths_told(self) -> int:
+        """How many deaths some reader may still tell apart."""
+        return len(self._died_row)
+
+    def visible_to_any(self) -> Ints:
+        """Row ids that some reader may see: the living, and the dead that still have a time."""
+        start = self._first_block << BLOCK_BITS
+        return np.union1d(self._living(start, self.next_row), self._died_row)
+
+    def births_after(self, row: int) -> Ints:
+        """Times at which rows [row, next_row) were born, as int64[next_row - row]."""
+        rows = np.arange(row, self.next_row, dtype=np.int64)
+        out = np.empty(len(rows), np.int64)
+        versions.times_of(rows, self._born_first, self._born_time, out)
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use: buffers filled so far, validity, bitmaps and row id lists."""
+        total = 0
+        for block, buffers in enumerate(self._buffers):
+            full = block < len(self._buffers) - 1 or self.next_row & BLOCK_MASK == 0
+            share = 1.0 if full else (self.next_row & BLOCK_MASK) / BLOCK_ROWS
+            total += sum(int(b.nbytes * share) for b in buffers if b is not None)
+        return total + self._died_row.nbytes * 2 + self._born_first.nbytes * 2
+
+    # -- blocks ----------------------------------------------------------------------------------
+
+    def _open_block(self) -> None:
+        block = len(self._buffers)
+        if block == self._addresses.shape[1]:
+            grown = np.zeros((self._slots, 2 * block), np.int64)
+            grown[:, :block] = self._addresses
+            self._addresses = grown
+        self._buffers.append([None] * self._slots)
+        self._block_deaths.append(0)
+        for layout, slot in zip(self._layouts, self._value_slot, strict=True):
+            if layout.textual:
+                offsets = np.empty(BLOCK_ROWS + 1, np.int32)
+                offsets[0] = 0
+                self._set(block, slot, offsets)
+                self._set(block, slot + 2, np.empty(1024, np.uint8))
+            else:
+                shape = (BLOCK_ROWS, 2) if layout.words == 2 else (BLOCK_ROWS,)
+                self._set(block, slot, np.empty(shape, layout.storage))
+
+    def _set(self, block: int, slot: int, buffer: np.ndarray[Any, Any] | None) -> None:
+        self._buffers[block][slot] = buffer
+        self._addresses[slot, block] = 0 if buffer is None else buffer.ctypes.data
+
+    def _fill(self, columns: list[Column], start: int, count: int) -> None:
+        block = len(self._buffers) - 1
+        at = self.next_row & BLOCK_MASK
+        buffers = self._buffers[block]
+        for i, (layout, slot) in enumerate(zip(self._layouts, self._value_slot, strict=True)):
+            column = columns[i]
+            if layout.textual:
+                self._fill_text(block, slot, column.values, start, count, at)
+            else:
+                values = widen(column).values if layout.words == 2 else column.values
+                target = buffers[slot]
+                assert target is not None
+                target[at : at + count] = values[start : start + count]
+            valid = buffers[slot + 1]
+            if column.valid is not None and valid is None:
+                valid = np.ones(BLOCK_ROWS, np.bool_)
+                self._set(block, slot + 1, valid)
+                self._has_nulls[i] = True
+            if valid is not None:
+                mask = True if column.valid is None else column.valid[start : start + count]
+                valid[at : at + count] = mask
+
+    def _fill_text(
+        self, block: int, slot: int, values: pa.Array, start: int, count: int, at: int
+    ) -> None:
+        offsets = self._buffers[block][slot]
+        text = self._buffers[block][slot + 2]
+        assert offsets is not None and text is not None
+        _, source_offsets, source = values.buffers()
+        first = values.offset + start
+        new = np.frombuffer(source_offsets, np.int32, count + 1, first * 4)
+        used = int(offsets[at])
+        length = int(new[-1]) - int(new[0])
+        if used + length > len(text):
+            if used + length >= 2**31:
+                raise OverflowError("a block of 65,536 rows holds at most 2 GiB of text a column")
+            grown = np.empty(max(2 * len(text), used + length), np.uint8)
+            grown[:used] = text[:used]
+            self._set(block, slot + 2, grown)
+            text = grown
+        if length:
+            text[used : used + length] = np.frombuffer(source, np.uint8, length, int(new[0]))
+        offsets[at + 1 : at + count + 1] = new[1:] + (used - int(new[0]))
+
+    def _dead_bits(self, block: int) -> np.ndarray[Any, Any]:
+        bits = self._buffers[block][self._dead_slot]
+        if bits is None:
+            bits = np.zeros(_BITMAP_BYTES, np.uint8)
+            self._set(block, self._dead_slot, bits)
+        return bits
+
+    def _gather_text(self, kind: t.SqlType, slot: int, rows: Ints) -> pa.Array:
+        ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
+        offsets = np.empty(len(rows) + 1, np.int32)
+        total = memory.text_offsets(self._addresses[slot], ids, kept, rows, offsets)
+        if total >= 2**31:
+            raise OverflowError("more than 2 GiB of text in one batch; use smaller batches")
+        text = np.empty(total, np.uint8)
+        memory.text_bytes(
+            self._addresses[slot], self._addresses[slot + 2], ids, kept, rows, offsets, text
+        )
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+        arrow = pa.string() if isinstance(kind, t.StringType) else pa.binary()
+        return pa.Array.from_buffers(arrow, len(rows), buffers)
+
+    # -- compaction ------------------------------------------------------------------------------
+
+    def _compact(self, blocks: Ints) -> None:
+        for block in blocks.tolist():
+            if block == len(self._buffers) - 1 and self.next_row & BLOCK_MASK:
+                continue  # still being filled
+            kept = self._kept_rows(block)
+            living = BLOCK_ROWS - self._block_deaths[block]
+            if living < COMPACT_BELOW * kept:
+                self._rewrite(block)
+
+    def _kept_rows(self, block: int) -> int:
+        compacted = self._addresses[self._ids_slot, block] != 0
+        empty = self._buffers[block][self._value_slot[0]] is None if self.schema else False
+        return 0 if empty else int(self._addresses[self._kept_slot, block]) if compacted else BLOCK_ROWS
+
+    def _living(self, first: int, end: int) -> Ints:
+        """Rows of [first, end) that have not died at any time."""
+        out = np.empty(end - first, np.int64)
+        dead, born_first, born_time, _, _ = self.versions
+        ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
+        last = versions.NEVER - 1
+        count = versions.visible_rows(
+            first, end, last, dead, born_first, born_time, _EMPTY, _EMPTY, ids, kept, out
+        )
+        return out[:count]
+
+    def _rewrite(self, block: int) -> None:
+        first = block << BLOCK_BITS
+        low, high = np.searchsorted(self._died_row, (first, first + BLOCK_ROWS))
+        rows = np.union1d(self._living(first, first + BLOCK_ROWS), self._died_row[low:high])
+        columns = self.gather_all(rows)
+        for i, (layout, slot) in enumerate(zip(self._layouts, self._value_slot, strict=True)):
+            values = columns[i].values
+            if layout.textual:
+                _, offsets, text = values.buffers()
+                self._set(block, slot, np.frombuffer(offsets, np.int32))
+                self._set(block, slot + 2, np.frombuffer(text, np.uint8))
+            else:
+                self._set(block, slot, np.ascontiguousarray(values.astype(layout.storage)))
+            self._set(block, slot + 1, columns[i].valid)
+        self._set(block, self._ids_slot, (rows & BLOCK_MASK).astype(np.uint16))
+        self._addresses[self._kept_slot, block] = len(rows)

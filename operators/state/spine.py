@@ -1,0 +1,199 @@
+"""A spine: the immutable sorted batches of one index, merged geometrically under fuel.
+
+Inserting a batch buys work in proportion to its size for every merge in progress, so that no
+insertion pays for a big merge, and the number of batches stays logarithmic. While two batches are
+being merged readers go on using both. Entries of rows that no reader can see are left out by
+merges; a spine with many of those is rewritten under the same fuel (`sweep`).
+
+Invariant: the entries of all batches together are those inserted, less entries of rows that are
+gone; batches are adjacent in insertion order.
+Source: Shared Arrangements §4.2 (amortized trace maintenance); shards are slices of batches, not
+separate spines (this project's own).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.column import Ints
+from operators.kernels import sorting, spines
+from operators.kernels.memory import BLOCK_ROWS
+
+#: Entries merged per entry inserted, for each merge in progress; more is more eager.
+EFFORT = 4
+#: Entries merged at every insertion, so that trickles finish their merges too.
+MINIMUM_FUEL = 2048
+#: A batch merges with its successor when it is less than this many times as large.
+RATIO = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """keys int64[w, n], rows int64[n], sorted by (bucket, key, row); offsets int64[65]."""
+
+    keys: Ints
+    rows: Ints
+    offsets: Ints
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        return self.keys.nbytes + self.rows.nbytes + self.offsets.nbytes
+
+
+def sort_keys(keys: Ints) -> Ints:
+    """Positions that sort keys int64[w, n] by (bucket, key), stable. Cost: see sorting.argsort."""
+    n = keys.shape[1]
+    framed = np.empty((keys.shape[0] + 1, n), np.int64)
+    sorting.buckets_of(keys[0], framed[0])
+    framed[1:] = keys
+    order = np.empty(n, np.int64)
+    sorting.argsort(framed, order, np.empty(n, np.int64))
+    return order
+
+
+def make_batch(keys: Ints, rows: Ints, order: Ints | None = None) -> Batch:
+    """Sort entries into a batch; `order` is sort_keys(keys) where the caller has it already.
+
+    Requires: rows ascending (equal keys keep their order).
+    """
+    n = len(rows)
+    order = sort_keys(keys) if order is None else order
+    out_keys, out_rows = np.empty((keys.shape[0], n), np.int64), np.empty(n, np.int64)
+    buckets = np.empty(n, np.int64)
+    spines.copy_batch(keys, rows, order, out_keys, out_rows, buckets)
+    offsets = np.empty(sorting.BUCKETS + 1, np.int64)
+    sorting.bucket_offsets(buckets, offsets)
+    return Batch(out_keys, out_rows, offsets)
+
+
+class _Merge:
+    """Two adjacent batches on their way to be one."""
+
+    def __init__(self, left: Batch, right: Batch) -> None:
+        self.left, self.right = left, right
+        n = len(left) + len(right)
+        self._keys = np.empty((left.keys.shape[0], n), np.int64)
+        self._rows = np.empty(n, np.int64)
+        self._offsets = np.zeros(sorting.BUCKETS + 1, np.int64)
+        self._state = np.zeros(4, np.int64)
+
+    def work(self, fuel: int, dead: Ints, died_row: Ints) -> Batch | None:
+        a, b = self.left, self.right
+        spines.merge(
+            a.keys, a.rows, a.offsets, b.keys, b.rows, b.offsets,
+            dead, died_row, self._keys, self._rows, self._offsets, self._state, fuel,
+        )  # fmt: skip
+        if self._state[0] < sorting.BUCKETS:
+            return None
+        n = int(self._state[3])
+        if n == len(self._rows):
+            return Batch(self._keys, self._rows, self._offsets)
+        return Batch(self._keys[:, :n].copy(), self._rows[:n].copy(), self._offsets)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes written so far, beside the two batches."""
+        return int(self._state[3]) * 8 * (self._keys.shape[0] + 1)
+
+
+class Spine:
+    """The batches of one index over keys of `width` words."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._parts: list[Batch | _Merge] = []
+        self._table: Ints | None = None
+        self.entries = 0
+
+    def insert(self, batch: Batch) -> None:
+        """Add a batch; do not merge yet (see `work`)."""
+        if len(batch):
+            self._parts.append(batch)
+            self.entries += len(batch)
+            self._table = None
+
+    def work(self, inserted: int, dead: Ints, died_row: Ints) -> None:
+        """Merge for about EFFORT × `inserted` entries a merge. Not during a step's reads: entries
+        of rows that no reader sees (`dead`, not in `died_row`) disappear.
+
+        Cost: O(inserted × merges in progress), and those are logarithmic in the entries.
+        """
+        fuel = EFFORT * inserted + MINIMUM_FUEL
+        progress = True
+        while progress:
+            progress = self._begin_merges()
+            for at, part in enumerate(self._parts):
+                if isinstance(part, _Merge):
+                    merged = part.work(fuel, dead, died_row)
+                    if merged is not None:
+                        self.entries += len(merged) - len(part.left) - len(part.right)
+                        self._parts[at : at + 1] = [merged] if len(merged) else []
+                        self._table = None
+                        # Fuel was for merges in progress; one that this makes possible starts now.
+                        progress = True
+                        break
+            else:
+                break
+            fuel = min(fuel, MINIMUM_FUEL)
+
+    def sweep(self, live: int, dead: Ints, died_row: Ints) -> None:
+        """Start rewriting the batches if most entries are of dead rows (`live` are not)."""
+        if self.entries <= 2 * live + BLOCK_ROWS // 16:
+            return
+        if any(isinstance(p, _Merge) for p in self._parts) or not self._parts:
+            return
+        largest = max(range(len(self._parts)), key=lambda i: len(self._batch(i)))
+        empty = Batch(
+            np.empty((self.width, 0), np.int64),
+            np.empty(0, np.int64),
+            np.zeros(sorting.BUCKETS + 1, np.int64),
+        )
+        self._parts[largest] = _Merge(self._batch(largest), empty)
+
+    @property
+    def batches(self) -> list[Batch]:
+        out: list[Batch] = []
+        for part in self._parts:
+            out.extend((part.left, part.right) if isinstance(part, _Merge) else (part,))
+        return out
+
+    @property
+    def table(self) -> Ints:
+        """int64[b, 4] for kernels; valid until the next insert or work."""
+        if self._table is None:
+            rows = [
+                (b.keys.ctypes.data, b.rows.ctypes.data, b.offsets.ctypes.data, len(b))
+                for b in self.batches
+                if len(b)
+            ]
+            self._table = np.array(rows, np.int64).reshape(-1, 4)
+        return self._table
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all batches and of merges in progress."""
+        return sum(p.nbytes for p in self._parts if isinstance(p, _Merge)) + sum(
+            b.nbytes for b in self.batches
+        )
+
+    def _batch(self, i: int) -> Batch:
+        part = self._parts[i]
+        assert isinstance(part, Batch)
+        return part
+
+    def _begin_merges(self) -> bool:
+        """Begin every merge that the sizes call for; returns whether any is in progress."""
+        at = len(self._parts) - 2
+        while at >= 0:
+            left, right = self._parts[at], self._parts[at + 1]
+            if isinstance(left, Batch) and isinstance(right, Batch):
+                if len(left) < RATIO * len(right):
+                    self._parts[at : at + 2] = [_Merge(left, right)]
+                    at -= 1
+            at -= 1
+        return any(isinstance(p, _Merge) for p in self._parts)

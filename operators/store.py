@@ -1,0 +1,123 @@
+"""Store: a derived collection kept as a bag of rows with row ids.
+
+The delta is consolidated per (row, time) first; a retraction kills one living copy of an equal row,
+found through the index on the row's hash. What comes out is the same delta, bound to row ids.
+
+Invariant: the relation's rows as of t are the multiset that the deltas up to t add up to.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from operators import delta as deltas
+from operators.column import Ints
+from operators.delta import Delta, Pairs
+from operators.kernels import grouping, sorting
+from operators.state import changes, encode
+from operators.state.arrangement import ArrangementState
+from operators.state.changes import Normalised
+from operators.state.relation import Relation
+from planner import dataflow as ir
+
+_ALL_VALID = np.empty(0, np.bool_)
+
+
+class StoreOperator:
+    """A derived bag. State: `relation`, and `index` on the rows' hashes."""
+
+    def __init__(self, node: ir.Store, relation: Relation, index: ArrangementState) -> None:
+        self.node = node
+        self.relation = relation
+        self.index = index
+
+    def step(self, delta: Delta) -> Delta:
+        """Apply a delta; returns it consolidated and bound to the stored rows.
+
+        Cost: O(n) after hashing and sorting, plus one lookup per distinct retracted row.
+        """
+        n = len(delta)
+        if n == 0:
+            return deltas.empty(self.node.schema)
+        columns = delta.columns()
+        words = encode.row_hash(columns) if columns else np.zeros((2, n), np.int64)
+        framed = np.empty((4, n), np.int64)
+        sorting.buckets_of(words[0], framed[0])
+        framed[1:3] = words
+        framed[3] = delta.time
+        order, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
+        sorting.argsort(framed, order, np.empty(n, np.int64))
+        count = sorting.run_starts(framed, order, starts)
+        net = np.empty(count, np.int64)
+        grouping.count_runs(order, starts, count, delta.diff, _ALL_VALID, net)
+        runs = np.flatnonzero(net)
+        if len(runs) == 0:
+            return deltas.empty(self.node.schema)
+        # One action per copy, in (hash, time) order.
+        row = order[starts[runs]]
+        copies = np.abs(net[runs])
+        if copies.max() > 1:
+            row = np.repeat(row, copies)
+            sign = np.repeat(np.sign(net[runs]), copies)
+        else:
+            sign = net[runs]
+        applied = self._normalise(words[:, row], sign, delta.time[row])
+        if applied.problem != changes.OK:
+            raise AssertionError("a derived bag lost a row that it did not have")
+        born = [c.take(row[applied.births]) for c in columns]
+        return apply_changes(self.relation, born, applied, (self.index,))
+
+    def _normalise(self, words: Ints, action: Ints, time: Ints) -> Normalised:
+        n = words.shape[1]
+        starts = np.empty(n + 1, np.int64)
+        order = np.arange(n)
+        groups = sorting.run_starts(words, order, starts)
+        starts = starts[: groups + 1]
+        # Only keys that lose a row need their living copies.
+        loses = np.flatnonzero(np.minimum.reduceat(action, starts[:-1]) < 0)
+        live_start, live_rows = living(self.index, words[:, starts[loses]], loses, groups)
+        return changes.normalise(order, starts, action, time, live_start, live_rows, False)
+
+
+def living(
+    index: ArrangementState, probes: Ints, groups: Ints, count: int
+) -> tuple[Ints, Ints]:
+    """Rows alive now for keys probes int64[w, m] of the groups numbered `groups` (ascending).
+
+    Returns: start int64[count + 1] into rows, and rows, by group.
+    """
+    now = np.full(len(groups), np.iinfo(np.int64).max - 1, np.int64)
+    matches = index.lookup(probes, now, True)
+    group = groups[matches.probe]
+    order = np.argsort(group, kind="stable")
+    start = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(group, minlength=count), out=start[1:])
+    return start, matches.row[order]
+
+
+def apply_changes(
+    relation: Relation,
+    born: list[deltas.Column],
+    applied: Normalised,
+    indexes: tuple[ArrangementState, ...],
+) -> Delta:
+    """Write births and deaths to a relation and its indexes; returns them as its delta.
+
+    `born`: the values of applied.births, in that order.
+    """
+    first = relation.append(born, applied.birth_time)
+    dead = np.concatenate((applied.killed, applied.ended + first))
+    dead_time = np.concatenate((applied.killed_time, applied.ended_time))
+    relation.kill(dead, dead_time)
+    for index in indexes:
+        index.absorb()
+    births = len(applied.births)
+    rows = np.concatenate((dead, np.arange(first, first + births)))
+    time = np.concatenate((dead_time, applied.birth_time))
+    diff = np.ones(len(rows), np.int64)
+    diff[: len(dead)] = -1
+    replaced = np.flatnonzero(applied.killed_by >= 0)
+    pairs = None
+    if len(replaced):
+        pairs = Pairs(replaced, applied.killed_by[replaced] + len(dead), may_be_equal=True)
+    return deltas.bound(relation, rows, time, diff, pairs)

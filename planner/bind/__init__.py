@@ -1,0 +1,18 @@
+"""The binder: syntax trees and a catalog to typed plans over positions.
+
+    report      errors with their place; refusal of every unread part of a tree
+    scope       which columns names can mean
+    resolve     the rules of each clause for names
+    scalars     scalar expressions
+    grouping    aggregates, and what may be read above them
+    relations   FROM
+    queries     SELECT, UNION, WITH, ORDER BY, LIMIT
+    naming      names of columns without an alias
+
+Invariant: a bound plan has the meaning that Spark gives the text; whatever the binder does not
+understand it refuses.
+"""
+
+from planner.bind.queries import BoundQuery, bind_query
+
+__all__ = ["BoundQuery", "bind_query"]

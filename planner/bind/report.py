@@ -1,0 +1,334 @@
+"""Errors of the binder, and the check that nothing of a syntax tree goes unread.
+
+Invariant: every node that the binder visits passes `Report.check`, which knows the arguments that
+the binder reads of each type of node. Any other argument that is set, and any other type of node,
+is refused by name: what is not understood is never ignored.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from sqlglot import exp
+
+from planner.errors import BindError, UnsupportedError
+from planner.parse import line_and_column, offset_of
+
+
+def _table(*rows: tuple[type[exp.Expression], str]) -> dict[type[exp.Expression], frozenset[str]]:
+    return {kind: frozenset(names.split()) for kind, names in rows}
+
+
+#: What the binder reads of each node, and flags that say nothing beyond Spark's meaning.
+_READ = _table(
+    # queries
+    (exp.Select, "expressions from_ joins where group having distinct order limit offset with_"),
+    (exp.Union, "this expression distinct order limit offset with_"),
+    (exp.Subquery, "this alias joins order limit offset with_"),
+    (exp.With, "expressions"),
+    (exp.CTE, "this alias"),
+    (exp.TableAlias, "this columns"),
+    (exp.From, "this"),
+    (exp.Table, "this db catalog alias joins"),
+    (exp.Join, "this side kind method on using"),
+    (exp.Where, "this"),
+    (exp.Having, "this"),
+    (exp.Group, "expressions"),
+    (exp.Distinct, "expressions"),
+    (exp.Order, "expressions"),
+    (exp.Ordered, "this desc nulls_first"),
+    (exp.Limit, "expression"),
+    (exp.Offset, "expression"),
+    (exp.Alias, "this alias"),
+    (exp.Star, ""),
+    # names and constants
+    (exp.Column, "this table db catalog"),
+    (exp.Identifier, "this quoted"),
+    (exp.Literal, "this is_string"),
+    (exp.RawString, "this"),
+    (exp.Boolean, "this"),
+    (exp.Null, ""),
+    (exp.Var, "this"),
+    (exp.Paren, "this"),
+    (exp.Tuple, "expressions"),
+    (exp.Interval, "this unit"),
+    (exp.IntervalSpan, "this expression"),
+    (exp.DataType, "this expressions nested"),
+    (exp.DataTypeParam, "this"),
+    # operators
+    *((k, "this expression") for k in (exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Mod)),
+    (exp.Div, "this expression typed safe"),
+    (exp.DPipe, "this expression safe"),
+    *((k, "this expression") for k in (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)),
+    *((k, "this expression") for k in (exp.NullSafeEQ, exp.NullSafeNEQ, exp.And, exp.Or, exp.Is)),
+    (exp.Not, "this"),
+    (exp.Neg, "this"),
+    (exp.Between, "this low high"),
+    (exp.In, "this expressions"),
+    (exp.Like, "this expression negate"),
+    (exp.Escape, "this expression"),
+    (exp.RegexpLike, "this expression"),
+    (exp.Case, "this ifs default"),
+    (exp.If, "this true false"),
+    (exp.Cast, "this to"),
+    (exp.TryCast, "this to safe"),
+    # functions
+    (exp.Anonymous, "this expressions"),
+    (exp.Coalesce, "this expressions"),
+    (exp.Nullif, "this expression"),
+    (exp.Nvl2, "this true false"),
+    (exp.Extract, "this expression"),
+    *((k, "this") for k in (exp.Year, exp.Month, exp.Day, exp.DayOfMonth, exp.Quarter)),
+    *((k, "this") for k in (exp.DayOfWeek, exp.DayOfYear, exp.WeekOfYear)),
+    *((k, "this") for k in (exp.Hour, exp.Minute, exp.Second)),
+    (exp.TsOrDsToDate, "this safe"),
+    (exp.TsOrDsAdd, "this expression unit"),
+    (exp.DateDiff, "this expression unit"),
+    (exp.AddMonths, "this expression"),
+    (exp.TimestampTrunc, "this unit"),
+    (exp.DateTrunc, "this unit"),
+    (exp.Substring, "this start length"),
+    (exp.Left, "this expression"),
+    (exp.Upper, "this"),
+    (exp.Lower, "this"),
+    (exp.Trim, "this position"),
+    (exp.Length, "this"),
+    (exp.Concat, "expressions safe coalesce"),
+    (exp.Replace, "this expression replacement"),
+    (exp.SplitPart, "this delimiter part_index"),
+    (exp.StartsWith, "this expression"),
+    (exp.EndsWith, "this expression"),
+    (exp.Contains, "this expression"),
+    (exp.Round, "this decimals"),
+    (exp.Floor, "this"),
+    (exp.Ceil, "this"),
+    (exp.Abs, "this"),
+    (exp.Sqrt, "this"),
+    (exp.Pow, "this expression"),
+    (exp.Greatest, "this expressions ignore_nulls"),
+    (exp.Least, "this expressions ignore_nulls"),
+    # aggregates
+    (exp.Sum, "this"),
+    (exp.Avg, "this"),
+    (exp.Count, "this expressions big_int"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why something is not maintained, and what to do instead. `why` continues "… at line 1"."""
+
+    what: str
+    why: str
+    hint: str
+
+
+_JOIN = "Write it as an inner join, against a subquery in FROM if need be."
+_LATER = "Compute it when reading the view."
+_OWN_VIEW = "Write it as an aggregate or a join over the rows themselves."
+_CHANGING = Refusal(
+    "",
+    "has another value each time it is asked, while a view changes only with its tables",
+    "Write the value as a literal, or filter by it when reading the view.",
+)
+_RANDOM = Refusal(
+    "",
+    "gives another value each time it is evaluated, so its row could not be found again to delete",
+    "Compute it where the rows are made, or when reading the view.",
+)
+_GROUPING = "groups the same rows several times"
+_UNION_GROUPS = "Write one GROUP BY for each set of columns, joined by UNION ALL."
+
+_NODES: dict[type[exp.Expression], Refusal] = {
+    exp.Window: Refusal(
+        "a window function", "depends on the other rows of its partition", _LATER
+    ),
+    exp.Exists: Refusal("EXISTS", "is a subquery outside FROM", _JOIN),
+    exp.Subquery: Refusal("a scalar subquery", "is a subquery outside FROM", _JOIN),
+    exp.Select: Refusal("a scalar subquery", "is a subquery outside FROM", _JOIN),
+    exp.Any: Refusal("ANY", "compares with a whole set of values", "Use IN, or OR."),
+    exp.All: Refusal("ALL", "compares with a whole set of values", "Use AND."),
+    exp.Intersect: Refusal("INTERSECT", "pairs equal rows of two queries", _JOIN),
+    exp.Except: Refusal(
+        "EXCEPT", "depends on rows that are absent", "Keep both sides as views and compare them."
+    ),
+    exp.Min: Refusal(
+        "MIN",
+        "loses its value when the row that holds it leaves",
+        "Use ORDER BY … LIMIT 1, or compute it when reading the view.",
+    ),
+    exp.Max: Refusal(
+        "MAX",
+        "loses its value when the row that holds it leaves",
+        "Use ORDER BY … DESC LIMIT 1, or compute it when reading the view.",
+    ),
+    exp.Filter: Refusal(
+        "FILTER", "restricts one aggregate", "Use CASE WHEN … END inside the aggregate."
+    ),
+    exp.Lateral: Refusal("LATERAL", "is evaluated once for each row before it", _JOIN),
+    exp.Values: Refusal(
+        "VALUES", "is a table without a name", "Create a table and insert the rows there."
+    ),
+    exp.Rollup: Refusal("ROLLUP", _GROUPING, _UNION_GROUPS),
+    exp.Cube: Refusal("CUBE", _GROUPING, _UNION_GROUPS),
+    exp.GroupingSets: Refusal("GROUPING SETS", _GROUPING, _UNION_GROUPS),
+    exp.Interval: Refusal(
+        "an interval as a value",
+        "is neither added to nor subtracted from a date or timestamp",
+        "Write date + interval, or compare datediff(a, b) with a number of days.",
+    ),
+    exp.HexString: Refusal("a binary literal", "is not read", "Cast a string to BINARY."),
+    exp.ILike: Refusal("ILIKE", "is not among the functions", "Use lower(…) LIKE."),
+    exp.Bracket: Refusal(
+        "an element of an array or map", "is not of a scalar type", "Use columns of scalar types."
+    ),
+    exp.Struct: Refusal("a struct", "is not of a scalar type", "Use one column for each field."),
+    exp.Tuple: Refusal(
+        "a row of several values", "is not of a scalar type", "Compare the columns one by one."
+    ),
+    exp.Fetch: Refusal("FETCH", "is not part of Spark SQL", "Use LIMIT."),
+    exp.Star: Refusal(
+        "* in an expression", "stands for several columns", "Name the columns."
+    ),
+    exp.Placeholder: Refusal("a parameter", "has no value in a view", "Write the value."),
+    exp.Parameter: Refusal("a parameter", "has no value in a view", "Write the value."),
+    **dict.fromkeys(
+        (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.CurrentUser), _CHANGING
+    ),
+    **dict.fromkeys((exp.Rand, exp.Randn, exp.Uuid), _RANDOM),
+}
+
+#: Functions that sqlglot does not know as such.
+CHANGING_FUNCTIONS = {
+    **dict.fromkeys(
+        "now curdate localtimestamp current_database current_catalog current_schema "
+        "current_timezone session_user user version".split(),
+        _CHANGING,
+    ),
+    **dict.fromkeys("random shuffle monotonically_increasing_id".split(), _RANDOM),
+}
+
+_ARGUMENTS: dict[str, Refusal] = {
+    "hint": Refusal("a hint", "would have no effect", "Leave it out."),
+    "laterals": Refusal(
+        "LATERAL VIEW", "makes rows from arrays or maps", "Store one row for each element."
+    ),
+    "sample": Refusal("TABLESAMPLE", "picks rows at random", "Use a filter."),
+    "pivots": Refusal("PIVOT", "turns values into columns", "Use SUM(CASE WHEN … END)."),
+    "qualify": Refusal("QUALIFY", "filters by a window function", _LATER),
+    "windows": Refusal("WINDOW", "names a window", _LATER),
+    "distribute": Refusal("DISTRIBUTE BY", "would have no effect", "Leave it out."),
+    "sort": Refusal("SORT BY", "sorts within partitions only", "Use ORDER BY."),
+    "cluster": Refusal("CLUSTER BY", "would have no effect", "Leave it out."),
+    "rollup": Refusal("ROLLUP", _GROUPING, _UNION_GROUPS),
+    "cube": Refusal("CUBE", _GROUPING, _UNION_GROUPS),
+    "grouping_sets": Refusal("GROUPING SETS", _GROUPING, _UNION_GROUPS),
+    "all": Refusal("GROUP BY ALL", "names no columns", "Name the grouping columns."),
+    "version": Refusal(
+        "a table as of an earlier version", "never changes", "Read the table itself."
+    ),
+    "query": Refusal("IN with a subquery", "is a subquery outside FROM", _JOIN),
+    "recursive": Refusal("WITH RECURSIVE", "may refer to its own result", _OWN_VIEW),
+    "except_": Refusal("* EXCEPT", "leaves columns out by name", "Name the columns."),
+    "replace": Refusal("* REPLACE", "changes columns by name", "Name the columns."),
+    "format": Refusal("a format", "is not read", "Cast without a format."),
+    "into": Refusal("SELECT INTO", "makes a table", "Use CREATE MATERIALIZED VIEW."),
+    "locks": Refusal("FOR UPDATE", "locks rows", "Leave it out."),
+    "on": Refusal("DISTINCT ON", "is not part of Spark SQL", "Use ORDER BY … LIMIT."),
+    "by_name": Refusal("UNION BY NAME", "matches columns by name", "List the columns in order."),
+}
+
+
+class Report:
+    """Makes errors that say where in `source` they are."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def place(self, node: exp.Expression) -> tuple[int, int]:
+        """Line and column of the node, its first positioned descendant, or what is around it."""
+        around: exp.Expression | None = node
+        while around is not None:
+            offset = offset_of(around)
+            if offset is not None:
+                return line_and_column(self.source, offset)
+            around = around.parent
+        return line_and_column(self.source, len(self.source) - len(self.source.lstrip()))
+
+    def fail(
+        self,
+        node: exp.Expression,
+        message: str,
+        detail: str | None = None,
+        hint: str | None = None,
+    ) -> NoReturn:
+        line, column = self.place(node)
+        raise BindError(message, detail=detail, hint=hint, line=line, column=column)
+
+    def refuse(self, node: exp.Expression, refusal: Refusal) -> NoReturn:
+        """Valid SQL that is not maintained."""
+        line, column = self.place(node)
+        shown = refusal.what[0].upper() + refusal.what[1:]
+        raise UnsupportedError(
+            f"cannot maintain {refusal.what}",
+            detail=f"{shown} at line {line}, column {column} {refusal.why}.",
+            hint=refusal.hint,
+            line=line,
+            column=column,
+        )
+
+    def check(self, node: exp.Expression) -> None:
+        """Refuse the node if it, or one of its arguments, is not among what the binder reads."""
+        read = _READ.get(type(node))
+        if read is None:
+            self.refuse(node, _refusal_of(node))
+        for name, value in node.args.items():
+            if name in read or value is None or value is False or value == [] or value == "":
+                continue
+            refusal = _ARGUMENTS.get(name)
+            if refusal is None:
+                clause = name.strip("_").replace("_", " ").upper()
+                refusal = Refusal(
+                    f"{clause} in {describe(node)}",
+                    "is not among what the view language has",
+                    "Leave it out.",
+                )
+            first = value[0] if isinstance(value, list) else value
+            self.refuse(first if isinstance(first, exp.Expression) else node, refusal)
+
+
+def describe(node: exp.Expression) -> str:
+    """A node as the user would call it: COUNT_IF, ARRAY_AGG, BITWISE AND."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).upper()
+    if isinstance(node, exp.Func):
+        return node.sql_name().upper()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).upper()
+
+
+def _refusal_of(node: exp.Expression) -> Refusal:
+    name = describe(node)
+    refusal = _NODES.get(type(node))
+    if refusal is not None:
+        return refusal if refusal.what else Refusal(f"{name}", refusal.why, refusal.hint)
+    if isinstance(node, exp.AggFunc):
+        return Refusal(
+            f"the aggregate {name}",
+            "cannot be kept up from the changes of its group alone",
+            "Use SUM, COUNT or AVG, or compute it when reading the view.",
+        )
+    kind = "the function " if isinstance(node, exp.Func) else ""
+    return Refusal(
+        f"{kind}{name}", "is not among what the view language has", "Compute it when reading."
+    )
+
+
+def suggestion(name: str, known: Iterable[str]) -> str | None:
+    """A hint that names the nearest known name, if one is near."""
+    spelled = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.6)
+    return f'Did you mean "{spelled[near[0]]}"?' if near else None

@@ -1,0 +1,143 @@
+"""Column references to expressions, by the rule of each clause.
+
+WHERE, ON and GROUP BY see the columns of FROM; SELECT sees them and then the aliases before it in
+its own list; HAVING and ORDER BY see the aliases of the list first (Spark's order of resolution).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+from sqlglot import exp
+
+from planner.bind.report import Refusal, Report, suggestion
+from planner.bind.scope import Scope
+from planner.expr import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An item of a select list. `aliased`: the name was written there."""
+
+    name: str
+    expr: Expr
+    node: exp.Expression
+    aliased: bool
+
+
+class Resolver(Protocol):
+    def resolve(self, node: exp.Column) -> Expr:
+        """What the reference means, or an error that names what it could have meant."""
+
+
+class FromResolver:
+    """The columns of FROM."""
+
+    def __init__(self, scope: Scope, report: Report) -> None:
+        self.scope = scope
+        self.report = report
+
+    def resolve(self, node: exp.Column) -> Expr:
+        found = self.find(node)
+        if found is None:
+            unknown_column(node, self.report, self._known(bool(node.table)))
+        return found
+
+    def find(self, node: exp.Column) -> Expr | None:
+        """The column, or None if there is none of the name."""
+        columns = self.scope.find(node.name, node.table or None)
+        if len(columns) > 1:
+            self.report.fail(
+                node,
+                f'column reference "{_written(node)}" is ambiguous',
+                f"It could be {' or '.join(dict.fromkeys(c.qualified for c in columns))}.",
+                "Write the table's name or alias before it.",
+            )
+        return columns[0].reference() if columns else None
+
+    def _known(self, qualified: bool) -> list[str]:
+        columns = self.scope.columns if qualified else self.scope.visible
+        return [c.qualified if qualified else c.name for c in columns]
+
+
+class SelectResolver:
+    """The columns of FROM, then aliases to the left in the select list (lateral aliases)."""
+
+    def __init__(self, below: FromResolver, outputs: Sequence[Output]) -> None:
+        self.below = below
+        self.outputs = outputs
+
+    def resolve(self, node: exp.Column) -> Expr:
+        found = self.below.find(node)
+        if found is None and not node.table:
+            aliased = [o for o in self.outputs if o.aliased]
+            found = find_output(node, aliased, self.below.report)
+        return found if found is not None else self.below.resolve(node)
+
+
+class OutputResolver:
+    """The names of the select list, then (unless None) the columns of FROM."""
+
+    def __init__(
+        self, outputs: Sequence[Output], below: FromResolver | None, report: Report
+    ) -> None:
+        self.outputs = outputs
+        self.below = below
+        self.report = report
+
+    def resolve(self, node: exp.Column) -> Expr:
+        found = find_output(node, self.outputs, self.report) if not node.table else None
+        if found is not None:
+            return found
+        if self.below is not None:
+            return self.below.resolve(node)
+        unknown_column(node, self.report, [o.name for o in self.outputs])
+
+
+def find_output(node: exp.Column, outputs: Sequence[Output], report: Report) -> Expr | None:
+    """The item of that name; items of one name must be one expression."""
+    found = [o.expr for o in outputs if o.name.lower() == node.name.lower()]
+    if any(e != found[0] for e in found):
+        report.fail(
+            node,
+            f'column reference "{node.name}" is ambiguous',
+            f"{len(found)} columns of the select list have that name.",
+            "Give them different aliases.",
+        )
+    return found[0] if found else None
+
+
+def unknown_column(node: exp.Column, report: Report, known: Sequence[str]) -> NoReturn:
+    hint = suggestion(_written(node), known)
+    if hint is None and known and len(known) <= 12:
+        hint = f"The columns here are {', '.join(known)}."
+    report.fail(node, f'column "{_written(node)}" does not exist', hint=hint)
+
+
+def check_reference(node: exp.Column, report: Report) -> None:
+    """Refuse what is no plain `column` or `relation.column`."""
+    report.check(node)
+    if isinstance(node.this, exp.Star):
+        report.check(node.this)
+        report.refuse(
+            node,
+            Refusal("* in an expression", "stands for several columns", "Name the columns."),
+        )
+    for part in (node.this, node.args.get("table")):
+        if part is not None:
+            report.check(part)
+    if node.args.get("db") is not None:
+        report.refuse(
+            node,
+            Refusal(
+                "a name of three or more parts",
+                "names a catalog, a schema or a field of a struct",
+                "Write column, or relation.column.",
+            ),
+        )
+
+
+def _written(node: exp.Column) -> str:
+    return f"{node.table}.{node.name}" if node.table else str(node.name)

@@ -1,0 +1,662 @@
+"""Syntax trees of scalar expressions to bound, typed expressions.
+
+One method per kind of node, found in a table; `planner.functions` knows the types. sqlglot and
+Spark disagree on the precedence of comparisons and predicates that follow each other without
+parentheses (`a = b < c`), so such chains are refused.
+"""
+
+from __future__ import annotations
+
+import decimal
+import re
+from collections.abc import Callable
+from typing import Protocol
+
+from sqlglot import exp
+
+from planner import functions, types
+from planner.bind.report import CHANGING_FUNCTIONS, Refusal, Report, describe, suggestion
+from planner.bind.resolve import Resolver, check_reference
+from planner.expr import FUNCTIONS, Call, Expr, Literal
+from planner.functions import Interval, TypeMismatch
+from planner.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    DateType,
+    DecimalType,
+    IntegerType,
+    SqlType,
+    StringType,
+    TimestampType,
+)
+
+
+class AggregateBinder(Protocol):
+    def bind(self, node: exp.Expression) -> Expr:
+        """SUM, COUNT or AVG as a reference to its result."""
+
+
+class NoAggregates:
+    """For clauses that are evaluated row by row."""
+
+    def __init__(self, clause: str, report: Report) -> None:
+        self.clause = clause
+        self.report = report
+
+    def bind(self, node: exp.Expression) -> Expr:
+        hint = "Use HAVING." if self.clause == "WHERE" else None
+        self.report.fail(
+            node, f"an aggregate ({describe(node)}) is not allowed in {self.clause}", hint=hint
+        )
+
+
+_CHAINED = (
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.NullSafeEQ,
+    exp.NullSafeNEQ,
+    exp.Is,
+    exp.In,
+    exp.Between,
+    exp.Like,
+    exp.ILike,
+    exp.Escape,
+    exp.RegexpLike,
+    exp.Not,
+)
+_ARITHMETIC: dict[type[exp.Expression], str] = {
+    exp.Mul: "multiply",
+    exp.Div: "divide",
+    exp.IntDiv: "integral_divide",
+    exp.Mod: "remainder",
+}
+_COMPARISONS: dict[type[exp.Expression], str] = {
+    exp.EQ: "eq",
+    exp.NEQ: "ne",
+    exp.LT: "lt",
+    exp.LTE: "le",
+    exp.GT: "gt",
+    exp.GTE: "ge",
+    exp.NullSafeEQ: "eq_null_safe",
+}
+#: Functions whose arguments are these arguments of the node, in turn.
+_PLAIN: dict[type[exp.Expression], tuple[str, tuple[str, ...]]] = {
+    exp.Year: ("year", ("this",)),
+    exp.Quarter: ("quarter", ("this",)),
+    exp.Month: ("month", ("this",)),
+    exp.Day: ("day", ("this",)),
+    exp.DayOfMonth: ("day", ("this",)),
+    exp.DayOfWeek: ("day_of_week", ("this",)),
+    exp.DayOfYear: ("day_of_year", ("this",)),
+    exp.WeekOfYear: ("week", ("this",)),
+    exp.Hour: ("hour", ("this",)),
+    exp.Minute: ("minute", ("this",)),
+    exp.Second: ("second", ("this",)),
+    exp.Upper: ("upper", ("this",)),
+    exp.Lower: ("lower", ("this",)),
+    exp.Length: ("length", ("this",)),
+    exp.SplitPart: ("split_part", ("this", "delimiter", "part_index")),
+    exp.StartsWith: ("starts_with", ("this", "expression")),
+    exp.EndsWith: ("ends_with", ("this", "expression")),
+    exp.Contains: ("contains", ("this", "expression")),
+    exp.Floor: ("floor", ("this",)),
+    exp.Ceil: ("ceil", ("this",)),
+    exp.Abs: ("abs", ("this",)),
+    exp.Sqrt: ("sqrt", ("this",)),
+    exp.Pow: ("power", ("this", "expression")),
+    exp.AddMonths: ("add_months", ("this", "expression")),
+}
+_AGGREGATES = (exp.Sum, exp.Count, exp.Avg)
+#: Functions that sqlglot leaves by their name: name -> number of arguments.
+_NAMED = {"isnull": 1, "isnotnull": 1}
+_EXTRACT = {
+    **dict.fromkeys(("YEAR", "YEARS", "Y", "YR", "YRS"), "year"),
+    **dict.fromkeys(("QUARTER", "QTR"), "quarter"),
+    **dict.fromkeys(("MONTH", "MONTHS", "MON", "MONS"), "month"),
+    **dict.fromkeys(("WEEK", "WEEKS", "W"), "week"),
+    **dict.fromkeys(("DAY", "DAYS", "D"), "day"),
+    **dict.fromkeys(("DAYOFWEEK", "DOW"), "day_of_week"),
+    "DOY": "day_of_year",
+    **dict.fromkeys(("HOUR", "HOURS", "H", "HR", "HRS"), "hour"),
+    **dict.fromkeys(("MINUTE", "MINUTES", "MIN", "MINS", "M"), "minute"),
+}
+_TRUNC_DATE = {
+    **dict.fromkeys(("YEAR", "YYYY", "YY"), "year"),
+    "QUARTER": "quarter",
+    **dict.fromkeys(("MONTH", "MON", "MM"), "month"),
+    "WEEK": "week",
+}
+_TRUNC_TIMESTAMP = {
+    **_TRUNC_DATE,
+    **dict.fromkeys(("DAY", "DD"), "day"),
+    "HOUR": "hour",
+    "MINUTE": "minute",
+    "SECOND": "second",
+}
+_CAST_TYPES: dict[exp.DataType.Type, SqlType] = {
+    exp.DataType.Type.BOOLEAN: types.BOOLEAN,
+    exp.DataType.Type.TINYINT: types.TINYINT,
+    exp.DataType.Type.SMALLINT: types.SMALLINT,
+    exp.DataType.Type.INT: types.INT,
+    exp.DataType.Type.BIGINT: types.BIGINT,
+    exp.DataType.Type.FLOAT: types.FLOAT,
+    exp.DataType.Type.DOUBLE: types.DOUBLE,
+    exp.DataType.Type.TEXT: types.STRING,
+    exp.DataType.Type.BINARY: types.BINARY,
+    exp.DataType.Type.DATE: types.DATE,
+    exp.DataType.Type.TIMESTAMPTZ: types.TIMESTAMP,
+    exp.DataType.Type.TIMESTAMPLTZ: types.TIMESTAMP,
+    exp.DataType.Type.TIMESTAMPNTZ: types.TIMESTAMP_NTZ,
+}
+_TO_THE_END = Literal(2**31 - 1, INT)
+
+
+class Scalars:
+    """Binds the expressions of one clause."""
+
+    def __init__(self, resolver: Resolver, aggregates: AggregateBinder, report: Report) -> None:
+        self.resolver = resolver
+        self.aggregates = aggregates
+        self.report = report
+
+    def bind(self, node: exp.Expression) -> Expr:
+        """The bound expression; errors carry the place of the innermost node that is wrong."""
+        self.report.check(node)
+        try:
+            if type(node) in _AGGREGATES:
+                return self.aggregates.bind(node)
+            if type(node) in _COMPARISONS:
+                left, right = self._operands(node)
+                return functions.compare(_COMPARISONS[type(node)], left, right)
+            if type(node) in _ARITHMETIC:
+                left, right = self._operands(node)
+                return functions.arithmetic(_ARITHMETIC[type(node)], left, right)
+            if type(node) in _PLAIN:
+                name, args = _PLAIN[type(node)]
+                return functions.scalar(name, [self._argument(node, a) for a in args])
+            method = _METHODS.get(type(node))
+            if method is None:
+                self.report.refuse(
+                    node,
+                    Refusal(describe(node), "is not an expression", "Write it where it belongs."),
+                )
+            return method(self, node)
+        except TypeMismatch as mismatch:
+            self.report.fail(node, mismatch.message, mismatch.detail, mismatch.hint)
+
+    def predicate(self, node: exp.Expression, clause: str) -> Expr:
+        """A condition of WHERE, ON or HAVING, which Spark wants BOOLEAN without a cast."""
+        bound = self.bind(node)
+        if bound.type != BOOLEAN:
+            self.report.fail(node, f"the condition of {clause} must be BOOLEAN, not {bound.type}")
+        return bound
+
+    def _argument(self, node: exp.Expression, name: str) -> Expr:
+        child = node.args.get(name)
+        if child is None:
+            self.report.fail(node, f"{describe(node)} has too few arguments")
+        return self.bind(child)
+
+    def _operand(self, node: exp.Expression) -> Expr:
+        """An operand of a comparison or predicate."""
+        if isinstance(node, _CHAINED):
+            self.report.fail(
+                node,
+                "comparisons and predicates cannot follow each other without parentheses",
+                hint="Put parentheses around the one that comes first.",
+            )
+        return self.bind(node)
+
+    def _operands(self, node: exp.Expression) -> tuple[Expr, Expr]:
+        return self._operand(node.this), self._operand(node.expression)
+
+    # constants and names
+
+    def _column(self, node: exp.Expression) -> Expr:
+        assert isinstance(node, exp.Column)
+        check_reference(node, self.report)
+        return self.resolver.resolve(node)
+
+    def _literal(self, node: exp.Expression) -> Expr:
+        return self._number(node, "") if not node.is_string else Literal(str(node.this), STRING)
+
+    def _raw_string(self, node: exp.Expression) -> Expr:
+        return Literal(str(node.this), STRING)
+
+    def _number(self, node: exp.Expression, sign: str) -> Literal:
+        """A numeric literal: the smallest of INT, BIGINT, DECIMAL; DOUBLE with an exponent."""
+        text = sign + str(node.this)
+        if "e" in text.lower():
+            return Literal(float(text), DOUBLE)
+        value = decimal.Decimal(text)
+        if "." not in text:
+            for kind in (INT, BIGINT):
+                if kind.min <= int(text) <= kind.max:
+                    return Literal(int(text), kind)
+        digits, exponent = value.as_tuple().digits, value.as_tuple().exponent
+        assert isinstance(exponent, int)
+        precision = max(len(digits) if value else 1, -exponent)
+        if precision > types.MAX_PRECISION:
+            self.report.fail(node, f"the number {text} has more than 38 digits")
+        return Literal(value if value else abs(value), DecimalType(precision, -exponent))
+
+    def _boolean(self, node: exp.Expression) -> Expr:
+        return Literal(bool(node.this), BOOLEAN)
+
+    def _null(self, node: exp.Expression) -> Expr:
+        return Literal(None, types.NULL)
+
+    def _paren(self, node: exp.Expression) -> Expr:
+        return self.bind(node.this)
+
+    # arithmetic
+
+    def _neg(self, node: exp.Expression) -> Expr:
+        child = node.this
+        if isinstance(child, exp.Literal) and not child.is_string:
+            self.report.check(child)
+            return self._number(child, "-")
+        return functions.negative(self.bind(child))
+
+    def _add(self, node: exp.Expression) -> Expr:
+        for side, other in ((node.expression, node.this), (node.this, node.expression)):
+            interval = self._interval(side)
+            if interval is not None:
+                return functions.add_interval(self.bind(other), interval)
+        left, right = self.bind(node.this), self.bind(node.expression)
+        if isinstance(right.type, DateType):
+            left, right = right, left
+        if isinstance(left.type, DateType) and isinstance(right.type, IntegerType):
+            return functions.add_days(left, right)
+        return functions.arithmetic("add", left, right)
+
+    def _sub(self, node: exp.Expression) -> Expr:
+        interval = self._interval(node.expression)
+        if interval is not None:
+            return functions.add_interval(self.bind(node.this), -interval)
+        left, right = self.bind(node.this), self.bind(node.expression)
+        moments = (DateType, TimestampType)
+        if isinstance(left.type, DateType) and isinstance(right.type, IntegerType):
+            return functions.add_days(left, functions.negative(right))
+        if isinstance(left.type, moments) and isinstance(right.type, (*moments, StringType)):
+            self.report.refuse(
+                node,
+                Refusal(
+                    f"{left.type} - {right.type}",
+                    "is an interval, which no column can hold",
+                    "Use datediff(a, b), a number of days.",
+                ),
+            )
+        return functions.arithmetic("subtract", left, right)
+
+    def _interval(self, node: exp.Expression) -> Interval | None:
+        """The interval literal that the node is, or None."""
+        if isinstance(node, (exp.Paren, exp.Neg)):
+            inner = self._interval(node.this)
+            return -inner if inner is not None and isinstance(node, exp.Neg) else inner
+        if not isinstance(node, exp.Interval):
+            return None
+        self.report.check(node)
+        value, unit = node.args.get("this"), node.args.get("unit")
+        if isinstance(value, exp.Literal) and isinstance(unit, (exp.Var, exp.IntervalSpan)):
+            self.report.check(unit)
+            found = _interval_value(str(value.this).strip(), unit)
+            if found is not None:
+                return found
+        self.report.refuse(
+            node,
+            Refusal(
+                "this interval",
+                "is not one number of one unit (or 'years-months' YEAR TO MONTH)",
+                "Write intervals as in interval '3' month, and add several one by one.",
+            ),
+        )
+
+    # logic
+
+    def _and(self, node: exp.Expression) -> Expr:
+        return functions.logic("and", self.bind(node.this), self.bind(node.expression))
+
+    def _or(self, node: exp.Expression) -> Expr:
+        return functions.logic("or", self.bind(node.this), self.bind(node.expression))
+
+    def _not(self, node: exp.Expression) -> Expr:
+        return functions.negation(self.bind(node.this))
+
+    def _distinct_from(self, node: exp.Expression) -> Expr:
+        left, right = self._operands(node)
+        return functions.negation(functions.compare("eq_null_safe", left, right))
+
+    def _is(self, node: exp.Expression) -> Expr:
+        value, what = self._operand(node.this), node.expression
+        self.report.check(what)
+        if isinstance(what, exp.Null):
+            return functions.is_null(value)
+        if isinstance(what, exp.Boolean):
+            truth = Literal(bool(what.this), BOOLEAN)
+            return functions.compare("eq_null_safe", functions.boolean(value, "IS"), truth)
+        self.report.refuse(
+            what, Refusal(f"IS {describe(what)}", "is not read", "Use IS NULL, TRUE or FALSE.")
+        )
+
+    def _between(self, node: exp.Expression) -> Expr:
+        value = self._operand(node.this)
+        low, high = self._operand(node.args["low"]), self._operand(node.args["high"])
+        above = functions.compare("ge", value, low)
+        return functions.logic("and", above, functions.compare("le", value, high))
+
+    def _in(self, node: exp.Expression) -> Expr:
+        value = self._operand(node.this)
+        return functions.is_in(value, [self.bind(e) for e in node.expressions])
+
+    def _like(self, node: exp.Expression) -> Expr:
+        return self._matched(node, Literal("\\", STRING))
+
+    def _escape(self, node: exp.Expression) -> Expr:
+        like, escape = node.this, node.expression
+        self.report.check(escape)
+        if type(like) is not exp.Like:
+            self.report.fail(node, "ESCAPE belongs to LIKE")
+        self.report.check(like)
+        if not (isinstance(escape, exp.Literal) and escape.is_string and len(escape.this) == 1):
+            self.report.fail(escape, "ESCAPE needs a string of one character")
+        return self._matched(like, Literal(str(escape.this), STRING))
+
+    def _matched(self, node: exp.Expression, escape: Literal) -> Expr:
+        value = self._operand(node.this)
+        result = functions.scalar("like", (value, self._pattern(node), escape))
+        return functions.negation(result) if node.args.get("negate") else result
+
+    def _rlike(self, node: exp.Expression) -> Expr:
+        value = self._operand(node.this)
+        return functions.scalar("rlike", (value, self._pattern(node)))
+
+    def _pattern(self, node: exp.Expression) -> Expr:
+        pattern = functions.cast(self._operand(node.expression), STRING)
+        if not isinstance(pattern, Literal) or pattern.value is None:
+            name = "RLIKE" if isinstance(node, exp.RegexpLike) else "LIKE"
+            self.report.refuse(
+                node.expression,
+                Refusal(
+                    f"{name} with a pattern that is not a string",
+                    "would have to be compiled for each row",
+                    "Write the pattern as a literal, or use contains, startswith or endswith.",
+                ),
+            )
+        return pattern
+
+    # conditionals
+
+    def _case(self, node: exp.Expression) -> Expr:
+        subject = self.bind(node.this) if node.args.get("this") else None
+        branches = []
+        for branch in node.args["ifs"]:
+            self.report.check(branch)
+            when = self.bind(branch.this)
+            if subject is not None:
+                when = functions.compare("eq", subject, when)
+            branches.append((when, self._argument(branch, "true")))
+        otherwise = node.args.get("default")
+        last = self.bind(otherwise) if otherwise is not None else None
+        return functions.conditional(branches, last, "CASE")
+
+    def _if(self, node: exp.Expression) -> Expr:
+        branch = (self.bind(node.this), self._argument(node, "true"))
+        return functions.conditional([branch], self._argument(node, "false"), "IF")
+
+    def _nvl2(self, node: exp.Expression) -> Expr:
+        present = functions.negation(functions.is_null(self.bind(node.this)))
+        branch = (present, self._argument(node, "true"))
+        return functions.conditional([branch], self._argument(node, "false"), "NVL2")
+
+    def _coalesce(self, node: exp.Expression) -> Expr:
+        return functions.coalesce([self.bind(a) for a in (node.this, *node.expressions)])
+
+    def _nullif(self, node: exp.Expression) -> Expr:
+        return functions.null_if(self.bind(node.this), self.bind(node.expression))
+
+    # casts
+
+    def _cast(self, node: exp.Expression) -> Expr:
+        target = self._type(node.args["to"])
+        if type(node) is exp.Cast and isinstance(node.this, exp.Literal) and node.this.is_string:
+            return self._typed_literal(node, target)
+        return functions.explicit_cast(self.bind(node.this), target, bool(node.args.get("safe")))
+
+    def _typed_literal(self, node: exp.Expression, target: SqlType) -> Expr:
+        """DATE '…' and TIMESTAMP '…', which must be valid."""
+        literal = functions.cast(self.bind(node.this), target)
+        if isinstance(target, (DateType, TimestampType)) and not isinstance(literal, Literal):
+            form = "yyyy-mm-dd" if isinstance(target, DateType) else "yyyy-mm-dd hh:mm:ss.ffffff"
+            self.report.fail(
+                node, f"'{node.this.this}' is not a {target}", hint=f"Write it as {form}."
+            )
+        return literal
+
+    def _type(self, node: exp.Expression) -> SqlType:
+        self.report.check(node)
+        if node.this == exp.DataType.Type.DECIMAL:
+            sizes = [int(p.this.this) for p in node.expressions]
+            precision, scale = (*sizes, *(10, 0)[len(sizes) :])
+            if not (0 < precision <= types.MAX_PRECISION and 0 <= scale <= precision):
+                self.report.fail(node, f"there is no type DECIMAL({precision},{scale})")
+            return DecimalType(precision, scale)
+        if node.this not in _CAST_TYPES or node.expressions:
+            self.report.refuse(
+                node,
+                Refusal(
+                    f"a cast to {node.sql(dialect='spark')}",
+                    "is not to a type that can be maintained",
+                    "Cast to a scalar type.",
+                ),
+            )
+        return _CAST_TYPES[node.this]
+
+    def _to_date(self, node: exp.Expression) -> Expr:
+        return functions.explicit_cast(self.bind(node.this), DATE, False)
+
+    # functions
+
+    def _extract(self, node: exp.Expression) -> Expr:
+        field = str(node.this.this).upper()
+        if field not in _EXTRACT:
+            self.report.refuse(
+                node,
+                Refusal(
+                    f"EXTRACT({field} …)",
+                    "is not among the functions",
+                    f"Use one of {', '.join(sorted(set(_EXTRACT.values())))}, or second(…).",
+                ),
+            )
+        return functions.scalar(_EXTRACT[field], [self.bind(node.expression)])
+
+    def _ts_or_ds_add(self, node: exp.Expression) -> Expr:
+        """date_add, and date_sub, which sqlglot turns into the addition of days * -1."""
+        if str(node.args["unit"].this).upper() != "DAY":
+            self.report.fail(node, "date_add adds days")
+        day, days = self.bind(node.this), node.expression
+        if isinstance(days, exp.Mul) and isinstance(days.expression, exp.Neg):
+            return functions.add_days(day, functions.negative(self.bind(days.this)))
+        return functions.add_days(day, self.bind(days))
+
+    def _date_diff(self, node: exp.Expression) -> Expr:
+        unit = node.args.get("unit")
+        if unit is not None and str(unit.this).upper() != "DAY":
+            self.report.refuse(
+                node,
+                Refusal(
+                    f"datediff in {str(unit.this).lower()}s", "is not read", "Use datediff(a, b)."
+                ),
+            )
+        return functions.scalar("date_diff", [self.bind(node.this), self.bind(node.expression)])
+
+    def _date_trunc(self, node: exp.Expression) -> Expr:
+        """date_trunc gives a TIMESTAMP, trunc (exp.DateTrunc) a DATE."""
+        to_date = isinstance(node, exp.DateTrunc)
+        units = _TRUNC_DATE if to_date else _TRUNC_TIMESTAMP
+        unit = str(node.args["unit"].this).upper()
+        if unit not in units:
+            self.report.fail(
+                node,
+                f"unknown unit {unit} of {'trunc' if to_date else 'date_trunc'}",
+                hint=f"The units are {', '.join(dict.fromkeys(units.values()))}.",
+            )
+        value = self.bind(node.this)
+        return functions.date_trunc(units[unit], functions.instant(value, DATE if to_date else TIMESTAMP))
+
+    def _substring(self, node: exp.Expression) -> Expr:
+        length = node.args.get("length")
+        last = self.bind(length) if length is not None else _TO_THE_END
+        args = [self.bind(node.this), self._argument(node, "start"), last]
+        return functions.scalar("substring", args)
+
+    def _left(self, node: exp.Expression) -> Expr:
+        args = [self.bind(node.this), Literal(1, INT), self.bind(node.expression)]
+        return functions.scalar("substring", args)
+
+    def _trim(self, node: exp.Expression) -> Expr:
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
+        return functions.scalar(name, [self.bind(node.this)])
+
+    def _concat(self, node: exp.Expression) -> Expr:
+        if all(isinstance(e, exp.Literal) and e.is_string for e in node.expressions):
+            for part in node.expressions:
+                self.report.check(part)
+            return Literal("".join(str(e.this) for e in node.expressions), STRING)
+        return functions.scalar("concat", [self.bind(e) for e in node.expressions])
+
+    def _dpipe(self, node: exp.Expression) -> Expr:
+        if isinstance(node.expression, (exp.Add, exp.Sub)):
+            self.report.fail(
+                node, "|| and + or - cannot follow each other without parentheses"
+            )
+        return functions.scalar("concat", [self.bind(node.this), self.bind(node.expression)])
+
+    def _replace(self, node: exp.Expression) -> Expr:
+        replacement = node.args.get("replacement")
+        last = self.bind(replacement) if replacement is not None else Literal("", STRING)
+        return functions.scalar("replace", [self.bind(node.this), self.bind(node.expression), last])
+
+    def _round(self, node: exp.Expression) -> Expr:
+        decimals = node.args.get("decimals")
+        digits = self.bind(decimals) if decimals is not None else Literal(0, INT)
+        return functions.scalar("round", [self.bind(node.this), digits])
+
+    def _extreme(self, node: exp.Expression) -> Expr:
+        name = "greatest" if isinstance(node, exp.Greatest) else "least"
+        args = [self.bind(a) for a in (node.this, *node.expressions)]
+        if len(args) < 2:
+            self.report.fail(node, f"{name.upper()} has too few arguments")
+        return functions.scalar(name, args)
+
+    def _anonymous(self, node: exp.Expression) -> Expr:
+        name = str(node.this).lower()
+        if name in CHANGING_FUNCTIONS:
+            changing = CHANGING_FUNCTIONS[name]
+            self.report.refuse(node, Refusal(name.upper(), changing.why, changing.hint))
+        if name not in _NAMED:
+            known = [*FUNCTIONS, *_NAMED, "sum", "count", "avg", "datediff", "nvl", "nullif"]
+            self.report.fail(node, f'unknown function "{name}"', hint=suggestion(name, known))
+        if len(node.expressions) != _NAMED[name]:
+            self.report.fail(
+                node, f"{name.upper()} takes {_NAMED[name]} arguments, not {len(node.expressions)}"
+            )
+        missing = functions.is_null(self.bind(node.expressions[0]))
+        return missing if name == "isnull" else functions.negation(missing)
+
+
+def _interval_value(text: str, unit: exp.Expression) -> Interval | None:
+    if isinstance(unit, exp.IntervalSpan):
+        span = (str(unit.this.this).upper(), str(unit.expression.this).upper())
+        parts = re.fullmatch(r"([+-]?)(\d{1,6})-(\d{1,2})", text)
+        if span != ("YEAR", "MONTH") or not parts or int(parts[3]) > 11:
+            return None
+        months = int(parts[2]) * 12 + int(parts[3])
+        return Interval(months=-months if parts[1] == "-" else months)
+    if not re.fullmatch(r"[+-]?\d{1,8}", text):
+        return None
+    number = int(text)
+    match str(unit.this).upper().removesuffix("S"):
+        case "YEAR":
+            return Interval(months=12 * number)
+        case "MONTH":
+            return Interval(months=number)
+        case "WEEK":
+            return Interval(days=7 * number)
+        case "DAY":
+            return Interval(days=number)
+        case "HOUR":
+            return Interval(microseconds=3_600_000_000 * number, timed=True)
+        case "MINUTE":
+            return Interval(microseconds=60_000_000 * number, timed=True)
+        case "SECOND":
+            return Interval(microseconds=1_000_000 * number, timed=True)
+        case _:
+            return None
+
+
+_Method = Callable[[Scalars, exp.Expression], Expr]
+_METHODS: dict[type[exp.Expression], _Method] = {
+    exp.Column: Scalars._column,
+    exp.Literal: Scalars._literal,
+    exp.RawString: Scalars._raw_string,
+    exp.Boolean: Scalars._boolean,
+    exp.Null: Scalars._null,
+    exp.Paren: Scalars._paren,
+    exp.Neg: Scalars._neg,
+    exp.Add: Scalars._add,
+    exp.Sub: Scalars._sub,
+    exp.And: Scalars._and,
+    exp.Or: Scalars._or,
+    exp.Not: Scalars._not,
+    exp.NullSafeNEQ: Scalars._distinct_from,
+    exp.Is: Scalars._is,
+    exp.Between: Scalars._between,
+    exp.In: Scalars._in,
+    exp.Like: Scalars._like,
+    exp.Escape: Scalars._escape,
+    exp.RegexpLike: Scalars._rlike,
+    exp.Case: Scalars._case,
+    exp.If: Scalars._if,
+    exp.Nvl2: Scalars._nvl2,
+    exp.Coalesce: Scalars._coalesce,
+    exp.Nullif: Scalars._nullif,
+    exp.Cast: Scalars._cast,
+    exp.TryCast: Scalars._cast,
+    exp.TsOrDsToDate: Scalars._to_date,
+    exp.Extract: Scalars._extract,
+    exp.TsOrDsAdd: Scalars._ts_or_ds_add,
+    exp.DateDiff: Scalars._date_diff,
+    exp.TimestampTrunc: Scalars._date_trunc,
+    exp.DateTrunc: Scalars._date_trunc,
+    exp.Substring: Scalars._substring,
+    exp.Left: Scalars._left,
+    exp.Trim: Scalars._trim,
+    exp.Concat: Scalars._concat,
+    exp.DPipe: Scalars._dpipe,
+    exp.Replace: Scalars._replace,
+    exp.Round: Scalars._round,
+    exp.Greatest: Scalars._extreme,
+    exp.Least: Scalars._extreme,
+    exp.Anonymous: Scalars._anonymous,
+}
+
+
+def is_constant(expr: Expr) -> bool:
+    """Whether the expression reads no column."""
+    match expr:
+        case Literal():
+            return True
+        case Call(args=args):
+            return all(is_constant(a) for a in args)
+        case _:
+            return False

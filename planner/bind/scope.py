@@ -1,0 +1,76 @@
+"""Names in scope: which column a reference means.
+
+Identifiers are compared without case, as in Spark. A scope lists every column of FROM with the
+alias of its relation and its position in the joined row; the columns that an unqualified name or
+`*` can reach are listed apart, because USING and NATURAL joins show one of two equal columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from planner.algebra import Plan
+from planner.expr import Column
+from planner.types import Field
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeColumn:
+    qualifier: str
+    name: str
+    position: int
+    field: Field
+
+    def reference(self) -> Column:
+        return Column(self.position, self.field.type, self.field.nullable, self.name)
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.qualifier}.{self.name}" if self.qualifier else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """`columns`: all, reachable with their qualifier; `visible`: those of `*`, in its order."""
+
+    columns: tuple[ScopeColumn, ...]
+    visible: tuple[ScopeColumn, ...]
+
+    def find(self, name: str, qualifier: str | None) -> tuple[ScopeColumn, ...]:
+        """Every column that the reference could mean."""
+        wanted = name.lower()
+        if qualifier is None:
+            return tuple(c for c in self.visible if c.name.lower() == wanted)
+        return tuple(
+            c
+            for c in self.columns
+            if c.name.lower() == wanted and c.qualifier.lower() == qualifier.lower()
+        )
+
+    def of_relation(self, qualifier: str) -> tuple[ScopeColumn, ...]:
+        """The columns of `qualifier.*`."""
+        return tuple(c for c in self.columns if c.qualifier.lower() == qualifier.lower())
+
+    def shifted(self, offset: int) -> Scope:
+        """The same names over a row with `offset` more columns before them."""
+
+        def move(columns: tuple[ScopeColumn, ...]) -> tuple[ScopeColumn, ...]:
+            return tuple(replace(c, position=c.position + offset) for c in columns)
+
+        return Scope(move(self.columns), move(self.visible))
+
+    def beside(self, right: Scope) -> Scope:
+        """Both, `right` already shifted."""
+        return Scope(self.columns + right.columns, self.visible + right.visible)
+
+
+def relation_scope(alias: str, plan: Plan) -> Scope:
+    """The scope of one relation of FROM."""
+    columns = tuple(ScopeColumn(alias, f.name, i, f) for i, f in enumerate(plan.schema))
+    return Scope(columns, columns)
+
+
+#: The CTEs in scope, by lower-case name.
+Ctes: TypeAlias = Mapping[str, Plan]

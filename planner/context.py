@@ -1,0 +1,37 @@
+"""What the planner may ask of the catalog. `sqlview.catalog` implements it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from planner.dataflow import Index, Stored
+from planner.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class RelationInfo:
+    """A table or view as the planner sees it.
+
+    `name` is canonical. `primary_key`: positions of its columns, in the key's order, or None (a
+    bag, every view included). `node` is where its rows are stored: a `Source` for a table, the
+    view's stored root for a view. `rows` is the present number of rows, an estimate for join order.
+    """
+
+    name: str
+    schema: Schema
+    primary_key: tuple[int, ...] | None
+    node: Stored
+    rows: int
+    is_view: bool
+
+
+class CatalogReader(Protocol):
+    def relation(self, name: str) -> RelationInfo | None:
+        """The table or view of that name (case-insensitive, as in Spark), or None."""
+
+    def names(self) -> tuple[str, ...]:
+        """All canonical names, for suggestions in error messages."""
+
+    def live_indexes(self) -> frozenset[Index]:
+        """Indexes that exist now: a plan prefers them where it has a choice."""

@@ -1,0 +1,275 @@
+"""The dataflow IR: how a view is maintained, and the only contract between planner and operators.
+
+Every decision is made here (which index, which order, which version of it), so that execution is
+straight-line. Nodes are frozen and compare by structure: two views whose subplans are equal share
+one node, its operator and its state.
+
+There are two kinds of node.
+
+- *Stored* nodes keep their rows in a relation (rows once, row ids, versions): `Source` (a base
+  table, or another view's stored result), `Store` (a derived bag) and `Reduce` (one row per group).
+  They can be indexed and joined.
+- *Stateless* nodes only turn deltas into deltas: `Map`, `Union`, `DeltaJoin`; `TopK` reads an
+  ordered index of its stored input.
+
+Source: 3DF §8 (delta queries), §13.4 (their order in time); Shared Arrangements §5.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from planner.algebra import SortKey
+from planner.expr import Expr
+from planner.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The rows of a table of the catalog. State: the table's own relation, shared by all."""
+
+    relation: str
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Filter, then project: rows where every predicate is TRUE, in order, each tested only on rows
+    that passed those before; then `outputs` over the same input columns. A row whose predicate or
+    output fails goes to the view's errors instead.
+
+    State: none, but the multiset of errors.
+    """
+
+    input: Node
+    predicates: tuple[Expr, ...]
+    outputs: tuple[Expr, ...]
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """UNION ALL. State: none."""
+
+    inputs: tuple[Node, ...]
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The input's rows as a bag with row ids. State: each row once, and an index on its hash."""
+
+    input: Node
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """One accumulable aggregate of a `Reduce`; `arg` None only for count_rows.
+
+    kind          stored as                        meaning
+    count_rows    BIGINT, never NULL               rows of the group
+    count         BIGINT, never NULL               rows whose arg is not NULL
+    sum           DECIMAL(38, s), never NULL       exact 128-bit sum of arg (integer: s = 0; decimal:
+                                                   its scale), NULLs skipped, 0 if none
+    sum_double    BINARY, never NULL               exact sum of a FLOAT or DOUBLE arg; read it with
+                                                   the function exact_sum_to_double
+    """
+
+    kind: str
+    arg: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """One row per group: the keys, then the accumulators. accumulators[0] is count_rows; a group
+    lives while that is not 0, except that without keys the one row always lives.
+
+    State: one row per group, and the index on its keys (shared with joins on the same keys).
+    """
+
+    input: Node
+    keys: tuple[Expr, ...]
+    accumulators: tuple[Accumulator, ...]
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """An index: the identity by which the catalog shares it.
+
+    `columns`: key columns of the relation, the leading (sharding) one first. Rows with NULL in
+    any of them are left out, unless `null_safe`, where NULL is a value of its own (GROUP BY, <=>).
+    """
+
+    relation: Stored
+    columns: tuple[int, ...]
+    null_safe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HashArrangement:
+    """An index of a bag by the hash of its whole row (to find the copy to delete)."""
+
+    relation: Stored
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedArrangement:
+    """An index in the order of `order`, then `ties` (see algebra.TopK): reads from the front."""
+
+    relation: Stored
+    order: tuple[SortKey, ...]
+    ties: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinInput:
+    """One occurrence of a relation in a join, with the filter on its own columns, if any.
+
+    The filter cannot fail (expr.may_fail is False): it is evaluated once per stored row into a
+    bitmap that views share.
+    """
+
+    relation: Stored
+    filter: Expr | None
+
+    @property
+    def schema(self) -> Schema:
+        return self.relation.schema
+
+
+@dataclass(frozen=True, slots=True)
+class HalfJoin:
+    """One step of a delta path: look occurrence `input` up through `index`.
+
+    `probe`: positions, among the join's columns, of the bound columns whose values are sought, one
+    for each leading column of the index (they may be fewer than the index's columns). The two sides
+    encode alike: same type, or both integers.
+    `as_of` True sees the index as of the probe's time, False as of just before it.
+    `residual`: predicates over the join's columns bound after this step, tested at once; they
+    cannot fail.
+    `null_safe`: for each probe column, whether its NULL finds the index's NULLs (`<=>`; the index
+    is then null_safe); otherwise a NULL finds nothing. Empty: none does.
+    """
+
+    input: int
+    index: Arrangement
+    probe: tuple[int, ...]
+    as_of: bool
+    residual: tuple[Expr, ...]
+    null_safe: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaPath:
+    """What a change of occurrence `source` does to the join: filtered by its own filter and then
+    by `residual` (predicates on its columns alone that cannot go into a bitmap do not exist: such
+    inputs are stored first), it is extended by each step in turn.
+    """
+
+    source: int
+    steps: tuple[HalfJoin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaJoin:
+    """An n-way inner join as one path per occurrence; paths[i].source == i.
+
+    Occurrence j is seen by path i as of t where j < i, as of just before t where j > i, so that
+    simultaneous changes come out once. Columns: those of the inputs one after the other.
+    State: none; it reads the indexes that its steps name.
+    """
+
+    inputs: tuple[JoinInput, ...]
+    paths: tuple[DeltaPath, ...]
+
+    def __hash__(self) -> int:
+        # The paths name each input's whole subplan again in every step: hashing them too would
+        # multiply over joins that are nested in views over views.
+        return hash(self.inputs)
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(f for i in self.inputs for f in i.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class TopK:
+    """The rows at [offset, offset + limit) of the ordered index. State: that index."""
+
+    index: OrderedArrangement
+    limit: int
+    offset: int
+
+    @property
+    def schema(self) -> Schema:
+        return self.index.relation.schema
+
+
+Stored: TypeAlias = Source | Store | Reduce
+Node: TypeAlias = Source | Map | Union | Store | Reduce | DeltaJoin | TopK
+Index: TypeAlias = Arrangement | HashArrangement | OrderedArrangement
+
+
+def inputs(node: Node) -> tuple[Node, ...]:
+    """Nodes whose deltas this node consumes."""
+    match node:
+        case Source():
+            return ()
+        case Map() | Store() | Reduce():
+            return (node.input,)
+        case Union():
+            return node.inputs
+        case DeltaJoin():
+            return tuple(dict.fromkeys(i.relation for i in node.inputs))
+        case TopK():
+            return (node.index.relation,)
+
+
+def indexes(node: Node) -> tuple[Index, ...]:
+    """Indexes that this node reads or keeps, each once."""
+    match node:
+        case Store():
+            return (HashArrangement(node),)
+        case Reduce():
+            return (group_index(node),)
+        case DeltaJoin():
+            return tuple(dict.fromkeys(s.index for p in node.paths for s in p.steps))
+        case TopK():
+            return (node.index,)
+        case _:
+            return ()
+
+
+def group_index(node: Reduce) -> Arrangement:
+    """The index on the keys of a `Reduce`."""
+    return Arrangement(node, tuple(range(len(node.keys))), null_safe=True)
+
+
+def topological(root: Node) -> tuple[Node, ...]:
+    """`root` and all nodes under it, each once, inputs before consumers."""
+    order: dict[Node, None] = {}
+
+    def visit(node: Node) -> None:
+        if node not in order:
+            for i in inputs(node):
+                visit(i)
+            order[node] = None
+
+    visit(root)
+    return tuple(order)
+
+
+def offsets(fields: tuple[Schema, ...]) -> tuple[int, ...]:
+    """Position of each input's first column in a join's columns."""
+    starts = [0]
+    for schema in fields[:-1]:
+        starts.append(starts[-1] + len(schema))
+    return tuple(starts)
+
+

@@ -1,0 +1,61 @@
+"""Errors a user can cause, in PostgreSQL's form: one primary line, then Detail and Hint."""
+
+from __future__ import annotations
+
+
+class SqlViewError(Exception):
+    """Base of every error that this library raises on purpose.
+
+    Fields: `message` (lower case, no full stop), `detail` and `hint` (sentences, or None), `line`
+    and `column` (1-based place in the SQL text, or None).
+    `str(error)` is what a user reads.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+        self.line = line
+        self.column = column
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        place = f" (line {self.line}, column {self.column})" if self.line is not None else ""
+        lines = [self.message + place]
+        if self.detail:
+            lines.append(f"Detail: {self.detail}")
+        if self.hint:
+            lines.append(f"Hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class SqlSyntaxError(SqlViewError):
+    """The text does not parse, or the parser would misread it."""
+
+
+class BindError(SqlViewError):
+    """A name, a type or a call in the text does not fit the catalog."""
+
+
+class UnsupportedError(SqlViewError):
+    """Valid SQL that cannot be maintained."""
+
+
+class CatalogError(SqlViewError):
+    """A table, view or index that does not exist, exists already, or is in use."""
+
+
+class DataError(SqlViewError):
+    """A batch of changes that a table cannot take; nothing of it was applied."""
+
+
+class ViewError(SqlViewError):
+    """The view is in error: a row under it cannot be computed until it leaves."""

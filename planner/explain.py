@@ -1,0 +1,303 @@
+"""EXPLAIN: the logical plan and the dataflow as indented text.
+
+`explain_dataflow` says for each node what state it keeps, which indexes it reads and who shares
+them, and what an update costs. Nodes are numbered from the root; one that is used again is shown
+once and referred to by its number. The text is deterministic: names and positions only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from typing_extensions import assert_never
+
+from planner import algebra, dataflow
+from planner.analysis.text import column_names, expr_text
+from planner.dataflow import (
+    Arrangement,
+    DeltaJoin,
+    DeltaPath,
+    HashArrangement,
+    Index,
+    OrderedArrangement,
+)
+from planner.expr import Expr, conjuncts
+from planner.types import Schema
+
+__all__ = ["explain_dataflow", "explain_logical", "expr_text", "index_text"]
+
+#: How many dataflows read an index now; 0 where it would be built for this one.
+Readers = Callable[[Index], int]
+
+_INDENT = "  "
+
+
+# -- logical plan ------------------------------------------------------------------------------
+
+
+def explain_logical(plan: algebra.Plan) -> str:
+    """The algebra, one node per line, inputs indented below their consumer."""
+    lines: list[str] = []
+
+    def visit(node: algebra.Plan, depth: int) -> None:
+        lines.append(_INDENT * depth + _logical_line(node))
+        for i in algebra.inputs(node):
+            visit(i, depth + 1)
+
+    visit(plan, 0)
+    return "\n".join(lines)
+
+
+def _logical_line(plan: algebra.Plan) -> str:
+    below = column_names(tuple(f for i in algebra.inputs(plan) for f in i.schema))
+    match plan:
+        case algebra.Scan():
+            return f"Scan {plan.relation}"
+        case algebra.Filter():
+            return f"Filter {_predicates(conjuncts(plan.predicate), below)}"
+        case algebra.Project():
+            return f"Project {_outputs(plan.exprs, below, plan.schema)}"
+        case algebra.Join():
+            if plan.predicate is None:
+                return "Join (every pair)"
+            return f"Join on {_predicates(conjuncts(plan.predicate), below)}"
+        case algebra.Aggregate():
+            keys = _outputs(plan.keys, below, plan.schema[: len(plan.keys)])
+            if not plan.aggregates:
+                return f"Distinct {keys}"
+            calls = ", ".join(
+                _renamed(_aggregate_text(a, below), f.name)
+                for a, f in zip(plan.aggregates, plan.schema[len(plan.keys) :], strict=True)
+            )
+            return f"Aggregate {calls}" + (f" by {keys}" if plan.keys else " of all rows")
+        case algebra.UnionAll():
+            return "UnionAll"
+        case algebra.TopK():
+            order = _order_text(plan.order, plan.ties, below)
+            return f"TopK {order} {_limit_text(plan.limit, plan.offset)}"
+        case _:
+            assert_never(plan)
+
+
+def _aggregate_text(call: algebra.AggregateCall, names: Sequence[str]) -> str:
+    if call.arg is None:
+        return "count(*)"
+    distinct = "DISTINCT " if call.distinct else ""
+    return f"{call.function}({distinct}{expr_text(call.arg, names)})"
+
+
+def _predicates(predicates: Sequence[Expr], names: Sequence[str]) -> str:
+    texts = [expr_text(p, names) for p in predicates]
+    return " AND ".join(f"({t})" if " OR " in t and len(texts) > 1 else t for t in texts)
+
+
+def _outputs(exprs: Sequence[Expr], names: Sequence[str], schema: Schema) -> str:
+    return ", ".join(
+        _renamed(expr_text(e, names), f.name) for e, f in zip(exprs, schema, strict=True)
+    )
+
+
+def _renamed(text: str, name: str) -> str:
+    return text if text.split("#", maxsplit=1)[0] == name else f"{text} AS {name}"
+
+
+def _order_text(order: Sequence[algebra.SortKey], ties: Sequence[int], names: Sequence[str]) -> str:
+    keys = []
+    for k in order:
+        text = names[k.column] + (" DESC" if k.descending else "")
+        if k.nulls_first == k.descending:  # not the default of Spark
+            text += " NULLS FIRST" if k.nulls_first else " NULLS LAST"
+        keys.append(text)
+    used = {k.column for k in order}
+    further = [names[c] for c in ties if c not in used]
+    text = "by " + ", ".join(keys) if keys else "in any order"
+    return text + (f", ties by {', '.join(further)}" if further else "")
+
+
+def _limit_text(limit: int, offset: int) -> str:
+    return f"limit {limit}" + (f" offset {offset}" if offset else "")
+
+
+# -- dataflow ----------------------------------------------------------------------------------
+
+
+def explain_dataflow(root: dataflow.Node, readers: Readers | None = None) -> str:
+    """The dataflow from its root down, each node with its state, indexes and cost.
+
+    `readers` tells how many dataflows read an index at present; without it nothing is said about
+    sharing.
+    """
+    return _Dataflow(root, readers).text()
+
+
+def index_text(index: Index) -> str:
+    """`relation(key columns)`, as SHOW ARRANGEMENTS writes it too."""
+    return _index_text(index, _relation_text(index.relation))
+
+
+def _relation_text(node: dataflow.Stored) -> str:
+    """A name for a stored node outside a numbered tree."""
+    match node:
+        case dataflow.Source():
+            return node.relation
+        case dataflow.Store():
+            return "stored rows"
+        case dataflow.Reduce():
+            return "groups"
+        case _:
+            assert_never(node)
+
+
+def _index_text(index: Index, relation: str) -> str:
+    names = column_names(index.relation.schema)
+    match index:
+        case Arrangement():
+            suffix = " with NULLs" if index.null_safe else ""
+            return f"{relation}({', '.join(names[c] for c in index.columns)}){suffix}"
+        case HashArrangement():
+            return f"{relation}(hash of the row)"
+        case OrderedArrangement():
+            return f"{relation}({_order_text(index.order, index.ties, names)})"
+        case _:
+            assert_never(index)
+
+
+class _Dataflow:
+    """One text of one dataflow; holds the numbers of its nodes."""
+
+    def __init__(self, root: dataflow.Node, readers: Readers | None) -> None:
+        self._root = root
+        self._readers = readers
+        self._numbers: dict[dataflow.Node, int] = {}
+        self._number(root)
+        self._shown: set[dataflow.Node] = set()
+        self._lines: list[str] = []
+
+    def text(self) -> str:
+        self._show(self._root, 0)
+        return "\n".join(self._lines)
+
+    def _number(self, node: dataflow.Node) -> None:
+        """Parents first, in the order in which the tree is shown."""
+        if node not in self._numbers:
+            self._numbers[node] = len(self._numbers)
+            for i in dataflow.inputs(node):
+                self._number(i)
+
+    def _name(self, node: dataflow.Node) -> str:
+        if isinstance(node, dataflow.Source):
+            return node.relation
+        return f"{type(node).__name__} %{self._numbers[node]}"
+
+    def _show(self, node: dataflow.Node, depth: int) -> None:
+        pad = _INDENT * depth
+        if node in self._shown:
+            self._lines.append(f"{pad}{self._name(node)} (shown above)")
+            return
+        self._shown.add(node)
+        title, details = self._describe(node)
+        self._lines.append(pad + title)
+        self._lines.extend(f"{pad}{_INDENT}{_INDENT}{d}" for d in details)
+        for i in dataflow.inputs(node):
+            self._show(i, depth + 1)
+
+    def _describe(self, node: dataflow.Node) -> tuple[str, list[str]]:
+        name = self._name(node)
+        below = column_names(tuple(f for i in dataflow.inputs(node) for f in i.schema))
+        match node:
+            case dataflow.Source():
+                return f"Source {name}", []
+            case dataflow.Map():
+                return f"{name}: {_outputs(node.outputs, below, node.schema)}", [
+                    *(f"where {expr_text(p, below)}" for p in node.predicates),
+                    "state: none; cost: each changed row",
+                ]
+            case dataflow.Union():
+                return name, ["state: none; cost: each changed row"]
+            case dataflow.Store():
+                return f"{name}: {', '.join(column_names(node.schema))}", [
+                    f"state: every row once, index {self._index(HashArrangement(node))}",
+                    "cost per changed row: 1 append, or 1 lookup to delete",
+                ]
+            case dataflow.Reduce():
+                return self._describe_reduce(node, name)
+            case dataflow.DeltaJoin():
+                return self._describe_join(node, name)
+            case dataflow.TopK():
+                return f"{name}: {_limit_text(node.limit, node.offset)}", [
+                    f"state: index {self._index(node.index)}",
+                    f"cost per step with changes: {node.limit + node.offset} rows from the front",
+                ]
+            case _:
+                assert_never(node)
+
+    def _describe_reduce(self, node: dataflow.Reduce, name: str) -> tuple[str, list[str]]:
+        names = column_names(node.schema)
+        keys, kept = names[: len(node.keys)], names[len(node.keys) :]
+        title = f"{name}: {', '.join(kept)}" + (f" by {', '.join(keys)}" if keys else "")
+        if not keys:
+            return title, ["state: one row", "cost: each changed row"]
+        index = self._index(dataflow.group_index(node))
+        return title, [
+            f"state: one row per group, index {index}",
+            "cost: each changed row, 1 lookup per changed group",
+        ]
+
+    def _describe_join(self, node: DeltaJoin, name: str) -> tuple[str, list[str]]:
+        titles = self._occurrence_names(node)
+        details = ["state: none of its own"]
+        for i, title in zip(node.inputs, titles, strict=True):
+            if i.filter is not None:
+                names = column_names(i.schema)
+                details.append(f"filter {title}: {_predicates(conjuncts(i.filter), names)}")
+        for path in node.paths:
+            details.extend(self._path(node, path, titles))
+        indexes = dataflow.indexes(node)
+        details.append("reads " + ", ".join(self._index(i) for i in indexes))
+        return f"{name} of {', '.join(titles)}", details
+
+    def _occurrence_names(self, node: DeltaJoin) -> list[str]:
+        """The inputs' names, numbered where a relation occurs twice."""
+        names = [self._name(i.relation) for i in node.inputs]
+        result = []
+        for position, n in enumerate(names):
+            again = names[:position].count(n) + 1
+            result.append(f"{n}:{again}" if names.count(n) > 1 else n)
+        return result
+
+    def _path(self, node: DeltaJoin, path: DeltaPath, titles: list[str]) -> list[str]:
+        columns = _join_columns(node, titles)
+        lookups = len(path.steps)
+        plural = "s" if lookups > 1 else ""
+        cost = f"{lookups} index lookup{plural} per changed row, and per row found on the way"
+        lines = [f"path {titles[path.source]}: {cost}"]
+        for step in path.steps:
+            key = column_names(step.index.relation.schema)
+            pairs = " AND ".join(
+                f"{key[c]} {'<=>' if any(step.null_safe[n : n + 1]) else '='} {columns[p]}"
+                for n, (c, p) in enumerate(zip(step.index.columns, step.probe, strict=False))
+            )
+            time = "as of" if step.as_of else "just before"
+            index = _index_text(step.index, self._name(step.index.relation))
+            lines.append(f"{_INDENT}-> {titles[step.input]} [{time}] via {index} on {pairs}")
+            if step.residual:
+                lines.append(f"{_INDENT * 2} where {_predicates(step.residual, columns)}")
+        return lines
+
+    def _index(self, index: Index) -> str:
+        text = _index_text(index, self._name(index.relation))
+        if self._readers is None:
+            return text
+        count = self._readers(index)
+        if not count:
+            return f"{text} [new]"
+        return f"{text} [shared, {count} reader{'s' if count > 1 else ''}]"
+
+
+def _join_columns(node: DeltaJoin, titles: list[str]) -> tuple[str, ...]:
+    """Names of a join's columns, qualified where two inputs have the same."""
+    fields = [
+        (t, n) for t, i in zip(titles, node.inputs, strict=True) for n in column_names(i.schema)
+    ]
+    names = [n for _, n in fields]
+    return tuple(n if names.count(n) == 1 else f"{t}.{n}" for t, n in fields)

@@ -1,0 +1,322 @@
+"""Scalar expressions: bound, typed, immutable, compared by structure.
+
+Columns are positions in the input's schema, never names. There are three nodes: `Column`,
+`Literal`, and `Call` of a function from the closed list `FUNCTIONS`, whose meaning is given there.
+Implicit casts are already explicit here: unless `FUNCTIONS` says otherwise the arguments of a
+function have one common type, and `Call.type` is the result type by Spark's rules.
+
+Invariant: `nullable` False is a proof that the value is never NULL; True claims nothing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from planner.types import BOOLEAN, DecimalType, FloatType, IntegerType, SqlType
+
+Scalar = bool | int | float | str | bytes | decimal.Decimal | datetime.date | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The input's column at `index`. `name` is for display and takes no part in equality."""
+
+    index: int
+    type: SqlType
+    nullable: bool
+    name: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Column) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple[int, SqlType, bool]:
+        return (self.index, self.type, self.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant.
+
+    `value` by type: bool; int for integers; decimal.Decimal for decimals (exactly `type.scale`
+    digits after the point); float; str; bytes; datetime.date; for timestamps an int of
+    microseconds since 1970-01-01 (UTC for TIMESTAMP); for intervals an int of months or of
+    microseconds; None for NULL of any type.
+    """
+
+    value: Scalar
+    type: SqlType
+
+    @property
+    def nullable(self) -> bool:
+        return self.value is None
+
+    def __eq__(self, other: object) -> bool:
+        # True == 1 == 1.0 and -0.0 == 0.0 in Python, but not here.
+        return (
+            isinstance(other, Literal)
+            and self.type == other.type
+            and repr(self.value) == repr(other.value)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.type, repr(self.value)))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of `FUNCTIONS` applied to `args`."""
+
+    function: str
+    args: tuple[Expr, ...]
+    type: SqlType
+    nullable: bool
+
+    def __post_init__(self) -> None:
+        if self.function not in FUNCTIONS:
+            raise ValueError(f"no such function: {self.function!r}")
+
+
+Expr: TypeAlias = Column | Literal | Call
+
+#: name -> meaning. "fails" lists what puts the row in error under Spark's ANSI rules.
+FUNCTIONS: dict[str, str] = {
+    # arithmetic: both args of the same type, except decimals, where each keeps its own precision
+    # and scale and `type` is Spark's result type (round half up to its scale).
+    "add": "a + b; fails on overflow (integers, decimals)",
+    "subtract": "a - b; fails on overflow",
+    "multiply": "a * b; fails on overflow",
+    "divide": "a / b, doubles or decimals; fails on division by zero and on overflow",
+    "integral_divide": "a DIV b -> BIGINT; fails on zero and on overflow",
+    "remainder": "a % b, sign of a; fails on zero",
+    "negate": "-a; fails on overflow",
+    "abs": "|a|; fails on overflow",
+    # comparison: args of one common type -> BOOLEAN. NaN = NaN and NaN is greatest, -0.0 = 0.0.
+    "eq": "a = b",
+    "ne": "a <> b",
+    "lt": "a < b",
+    "le": "a <= b",
+    "gt": "a > b",
+    "ge": "a >= b",
+    "eq_null_safe": "a <=> b, never NULL",
+    "in": "a IN (literals b...): args are (a, b1, b2, ...) of one type, SQL's NULL rules",
+    # logic: three-valued; the right side is evaluated (may fail) only where the left leaves it open
+    "and": "a AND b (exactly two args)",
+    "or": "a OR b (exactly two args)",
+    "not": "NOT a",
+    "is_null": "a IS NULL, never NULL; any type",
+    # conditionals: only the branch taken may fail
+    "case": "(when1, then1, when2, then2, ..., else); all branches of `type`",
+    "coalesce": "first arg that is not NULL; args of `type`",
+    # casts
+    "cast": "ANSI cast of one arg to `type`; fails where Spark's would",
+    "try_cast": "cast that gives NULL instead of failing",
+    # strings (code points, positions from 1)
+    "like": "(a, pattern literal, escape literal) -> BOOLEAN",
+    "rlike": "(a, regex literal) -> BOOLEAN: found anywhere",
+    "substring": "(a, start, length): Spark's substring, also for start <= 0; length literal or not",
+    "upper": "upper case",
+    "lower": "lower case",
+    "trim": "strip spaces on both sides",
+    "ltrim": "strip leading spaces",
+    "rtrim": "strip trailing spaces",
+    "length": "number of characters -> INT",
+    "concat": "all args joined; NULL if any is NULL",
+    "replace": "(a, search, replacement)",
+    "split_part": "(a, delimiter, part INT); fails on part 0",
+    "starts_with": "(a, prefix) -> BOOLEAN",
+    "ends_with": "(a, suffix) -> BOOLEAN",
+    "contains": "(a, infix) -> BOOLEAN",
+    # numbers
+    "round": "(a, digits INT literal), half up",
+    "floor": "decimal or double -> `type`",
+    "ceil": "decimal or double -> `type`",
+    "sqrt": "double; NaN for negatives",
+    "power": "doubles",
+    "greatest": "greatest arg that is not NULL; args of `type`",
+    "least": "least arg that is not NULL; args of `type`",
+    # dates: a DATE or TIMESTAMP -> INT
+    "year": "calendar year",
+    "quarter": "1 to 4",
+    "month": "1 to 12",
+    "day": "1 to 31",
+    "day_of_week": "1 = Sunday to 7 = Saturday",
+    "day_of_year": "1 to 366",
+    "week": "ISO week",
+    "hour": "of a TIMESTAMP",
+    "minute": "of a TIMESTAMP",
+    "second": "of a TIMESTAMP -> INT",
+    "date_add": "(DATE, INT days) -> DATE",
+    "date_diff": "(end DATE, start DATE) -> INT days",
+    "add_months": "(DATE or TIMESTAMP, INT months) -> DATE or TIMESTAMP, clipped to the month's end",
+    "add_microseconds": "(TIMESTAMP, INTERVAL or BIGINT of microseconds) -> TIMESTAMP",
+    "date_trunc": "(unit literal, TIMESTAMP or DATE) -> same type",
+    # internal, made by the planner only
+    "exact_sum_to_double": "BINARY state of an exact floating-point sum -> DOUBLE, rounded once",
+}
+
+
+def column(index: int, type: SqlType, nullable: bool = True, name: str = "") -> Column:
+    return Column(index, type, nullable, name or f"#{index}")
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    return expr.args if isinstance(expr, Call) else ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """`expr` and everything under it, parents first."""
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def columns_used(*exprs: Expr) -> frozenset[int]:
+    """Positions of the input columns that the expressions read."""
+    return frozenset(e.index for expr in exprs for e in walk(expr) if isinstance(e, Column))
+
+
+def transform(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """Rebuild bottom-up; returns the same object where `change` changed nothing."""
+    if isinstance(expr, Call):
+        args = tuple(transform(a, change) for a in expr.args)
+        if any(new is not old for new, old in zip(args, expr.args, strict=True)):
+            expr = Call(expr.function, args, expr.type, expr.nullable)
+    return change(expr)
+
+
+def remap(expr: Expr, positions: dict[int, int]) -> Expr:
+    """The same expression over another schema: column i becomes column positions[i]."""
+
+    def change(e: Expr) -> Expr:
+        if isinstance(e, Column) and positions[e.index] != e.index:
+            return Column(positions[e.index], e.type, e.nullable, e.name)
+        return e
+
+    return transform(expr, change)
+
+
+def substitute(expr: Expr, replacements: tuple[Expr, ...]) -> Expr:
+    """Column i replaced by replacements[i] (used to merge projections)."""
+    return transform(expr, lambda e: replacements[e.index] if isinstance(e, Column) else e)
+
+
+def conjuncts(expr: Expr) -> tuple[Expr, ...]:
+    """Operands of nested ANDs, left to right."""
+    if isinstance(expr, Call) and expr.function == "and":
+        return tuple(c for arg in expr.args for c in conjuncts(arg))
+    return (expr,)
+
+
+def conjunction(exprs: tuple[Expr, ...]) -> Expr:
+    """The AND of one or more predicates, left to right."""
+    result = exprs[0]
+    for right in exprs[1:]:
+        nullable = result.nullable or right.nullable
+        result = Call("and", (result, right), BOOLEAN, nullable)
+    return result
+
+
+def disjuncts(expr: Expr) -> tuple[Expr, ...]:
+    """Operands of nested ORs, left to right."""
+    if isinstance(expr, Call) and expr.function == "or":
+        return tuple(d for arg in expr.args for d in disjuncts(arg))
+    return (expr,)
+
+
+def disjunction(exprs: tuple[Expr, ...]) -> Expr:
+    """The OR of one or more predicates, left to right."""
+    result = exprs[0]
+    for right in exprs[1:]:
+        nullable = result.nullable or right.nullable
+        result = Call("or", (result, right), BOOLEAN, nullable)
+    return result
+
+
+def size(expr: Expr) -> int:
+    """Number of nodes."""
+    return sum(1 for _ in walk(expr))
+
+
+def substitution_grows(exprs: tuple[Expr, ...], replacements: tuple[Expr, ...]) -> bool:
+    """Whether `substitute` would copy so much that the work should stay shared instead.
+
+    Up to twice the nodes of both is fine; beyond that, a tower of projections that each use a
+    column twice would grow exponentially.
+    """
+    sizes = [size(r) for r in replacements]
+    before = sum(map(size, exprs)) + sum(sizes)
+    after = sum(
+        sizes[e.index] if isinstance(e, Column) else 1 for expr in exprs for e in walk(expr)
+    )
+    return after > 2 * before
+
+
+_MAY_FAIL = frozenset(
+    "add subtract multiply divide integral_divide remainder negate abs round floor ceil "
+    "cast split_part date_add add_months add_microseconds exact_sum_to_double".split()
+)
+
+
+def may_fail(expr: Expr) -> bool:
+    """Whether evaluating the expression can put a row in error.
+
+    False is a proof. It allows evaluating the expression on rows that the query might never have
+    reached (a filter below a join, a shared bitmap).
+    """
+    return any(isinstance(e, Call) and e.function in _MAY_FAIL and _fails(e) for e in walk(expr))
+
+
+def _fails(call: Call) -> bool:
+    target = call.type
+    if call.function in ("add", "subtract", "multiply", "negate", "abs"):
+        if isinstance(target, FloatType):
+            return False
+        if isinstance(target, DecimalType):
+            return _decimal_may_overflow(call, target)
+        return True
+    if call.function == "cast":
+        source = call.args[0].type
+        match source, target:
+            case IntegerType(), IntegerType():
+                return source.bits > target.bits
+            case IntegerType(), FloatType():
+                return False
+            case DecimalType(), FloatType():
+                return False
+            case FloatType(), FloatType():
+                return False
+            case DecimalType(), DecimalType():
+                grown = target.precision - target.scale < source.precision - source.scale
+                rounds_up = target.scale < source.scale
+                same = target.precision - target.scale == source.precision - source.scale
+                return grown or (rounds_up and same)
+            case IntegerType(), DecimalType():
+                return target.precision - target.scale < {8: 3, 16: 5, 32: 10, 64: 19}[source.bits]
+            case _:
+                return True
+    return True
+
+
+def _decimal_may_overflow(call: Call, target: DecimalType) -> bool:
+    kinds = [a.type for a in call.args if isinstance(a.type, DecimalType)]
+    if len(kinds) < len(call.args):
+        return True
+    integral = [k.precision - k.scale for k in kinds]
+    if call.function in ("negate", "abs"):
+        return False
+    if call.function == "multiply":
+        exact = (sum(k.precision for k in kinds) + 1, sum(k.scale for k in kinds))
+    else:
+        scale = max(k.scale for k in kinds)
+        exact = (max(integral) + scale + 1, scale)
+    return (target.precision, target.scale) != exact and exact[0] - exact[1] > (
+        target.precision - target.scale
+    )

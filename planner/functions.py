@@ -1,0 +1,692 @@
+"""Typed construction of expressions: Spark's ANSI coercions, result types and nullability.
+
+Each function takes bound operands and returns a bound expression whose implicit casts are explicit,
+or raises `TypeMismatch`, to which the binder adds the place in the text. One function,
+`common_type`, decides what comparisons, IN, COALESCE, CASE and UNION have in common, as in Spark;
+arithmetic on decimals follows the precision rules of each operator.
+
+Casts of literals are done here where they are exact and cannot fail, so that plans stay simple. The
+session time zone is UTC: that is the zone in which text and dates become a TIMESTAMP.
+
+Source: Spark SQL, AnsiTypeCoercion, DecimalPrecisionTypeCoercion; tests/planner/spark_types.tsv
+holds the types that Spark itself gives.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from planner import types
+from planner.algebra import AggregateCall
+from planner.expr import Call, Expr, Literal, may_fail
+from planner.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    FloatType,
+    IntegerType,
+    NullType,
+    SqlType,
+    StringType,
+    TimestampType,
+    adjusted_decimal,
+    bounded_decimal,
+    integer_as_decimal,
+)
+
+
+class TypeMismatch(Exception):
+    """Operands that do not fit; the binder turns it into a BindError with a place."""
+
+    def __init__(self, message: str, detail: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+
+
+# --- casts -------------------------------------------------------------------------------------
+
+_DATE_TEXT = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
+_TIMESTAMP_TEXT = re.compile(
+    r"(\d{4}-\d{1,2}-\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?)?"
+)
+_NUMBER_TEXT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_EPOCH = datetime.date(1970, 1, 1)
+_MICROSECONDS_PER_DAY = 86_400_000_000
+_EXACT = decimal.Context(prec=120, rounding=decimal.ROUND_HALF_UP)
+
+
+def cast(expr: Expr, target: SqlType) -> Expr:
+    """An explicit or implicit cast of types that allow it; no node where nothing changes."""
+    if expr.type == target:
+        return expr
+    if isinstance(expr, Literal):
+        folded = _fold_cast(expr, target)
+        if folded is not None:
+            return folded
+    return Call("cast", (expr,), target, expr.nullable)
+
+
+def explicit_cast(expr: Expr, target: SqlType, safe: bool) -> Expr:
+    """CAST, or TRY_CAST where `safe`."""
+    if not _can_cast(expr.type, target):
+        raise TypeMismatch(f"cannot cast {expr.type} to {target}")
+    if not safe or expr.type == target:
+        return cast(expr, target)
+    if isinstance(expr, Literal) and (folded := _fold_cast(expr, target)) is not None:
+        return folded
+    return Call("try_cast", (expr,), target, True)
+
+
+def _can_cast(source: SqlType, target: SqlType) -> bool:
+    """Spark's table of ANSI casts."""
+    match source, target:
+        case (NullType(), _) | (_, StringType()):
+            return True
+        case StringType(), _:
+            return True
+        case (BooleanType(), BooleanType()) | (BooleanType(), IntegerType()):
+            return True
+        case (BooleanType(), FloatType()) | (BooleanType(), DecimalType()):
+            return True
+        case IntegerType(), BinaryType():
+            return True
+        case (IntegerType() | FloatType() | DecimalType()), TimestampType():
+            return not target.local
+        case (IntegerType() | FloatType() | DecimalType()), _:
+            return types.is_numeric(target) or target == BOOLEAN
+        case TimestampType(), (IntegerType() | FloatType() | DecimalType()):
+            return not source.local
+        case (DateType() | TimestampType()), (DateType() | TimestampType()):
+            return True
+        case _:
+            return source == target
+
+
+def _fold_cast(literal: Literal, target: SqlType) -> Literal | None:
+    """The cast literal, where that is exact and certain; None leaves the cast to run time."""
+    value = literal.value
+    if value is None:
+        return Literal(None, target)
+    match literal.type, target:
+        case IntegerType(), IntegerType():
+            assert isinstance(value, int)
+            return Literal(value, target) if target.min <= value <= target.max else None
+        case (IntegerType() | DecimalType()), DecimalType():
+            assert isinstance(value, (int, decimal.Decimal))
+            return decimal_literal(decimal.Decimal(value), target)
+        case (IntegerType() | DecimalType()), FloatType(bits=64):
+            assert isinstance(value, (int, decimal.Decimal))
+            return Literal(float(value), target)
+        case FloatType(), FloatType(bits=64):
+            return Literal(value, target)
+        case StringType(), _:
+            assert isinstance(value, str)
+            return _fold_text(value.strip(" \t\n\r"), target)
+        case DateType(), TimestampType():
+            assert isinstance(value, datetime.date)
+            return Literal((value - _EPOCH).days * _MICROSECONDS_PER_DAY, target)
+        case _:
+            return None
+
+
+def _fold_text(text: str, target: SqlType) -> Literal | None:
+    match target:
+        case DateType():
+            day = parse_date(text)
+            return None if day is None else Literal(day, target)
+        case TimestampType():
+            instant = parse_timestamp(text)
+            return None if instant is None else Literal(instant, target)
+        case IntegerType() if re.fullmatch(r"[+-]?\d+", text, re.ASCII):
+            number = int(text)
+            return Literal(number, target) if target.min <= number <= target.max else None
+        case FloatType(bits=64) if _NUMBER_TEXT.fullmatch(text):
+            return Literal(float(text), target)
+        case DecimalType() if _NUMBER_TEXT.fullmatch(text):
+            return decimal_literal(decimal.Decimal(text), target)
+        case _:
+            return None
+
+
+def decimal_literal(value: decimal.Decimal, target: DecimalType) -> Literal | None:
+    """The literal of exactly the target's scale, rounded half up; None where it does not fit."""
+    if value and not -80 < value.adjusted() < 40:
+        return None
+    scaled = value.quantize(decimal.Decimal(1).scaleb(-target.scale), context=_EXACT)
+    if len(scaled.as_tuple().digits) > target.precision and scaled:
+        return None
+    return Literal(scaled if scaled else abs(scaled), target)
+
+
+def parse_date(text: str) -> datetime.date | None:
+    """A date as Spark reads it from text: yyyy, yyyy-m or yyyy-m-d."""
+    found = _DATE_TEXT.fullmatch(text.strip())
+    if not found:
+        return None
+    try:
+        return datetime.date(int(found[1]), int(found[2] or 1), int(found[3] or 1))
+    except ValueError:
+        return None
+
+
+def parse_timestamp(text: str) -> int | None:
+    """Microseconds since 1970-01-01 of yyyy-m-d[ h:m[:s[.ffffff]]], without a zone."""
+    found = _TIMESTAMP_TEXT.fullmatch(text.strip())
+    day = parse_date(found[1]) if found else None
+    if found is None or day is None:
+        return None
+    hour, minute, second = (int(found[i] or 0) for i in (2, 3, 4))
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    fraction = int((found[5] or "").ljust(6, "0"))
+    seconds = ((day - _EPOCH).days * 24 + hour) * 3600 + minute * 60 + second
+    return seconds * 1_000_000 + fraction
+
+
+# --- common types ------------------------------------------------------------------------------
+
+
+def common_type(left: SqlType, right: SqlType) -> SqlType | None:
+    """The type in which two values are compared or united, or None."""
+    if left == right or isinstance(right, NullType):
+        return left
+    if isinstance(left, NullType):
+        return right
+    if isinstance(left, StringType):
+        return _common_with_text(right)
+    if isinstance(right, StringType):
+        return _common_with_text(left)
+    match left, right:
+        case IntegerType(), IntegerType():
+            return left if left.bits > right.bits else right
+        case (IntegerType() | FloatType() | DecimalType()), FloatType():
+            return DOUBLE
+        case FloatType(), (IntegerType() | DecimalType()):
+            return DOUBLE
+        case (IntegerType() | DecimalType()), (IntegerType() | DecimalType()):
+            return _wider_decimal(as_decimal(left), as_decimal(right))
+        case DateType(), TimestampType():
+            return right
+        case TimestampType(), DateType():
+            return left
+        case TimestampType(), TimestampType():
+            return TIMESTAMP
+        case _:
+            return None
+
+
+def _common_with_text(other: SqlType) -> SqlType:
+    match other:
+        case IntegerType():
+            return BIGINT
+        case FloatType() | DecimalType():
+            return DOUBLE
+        case _:
+            return other
+
+
+def as_decimal(kind: IntegerType | DecimalType) -> DecimalType:
+    return kind if isinstance(kind, DecimalType) else integer_as_decimal(kind)
+
+
+def _wider_decimal(left: DecimalType, right: DecimalType) -> DecimalType:
+    """Holds both; beyond 38 digits the fraction gives way (Spark's boundedPreferIntegralDigits)."""
+    scale = max(left.scale, right.scale)
+    integral = max(left.precision - left.scale, right.precision - right.scale)
+    if integral + scale <= types.MAX_PRECISION:
+        return DecimalType(integral + scale, scale)
+    return DecimalType(types.MAX_PRECISION, max(0, types.MAX_PRECISION - integral))
+
+
+def unify(exprs: Sequence[Expr], what: str) -> tuple[Expr, ...]:
+    """The expressions cast to one common type."""
+    kind = exprs[0].type
+    for expr in exprs[1:]:
+        wider = common_type(kind, expr.type)
+        if wider is None:
+            raise TypeMismatch(f"{what} has operands of types {kind} and {expr.type}")
+        kind = wider
+    return tuple(cast(e, kind) for e in exprs)
+
+
+# --- operators ---------------------------------------------------------------------------------
+
+_SYMBOLS = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "integral_divide": "DIV",
+    "remainder": "%",
+    "eq": "=",
+    "ne": "<>",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "eq_null_safe": "<=>",
+}
+
+
+def literal_as_decimal(expr: Expr) -> Expr:
+    """An integer literal as a decimal of its own digits, as Spark takes it beside a decimal."""
+    if not (isinstance(expr, Literal) and isinstance(expr.type, IntegerType)):
+        return expr
+    assert expr.value is None or isinstance(expr.value, int)
+    digits = len(str(abs(expr.value))) if expr.value is not None else 1
+    return cast(expr, DecimalType(digits, 0))
+
+
+def _decimal_operands(left: Expr, right: Expr) -> tuple[Expr, Expr] | None:
+    """Both as decimals, if one is a decimal and the other is exact."""
+    if isinstance(left.type, DecimalType):
+        right = literal_as_decimal(right)
+    if isinstance(right.type, DecimalType):
+        left = literal_as_decimal(left)
+    match left.type, right.type:
+        case (IntegerType() | DecimalType()), DecimalType():
+            return cast(left, as_decimal(left.type)), right
+        case DecimalType(), IntegerType():
+            return left, cast(right, as_decimal(right.type))
+        case _:
+            return None
+
+
+def arithmetic(function: str, left: Expr, right: Expr) -> Expr:
+    """a + b, a - b, a * b, a / b, a DIV b, a % b on numbers."""
+    nullable = left.nullable or right.nullable
+    decimals = _decimal_operands(left, right)
+    if decimals is not None:
+        kinds = decimals[0].type, decimals[1].type
+        assert isinstance(kinds[0], DecimalType) and isinstance(kinds[1], DecimalType)
+        return Call(function, decimals, _decimal_result(function, *kinds), nullable)
+    kind = common_type(left.type, right.type)
+    texts = isinstance(left.type, StringType) and isinstance(right.type, (StringType, NullType))
+    if isinstance(kind, NullType):
+        kind = BIGINT if function == "integral_divide" else DOUBLE
+    if kind is None or texts or not types.is_numeric(kind):
+        raise TypeMismatch(
+            f"operator {_SYMBOLS[function]} does not take {left.type} and {right.type}"
+        )
+    if function == "integral_divide":
+        if not isinstance(kind, (IntegerType, DecimalType)):
+            raise TypeMismatch(f"operator DIV does not take {left.type} and {right.type}")
+        kind = BIGINT
+    elif function == "divide":
+        kind = DOUBLE
+    return Call(function, (cast(left, kind), cast(right, kind)), kind, nullable)
+
+
+def _decimal_result(function: str, left: DecimalType, right: DecimalType) -> SqlType:
+    p1, s1, p2, s2 = left.precision, left.scale, right.precision, right.scale
+    match function:
+        case "add" | "subtract":
+            scale = max(s1, s2)
+            return adjusted_decimal(max(p1 - s1, p2 - s2) + scale + 1, scale)
+        case "multiply":
+            return adjusted_decimal(p1 + p2 + 1, s1 + s2)
+        case "divide":
+            scale = max(types.MIN_ADJUSTED_SCALE, s1 + p2 + 1)
+            return adjusted_decimal(p1 - s1 + s2 + scale, scale)
+        case "integral_divide":
+            return BIGINT
+        case _:
+            scale = max(s1, s2)
+            return adjusted_decimal(min(p1 - s1, p2 - s2) + scale, scale)
+
+
+def compare(function: str, left: Expr, right: Expr) -> Expr:
+    """=, <>, <, <=, >, >=, <=>."""
+    if isinstance(left.type, DecimalType):
+        right = literal_as_decimal(right)
+    if isinstance(right.type, DecimalType):
+        left = literal_as_decimal(left)
+    kind = common_type(left.type, right.type)
+    if kind is None:
+        raise TypeMismatch(
+            f"operator {_SYMBOLS[function]} does not take {left.type} and {right.type}",
+            hint="Cast one of them.",
+        )
+    nullable = function != "eq_null_safe" and (left.nullable or right.nullable)
+    if isinstance(kind, NullType):
+        kind = BOOLEAN
+    return Call(function, (cast(left, kind), cast(right, kind)), BOOLEAN, nullable)
+
+
+def is_in(value: Expr, options: Sequence[Expr]) -> Expr:
+    """value IN (options…): a call of "in" where all options are constants, else a chain of =."""
+    unified = unify((value, *options), "IN")
+    if all(isinstance(o, Literal) for o in unified[1:]):
+        return Call("in", unified, BOOLEAN, any(e.nullable for e in unified))
+    result = compare("eq", unified[0], unified[1])
+    for option in unified[2:]:
+        result = logic("or", result, compare("eq", unified[0], option))
+    return result
+
+
+def boolean(expr: Expr, what: str) -> Expr:
+    """A predicate; a bare NULL and, as Spark does for operands of AND, OR and NOT, text is cast."""
+    if isinstance(expr.type, (BooleanType, NullType, StringType)):
+        return cast(expr, BOOLEAN)
+    raise TypeMismatch(f"{what} needs BOOLEAN, not {expr.type}")
+
+
+def logic(function: str, left: Expr, right: Expr) -> Expr:
+    args = (boolean(left, function.upper()), boolean(right, function.upper()))
+    return Call(function, args, BOOLEAN, args[0].nullable or args[1].nullable)
+
+
+def negation(expr: Expr) -> Expr:
+    arg = boolean(expr, "NOT")
+    return Call("not", (arg,), BOOLEAN, arg.nullable)
+
+
+def is_null(expr: Expr) -> Expr:
+    return Call("is_null", (expr,), BOOLEAN, False)
+
+
+def conditional(branches: Sequence[tuple[Expr, Expr]], otherwise: Expr | None, what: str) -> Expr:
+    """CASE WHEN when THEN then … ELSE otherwise END."""
+    last = otherwise if otherwise is not None else Literal(None, types.NULL)
+    thens = unify([then for _, then in branches] + [last], what)
+    args: list[Expr] = []
+    for (when, _), then in zip(branches, thens, strict=False):
+        if not isinstance(when.type, (BooleanType, NullType)):
+            raise TypeMismatch(f"a condition of {what} needs BOOLEAN, not {when.type}")
+        args += (cast(when, BOOLEAN), then)
+    nullable = any(t.nullable for t in thens)
+    return Call("case", (*args, thens[-1]), thens[-1].type, nullable)
+
+
+def coalesce(args: Sequence[Expr]) -> Expr:
+    unified = unify(args, "COALESCE")
+    if len(unified) == 1:
+        return unified[0]
+    return Call("coalesce", unified, unified[0].type, all(e.nullable for e in unified))
+
+
+def null_if(left: Expr, right: Expr) -> Expr:
+    condition = compare("eq", left, right)
+    return Call("case", (condition, Literal(None, left.type), left), left.type, True)
+
+
+def negative(expr: Expr) -> Expr:
+    """-a; a literal at once, but for the one integer whose negation does not fit."""
+    expr = _number(expr, "-")
+    if isinstance(expr, Literal):
+        match expr.type, expr.value:
+            case IntegerType() as kind, int(number) if number != kind.min:
+                return Literal(-number, kind)
+            case (DecimalType() | FloatType()), (decimal.Decimal() | float()) as number:
+                return Literal(-number if number else number, expr.type)
+    return Call("negate", (expr,), expr.type, expr.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An interval literal. `timed`: its unit is smaller than a day, so a DATE becomes TIMESTAMP."""
+
+    months: int = 0
+    days: int = 0
+    microseconds: int = 0
+    timed: bool = False
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.months, -self.days, -self.microseconds, self.timed)
+
+
+def add_interval(value: Expr, interval: Interval) -> Expr:
+    """DATE or TIMESTAMP plus an interval literal."""
+    months, days, microseconds = interval.months, interval.days, interval.microseconds
+    if isinstance(value.type, DateType) and interval.timed:
+        value = cast(value, TIMESTAMP)
+    if not isinstance(value.type, (DateType, TimestampType)):
+        raise TypeMismatch(
+            f"an interval is added to DATE or TIMESTAMP, not to {value.type}",
+            hint="Cast the other operand to DATE.",
+        )
+    if isinstance(value, Literal) and isinstance(value.value, datetime.date):
+        folded = shift_date(value.value, months, days)
+        if folded is not None:
+            return Literal(folded, DATE)
+    if months:
+        shift = Literal(months, INT)
+        return Call("add_months", (value, shift), value.type, value.nullable)
+    if isinstance(value.type, DateType):
+        return Call("date_add", (value, Literal(days, INT)), DATE, value.nullable)
+    # The session time zone is UTC, where each day has 24 hours.
+    total = Literal(days * _MICROSECONDS_PER_DAY + microseconds, BIGINT)
+    return Call("add_microseconds", (value, total), value.type, value.nullable)
+
+
+def add_days(day: Expr, days: Expr) -> Expr:
+    """DATE plus a number of days."""
+    call = scalar("date_add", (day, days))
+    match call:
+        case Call(args=(Literal(value=datetime.date() as start), Literal(value=int(count)))):
+            folded = shift_date(start, 0, count)
+            return call if folded is None else Literal(folded, DATE)
+        case _:
+            return call
+
+
+def shift_date(day: datetime.date, months: int, days: int) -> datetime.date | None:
+    """Clipped to the month's end; None outside the years 1 to 9999."""
+    month = day.year * 12 + day.month - 1 + months
+    first = (month // 12, month % 12 + 1)
+    following = (first[0] + first[1] // 12, first[1] % 12 + 1)
+    try:
+        last = (datetime.date(*following, 1) - datetime.timedelta(days=1)).day
+        return datetime.date(*first, min(day.day, last)) + datetime.timedelta(days=days)
+    except (ValueError, OverflowError):
+        return None
+
+
+# --- implicit casts of arguments ---------------------------------------------------------------
+
+
+def _number(expr: Expr, what: str) -> Expr:
+    if types.is_numeric(expr.type):
+        return expr
+    if isinstance(expr.type, (StringType, NullType)):
+        return cast(expr, DOUBLE)
+    raise TypeMismatch(f"{what} needs a number, not {expr.type}")
+
+
+def _double(expr: Expr, what: str) -> Expr:
+    return cast(_number(expr, what), DOUBLE)
+
+
+def _integer(expr: Expr, what: str) -> Expr:
+    return cast(_number(expr, what), INT)
+
+
+def _text(expr: Expr, what: str) -> Expr:
+    return cast(expr, STRING)
+
+
+def _text_only(expr: Expr, what: str) -> Expr:
+    if isinstance(expr.type, BinaryType):
+        raise TypeMismatch(f"{what} of BINARY is not among the functions", hint="Cast to STRING.")
+    return cast(expr, STRING)
+
+
+def _day(expr: Expr, what: str) -> Expr:
+    if isinstance(expr.type, (DateType, TimestampType, StringType, NullType)):
+        return cast(expr, DATE)
+    raise TypeMismatch(f"{what} needs DATE, not {expr.type}")
+
+
+def _days(expr: Expr, what: str) -> Expr:
+    match expr.type:
+        case IntegerType(bits=bits) if bits <= 32:
+            return cast(expr, INT)
+        case StringType() | NullType():
+            return cast(expr, INT)
+        case other:
+            raise TypeMismatch(f"{what} needs INT, not {other}", hint="Cast it to INT.")
+
+
+def _instant(expr: Expr, what: str) -> Expr:
+    match expr.type:
+        case TimestampType():
+            return expr
+        case DateType() | StringType() | NullType():
+            return cast(expr, TIMESTAMP)
+        case other:
+            raise TypeMismatch(f"{what} needs TIMESTAMP, not {other}")
+
+
+def instant(expr: Expr, target: SqlType) -> Expr:
+    """A date, timestamp or text as `target`, DATE or TIMESTAMP."""
+    if isinstance(expr.type, (DateType, TimestampType, StringType, NullType)):
+        return cast(expr, target)
+    raise TypeMismatch(f"a date or timestamp is needed, not {expr.type}")
+
+
+_Coercion = Callable[[Expr, str], Expr]
+
+#: name -> (coercion per argument, result type): functions of a fixed shape, NULL if any arg is.
+_FIXED: dict[str, tuple[tuple[_Coercion, ...], SqlType]] = {
+    "like": ((_text, _text, _text), BOOLEAN),
+    "rlike": ((_text, _text), BOOLEAN),
+    "substring": ((_text_only, _integer, _integer), STRING),
+    "upper": ((_text,), STRING),
+    "lower": ((_text,), STRING),
+    "trim": ((_text,), STRING),
+    "ltrim": ((_text,), STRING),
+    "rtrim": ((_text,), STRING),
+    "length": ((_text_only,), INT),
+    "replace": ((_text, _text, _text), STRING),
+    "split_part": ((_text, _text, _integer), STRING),
+    "starts_with": ((_text, _text), BOOLEAN),
+    "ends_with": ((_text, _text), BOOLEAN),
+    "contains": ((_text, _text), BOOLEAN),
+    "sqrt": ((_double,), DOUBLE),
+    "power": ((_double, _double), DOUBLE),
+    "year": ((_day,), INT),
+    "quarter": ((_day,), INT),
+    "month": ((_day,), INT),
+    "day": ((_day,), INT),
+    "day_of_week": ((_day,), INT),
+    "day_of_year": ((_day,), INT),
+    "week": ((_day,), INT),
+    "hour": ((_instant,), INT),
+    "minute": ((_instant,), INT),
+    "second": ((_instant,), INT),
+    "date_add": ((_day, _days), DATE),
+    "date_diff": ((_day, _day), INT),
+    "add_months": ((_day, _days), DATE),
+}
+
+
+def scalar(name: str, args: Sequence[Expr]) -> Expr:
+    """A function of `planner.expr.FUNCTIONS` with coerced arguments. The count of args is right."""
+    shown = name.upper()
+    if name in _FIXED:
+        coercions, kind = _FIXED[name]
+        coerced = tuple(c(a, shown) for c, a in zip(coercions, args, strict=True))
+        return Call(name, coerced, kind, any(a.nullable for a in coerced))
+    match name:
+        case "concat":
+            texts = tuple(_text_only(a, shown) for a in args)
+            if len(texts) == 1:
+                return texts[0]
+            return Call(name, texts, STRING, any(a.nullable for a in texts))
+        case "greatest" | "least":
+            unified = unify(args, shown)
+            return Call(name, unified, unified[0].type, all(a.nullable for a in unified))
+        case "abs":
+            number = _number(args[0], shown)
+            return Call(name, (number,), number.type, number.nullable)
+        case "floor" | "ceil":
+            return _whole(name, _number(args[0], shown))
+        case "round":
+            return _round(_number(args[0], shown), args[1])
+        case _:
+            raise AssertionError(name)
+
+
+def _whole(name: str, number: Expr) -> Expr:
+    match number.type:
+        case IntegerType():
+            return cast(number, BIGINT)
+        case DecimalType(precision=precision, scale=scale):
+            kind = number.type if scale == 0 else bounded_decimal(precision - scale + 1, 0)
+            return Call(name, (number,), kind, number.nullable)
+        case _:
+            return Call(name, (cast(number, DOUBLE),), BIGINT, number.nullable)
+
+
+def _round(number: Expr, digits: Expr) -> Expr:
+    if not (isinstance(digits, Literal) and isinstance(digits.value, int)):
+        raise TypeMismatch("ROUND needs a literal number of digits")
+    kind = number.type
+    if isinstance(kind, DecimalType):
+        integral = kind.precision - kind.scale + 1
+        if digits.value < 0:
+            kind = bounded_decimal(max(integral, -digits.value + 1), 0)
+        else:
+            scale = min(kind.scale, digits.value)
+            kind = bounded_decimal(integral + scale, scale)
+    return Call("round", (number, cast(digits, INT)), kind, number.nullable)
+
+
+def date_trunc(unit: str, value: Expr) -> Expr:
+    """date_trunc (of a TIMESTAMP) and trunc (of a DATE, cast by the caller)."""
+    args = (Literal(unit, STRING), value)
+    return Call("date_trunc", args, value.type, value.nullable)
+
+
+# --- aggregates --------------------------------------------------------------------------------
+
+
+def aggregate(function: str, args: Sequence[Expr]) -> AggregateCall:
+    """SUM, COUNT, AVG of one argument; COUNT of several counts rows where none is NULL."""
+    if function == "count":
+        return _count(args)
+    arg = args[0]
+    shown = function.upper()
+    if isinstance(arg.type, (StringType, NullType)):
+        arg = cast(arg, DOUBLE)
+    match arg.type:
+        case DecimalType(precision=p, scale=s):
+            kind = bounded_decimal(p + 10, s)
+            if function == "avg":
+                kind = bounded_decimal(p + 4, s + 4)
+        case IntegerType():
+            kind = BIGINT if function == "sum" else DOUBLE
+        case FloatType():
+            kind = DOUBLE
+        case other:
+            raise TypeMismatch(f"{shown} needs a number, not {other}")
+    return AggregateCall(function, arg, kind, True)
+
+
+def _count(args: Sequence[Expr]) -> AggregateCall:
+    # An argument that is never NULL and cannot fail changes nothing.
+    relevant = [a for a in args if a.nullable or may_fail(a)]
+    if not relevant:
+        return AggregateCall("count_rows", None, BIGINT, False)
+    if len(relevant) == 1:
+        return AggregateCall("count", relevant[0], BIGINT, False)
+    any_null = is_null(relevant[0])
+    for arg in relevant[1:]:
+        any_null = logic("or", any_null, is_null(arg))
+    one = Literal(1, INT)
+    counted = Call("case", (any_null, Literal(None, INT), one), INT, True)
+    return AggregateCall("count", counted, BIGINT, False)

@@ -1,0 +1,364 @@
+"""In which order a delta path visits the other occurrences, and through which indexes.
+
+**Order.** A path starts with one changed row of its source and looks the others up one by one; an
+occurrence can be next if an equality class links one of its columns to a bound one. What a path
+costs is the number of rows that its lookups read, summed over its steps; the cheapest order is
+sought by a beam search (`_BEAM` best partial orders of each length), so also many inputs are
+planned at once. A lookup multiplies the rows by
+
+    1                        through a unique key of the occurrence
+    rows / distinct values   otherwise, at least 1
+
+times the selectivity of the occurrence's filter and of every further equality. Distinct values of
+a class: the rows of an occurrence that has one of its columns as its whole unique key (a foreign
+key meets every key), else the square root of the occurrence's rows. Rows come from the catalog;
+for an empty or derived relation they are assumed, by a factor of ten for each step of the longest
+chain of foreign keys that leads away from it, so that facts are larger than their dimensions; and
+then a lookup that goes up to a dimension and down to another fact counts `_MANY_TO_MANY` times: it
+is not through the key of the source, nor of an occurrence that was itself reached one to many.
+Hence lookups by unique key with a filter come first, then unique ones, then the least fan-out.
+
+**Index.** For the columns that are bound, in turn: the primary key (or a reduce's group index), if
+they cover it; a live index on exactly a unique key among them; the longest leading part of the
+primary key, if it is all of them or finds at most `_FEW_ROWS` (an index more costs memory and
+upkeep for every row: lineitem by order and supplier is read by order); a live or already chosen
+index that leads with exactly them, in whatever order; else a new index on exactly them, by
+ascending position.
+
+Ties are broken by position, so plans are deterministic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from planner import dataflow
+from planner.analysis.equality import EqualityClass, equality
+from planner.analysis.keys import Key, node_keys
+from planner.context import CatalogReader, RelationInfo
+from planner.dataflow import Arrangement, DeltaPath, HalfJoin, JoinInput, Stored
+from planner.expr import Call, Column, Expr, columns_used, conjuncts
+
+_BEAM = 32
+_LEAST_SELECTIVITY = 0.01
+_SELECTIVITY = {"eq": 0.1, "in": 0.2, "like": 0.2, "or": 0.3}
+_OTHER_SELECTIVITY = 0.4
+_MANY_TO_MANY = 10.0
+_FEW_ROWS = 16.0
+
+
+class Facts:
+    """What the planner knows of stored nodes, and the indexes that it has chosen so far."""
+
+    def __init__(self, catalog: CatalogReader) -> None:
+        self._catalog = catalog
+        self._infos: dict[Stored, RelationInfo] = {}
+        self._indexes = [i for i in catalog.live_indexes() if isinstance(i, Arrangement)]
+        self._indexes.sort(key=lambda i: (len(i.columns), i.columns, i.null_safe))
+
+    def learn(self, info: RelationInfo) -> None:
+        """A table or view of the catalog that the plan reads."""
+        self._infos.setdefault(info.node, info)
+
+    def rows(self, node: Stored) -> int:
+        """Present rows, or 0 where they are not known."""
+        info = self._infos.get(node)
+        return 0 if info is None else info.rows
+
+    def keys(self, node: Stored) -> tuple[Key, ...]:
+        return node_keys(node, self._primary_key)
+
+    def primary_index(self, node: Stored) -> Arrangement | None:
+        """The index that the node has in any case, on a unique key; None for a bag."""
+        if isinstance(node, dataflow.Reduce):
+            return dataflow.group_index(node) if node.keys else None
+        info = self._infos.get(node)
+        if info is None or info.is_view or not info.primary_key:
+            return None
+        return Arrangement(node, info.primary_key)
+
+    def leading_with(
+        self, node: Stored, columns: frozenset[int], null_safe: bool
+    ) -> Arrangement | None:
+        """An index, live or chosen, whose leading columns are just these; the shortest."""
+        for index in self._indexes:
+            if (
+                frozenset(index.columns[: len(columns)]) == columns
+                and (index.null_safe or not null_safe)
+                and index.relation == node
+            ):
+                return index
+        return None
+
+    def choose(self, index: Arrangement) -> Arrangement:
+        if index not in self._indexes:
+            self._indexes.append(index)
+        return index
+
+    def _primary_key(self, source: dataflow.Source) -> Key | None:
+        info = self._infos.get(source) or self._catalog.relation(source.relation)
+        return None if info is None else info.primary_key
+
+
+#: A partial order in the search: its cost, the order, the rows that it has found, and which of the
+#: occurrences are the source or were reached one to many.
+_Prefix = tuple[float, tuple[int, ...], float, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A column of the occurrence to look up, and the bound column that it equals.
+
+    `column` is its position in the relation, `target` the same in the join; `group` is their class.
+    """
+
+    column: int
+    probe: Column
+    target: Column
+    null_safe: bool
+    group: int
+
+
+class JoinGraph:
+    """The occurrences of one join and the classes of columns that link them.
+
+    Columns are positions in the join: those of its inputs one after the other.
+    """
+
+    def __init__(
+        self, inputs: tuple[JoinInput, ...], links: tuple[EqualityClass, ...], facts: Facts
+    ) -> None:
+        self.inputs = inputs
+        self.starts = dataflow.offsets(tuple(i.schema for i in inputs))
+        self._classes = links
+        self._facts = facts
+        self._home = [i for i, x in enumerate(inputs) for _ in x.schema]
+        self._keys = [self._key_classes(i) for i in range(len(inputs))]
+        self._assumed = [not facts.rows(i.relation) for i in inputs]
+        self._rows = self._estimate_rows()
+        self._selectivity = [_selectivity(i.filter) for i in inputs]
+
+    def paths(self, residuals: tuple[Expr, ...]) -> tuple[DeltaPath, ...]:
+        """One path per occurrence, testing each residual as soon as its columns are bound."""
+        orders = [self._order(i) for i in range(len(self.inputs))]
+        self._choose_indexes(orders)
+        return tuple(DeltaPath(order[0], self._steps(order, residuals)) for order in orders)
+
+    # -- order ---------------------------------------------------------------------------------
+
+    def _order(self, source: int) -> tuple[int, ...]:
+        beam: list[_Prefix] = [(0.0, (source,), 1.0, (source,))]
+        for _ in range(len(self.inputs) - 1):
+            best: dict[frozenset[int], _Prefix] = {}
+            for cost, order, rows, many in beam:
+                for j in range(len(self.inputs)):
+                    classes = () if j in order else self._bound_classes(j, order)
+                    if not classes:
+                        continue
+                    bound = frozenset(classes)
+                    unique = self._unique(j, bound)
+                    reads, keeps = self._factors(j, bound, unique, many)
+                    prefix = (
+                        cost + rows * reads,
+                        (*order, j),
+                        rows * keeps,
+                        many if unique is not None else (*many, j),
+                    )
+                    group = frozenset(prefix[1])
+                    if group not in best or prefix < best[group]:
+                        best[group] = prefix
+            beam = sorted(best.values())[:_BEAM]
+        return beam[0][1]
+
+    def _bound_classes(self, j: int, order: tuple[int, ...]) -> tuple[int, ...]:
+        """Classes with a column in j and a column in a visited occurrence."""
+        return tuple(
+            k
+            for k, c in enumerate(self._classes)
+            if any(self._home[m.index] == j for m in c.columns)
+            and any(self._home[m.index] in order for m in c.columns)
+        )
+
+    def _unique(self, j: int, bound: frozenset[int]) -> frozenset[int] | None:
+        """Of the bound classes, those of a unique key of j; the shortest."""
+        return min((k for k in self._keys[j] if k <= bound), key=len, default=None)
+
+    def _factors(
+        self,
+        j: int,
+        bound: frozenset[int],
+        unique: frozenset[int] | None,
+        many: tuple[int, ...],
+    ) -> tuple[float, float]:
+        """Rows that a lookup reads, and rows that it keeps, for each row so far."""
+        if unique is not None:
+            further = math.prod(self._distinct(j, frozenset((k,))) for k in bound - unique)
+            return 1.0, self._selectivity[j] / further
+        reads = self._fan_out(j, bound)
+        if self._assumed[j] and not any(k <= bound for i in many for k in self._keys[i]):
+            reads *= _MANY_TO_MANY
+        return reads, reads * self._selectivity[j]
+
+    def _fan_out(self, j: int, classes: frozenset[int]) -> float:
+        return max(1.0, self._rows[j] / self._distinct(j, classes))
+
+    def _distinct(self, j: int, classes: frozenset[int]) -> float:
+        """Different values that the columns of j in these classes take together."""
+        result, rest = 1.0, set(classes)
+        referred = sorted(
+            (-len(key), self._rows[k], tuple(sorted(key)))
+            for k in range(len(self.inputs))
+            for key in self._keys[k]
+            if key and k != j and key <= classes
+        )
+        for _, rows, key in referred:
+            if rest.issuperset(key):
+                result *= max(1.0, rows)
+                rest.difference_update(key)
+        return result * max(1.0, math.sqrt(self._rows[j])) ** len(rest)
+
+    def _key_classes(self, i: int) -> tuple[frozenset[int], ...]:
+        """The unique keys of occurrence i that lie wholly in classes, as those classes."""
+        at = {
+            m.index - self.starts[i]: k
+            for k, c in enumerate(self._classes)
+            for m in c.columns
+            if self._home[m.index] == i
+        }
+        keys = self._facts.keys(self.inputs[i].relation)
+        return tuple(frozenset(at[c] for c in key) for key in keys if all(c in at for c in key))
+
+    def _estimate_rows(self) -> list[float]:
+        n = len(self.inputs)
+        refers = [
+            {
+                k
+                for k in range(n)
+                if k != i
+                and any(key and key <= self._classes_of(i) for key in self._keys[k])
+                and not any(key and key <= self._classes_of(k) for key in self._keys[i])
+            }
+            for i in range(n)
+        ]
+        depth = [0] * n
+        for _ in range(n):  # a chain is at most n long; a cycle of references stops there
+            depth = [max((depth[k] + 1 for k in refers[i]), default=0) for i in range(n)]
+        return [
+            float(self._facts.rows(x.relation)) or 10.0 ** (3 + depth[i])
+            for i, x in enumerate(self.inputs)
+        ]
+
+    def _classes_of(self, i: int) -> frozenset[int]:
+        return frozenset(
+            k
+            for k, c in enumerate(self._classes)
+            if any(self._home[m.index] == i for m in c.columns)
+        )
+
+    # -- indexes -------------------------------------------------------------------------------
+
+    def _bound(self, j: int, order: tuple[int, ...]) -> tuple[_Bound, ...]:
+        """One bound column of j for each class that reaches it, by position in j.
+
+        Of several columns of j in one class the first of its primary index serves, else the first;
+        that they are equal among themselves is part of j's filter.
+        """
+        primary = self._facts.primary_index(self.inputs[j].relation)
+        preferred = () if primary is None else primary.columns
+        found = []
+        for k in self._bound_classes(j, order):
+            group = self._classes[k]
+            own = [m for m in group.columns if self._home[m.index] == j]
+            keyed = [m for m in own if m.index - self.starts[j] in preferred]
+            target = (keyed or own)[0]
+            first = min(
+                (order.index(self._home[m.index]), m.index)
+                for m in group.columns
+                if self._home[m.index] in order
+            )
+            probe = next(m for m in group.columns if m.index == first[1])
+            both = group.null_safe and probe.nullable and target.nullable
+            found.append(_Bound(target.index - self.starts[j], probe, target, both, k))
+        return tuple(sorted(found, key=lambda b: b.column))
+
+    def _choose_indexes(self, orders: list[tuple[int, ...]]) -> None:
+        """Choose for the longest needs first: a shorter one may lead an index of a longer."""
+        needs = [
+            (j, self._bound(j, order[:position]))
+            for order in orders
+            for position, j in enumerate(order)
+            if position
+        ]
+        for j, bound in sorted(needs, key=lambda n: (-len(n[1]), [b.column for b in n[1]], n[0])):
+            self._index(j, bound)
+
+    def _index(self, j: int, bound: tuple[_Bound, ...]) -> tuple[Arrangement, int]:
+        """The index to look j up through, and how many of its leading columns are bound."""
+        relation = self.inputs[j].relation
+        columns = frozenset(b.column for b in bound)
+        null_safe = any(b.null_safe for b in bound)
+        primary = self._facts.primary_index(relation)
+        covered = 0
+        if primary is not None and not (null_safe and not primary.null_safe):
+            covered = _leading(primary.columns, columns)
+            if covered == len(primary.columns):
+                return self._facts.choose(primary), covered
+        for key in self._facts.keys(relation):
+            if key and columns.issuperset(key):
+                index = self._facts.leading_with(relation, frozenset(key), null_safe)
+                if index is not None:
+                    return index, len(key)
+        if primary is not None and covered:
+            leading = frozenset(b.group for b in bound if b.column in primary.columns[:covered])
+            if covered == len(columns) or self._fan_out(j, leading) <= _FEW_ROWS:
+                return self._facts.choose(primary), covered
+        index = self._facts.leading_with(relation, columns, null_safe)
+        if index is None:
+            index = Arrangement(relation, tuple(sorted(columns)), null_safe)
+        return self._facts.choose(index), len(columns)
+
+    def _steps(self, order: tuple[int, ...], residuals: tuple[Expr, ...]) -> tuple[HalfJoin, ...]:
+        steps = []
+        waiting = list(residuals)
+        bound_columns = self._columns(order[0])
+        for position in range(1, len(order)):
+            j = order[position]
+            bound = self._bound(j, order[:position])
+            index, used = self._index(j, bound)
+            by_column = {b.column: b for b in bound}
+            probes = tuple(by_column.pop(c) for c in index.columns[:used])
+            tests = [equality(b.target, b.probe, b.null_safe) for b in by_column.values()]
+            bound_columns |= self._columns(j)
+            ready = [r for r in waiting if columns_used(r) <= bound_columns]
+            waiting = [r for r in waiting if r not in ready]
+            null_safe = tuple(p.null_safe for p in probes)
+            steps.append(
+                HalfJoin(
+                    input=j,
+                    index=index,
+                    probe=tuple(p.probe.index for p in probes),
+                    as_of=j < order[0],
+                    residual=(*tests, *ready),
+                    null_safe=null_safe if any(null_safe) else (),
+                )
+            )
+        return tuple(steps)
+
+    def _columns(self, i: int) -> frozenset[int]:
+        return frozenset(range(self.starts[i], self.starts[i] + len(self.inputs[i].schema)))
+
+
+def _leading(columns: tuple[int, ...], bound: frozenset[int]) -> int:
+    """How many leading columns are bound."""
+    return next((n for n, c in enumerate(columns) if c not in bound), len(columns))
+
+
+def _selectivity(predicate: Expr | None) -> float:
+    parts: Iterable[Expr] = () if predicate is None else conjuncts(predicate)
+    guesses = (
+        _SELECTIVITY.get(p.function, _OTHER_SELECTIVITY) if isinstance(p, Call) else 1.0
+        for p in parts
+    )
+    return max(_LEAST_SELECTIVITY, math.prod(guesses))

@@ -1,0 +1,101 @@
+"""From algebra to dataflow: every decision on how a view is maintained.
+
+    Scan                     the catalog's stored node
+    Filter, Project          one fused Map (planner.linear)
+    Join                     DeltaJoin below a Map (planner.joins, planner.join_order)
+    Aggregate, DISTINCT      Reduce between two Maps (planner.reduces)
+    UnionAll                 Union
+    TopK                     TopK over the ordered index of its stored input
+
+Deterministic: the same plan over the same catalog gives equal nodes, and equal subplans, also of
+different views, give equal nodes, whatever their columns are called.
+"""
+
+from __future__ import annotations
+
+from typing_extensions import assert_never
+
+from planner import dataflow
+from planner.algebra import (
+    Aggregate,
+    Filter,
+    Join,
+    Plan,
+    Project,
+    Scan,
+    TopK,
+    UnionAll,
+    identity,
+)
+from planner.context import CatalogReader
+from planner.dataflow import Node, OrderedArrangement, Union
+from planner.errors import CatalogError
+from planner.join_order import Facts
+from planner.joins import lower_join, stored
+from planner.linear import map_over, named
+from planner.reduces import lower_aggregate
+from planner.types import Field
+
+
+def lower(plan: Plan, catalog: CatalogReader) -> Node:
+    """The dataflow that maintains the plan's rows, under the plan's column names.
+
+    Requires: `plan` is optimized (joins are flat, filters are where they can be looked up).
+    The caller stores the result.
+    Raises: UnsupportedError for what cannot be maintained; CatalogError for an unknown relation.
+    """
+    return named(_Lowering(catalog).lower(plan), plan.schema)
+
+
+class _Lowering:
+    def __init__(self, catalog: CatalogReader) -> None:
+        self._catalog = catalog
+        self._facts = Facts(catalog)
+        self._done: dict[int, tuple[Plan, Node]] = {}
+
+    def lower(self, plan: Plan) -> Node:
+        """A shared subtree is lowered once. The plan is kept, so that its id stays its own."""
+        known = self._done.get(id(plan))
+        if known is None:
+            known = self._done[id(plan)] = (plan, self._lower(plan))
+        return known[1]
+
+    def _lower(self, plan: Plan) -> Node:
+        match plan:
+            case Scan():
+                return self._scan(plan)
+            case Filter():
+                node = self.lower(plan.input)
+                return map_over(node, (plan.predicate,), identity(node.schema))
+            case Project(input=Filter() as inner):
+                # In one go, so that no column survives only between the two.
+                return map_over(self.lower(inner.input), (inner.predicate,), plan.exprs)
+            case Project():
+                return map_over(self.lower(plan.input), (), plan.exprs)
+            case Join():
+                return lower_join(plan, tuple(self.lower(i) for i in plan.inputs), self._facts)
+            case Aggregate():
+                return lower_aggregate(plan, self.lower(plan.input))
+            case UnionAll():
+                return self._union(plan)
+            case TopK():
+                relation = stored(self.lower(plan.input))
+                index = OrderedArrangement(relation, plan.order, plan.ties)
+                return dataflow.TopK(index, plan.limit, plan.offset)
+            case _:
+                assert_never(plan)
+
+    def _scan(self, plan: Scan) -> Node:
+        info = self._catalog.relation(plan.relation)
+        if info is None:
+            raise CatalogError(f'relation "{plan.relation}" does not exist')
+        self._facts.learn(info)
+        return info.node
+
+    def _union(self, plan: UnionAll) -> Node:
+        nodes = tuple(self.lower(i) for i in plan.inputs)
+        fields = tuple(
+            Field(f.name, f.type, any(n.schema[i].nullable for n in nodes))
+            for i, f in enumerate(nodes[0].schema)
+        )
+        return Union(nodes, fields)

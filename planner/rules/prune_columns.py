@@ -1,0 +1,108 @@
+"""Keep only the columns that something above reads.
+
+Every join input, and every input of UNION ALL, gets a Project to the columns that are read of it;
+aggregates and expressions that nobody reads go. What is stored below a join, a top-k or a reduce
+is then as narrow as it can be. Runs once, last: later rules only clean up after it.
+
+Law: dropping an expression drops the errors that it alone could raise. GROUP BY keys stay, as does
+one aggregate of a global aggregate (its one row), and all columns that break ties in a top-k.
+"""
+
+from __future__ import annotations
+
+from typing_extensions import assert_never
+
+from planner.algebra import Aggregate, Filter, Join, Plan, Project, Scan, TopK, UnionAll
+from planner.expr import Column, Expr, columns_used, remap
+
+Positions = dict[int, int]
+
+
+def apply(plan: Plan) -> Plan:
+    narrowed = _exactly(plan, tuple(range(len(plan.schema))))
+    return plan if narrowed == plan else narrowed
+
+
+def _exactly(plan: Plan, columns: tuple[int, ...]) -> Plan:
+    """`plan` with just these columns, in this order."""
+    narrow, at = _narrow(plan, frozenset(columns))
+    if columns and tuple(at[c] for c in columns) == tuple(range(len(narrow.schema))):
+        return narrow
+    columns = columns or (0,)  # a row needs a column
+    wanted = tuple(at.get(c, 0) for c in columns)
+    fields = tuple(narrow.schema[c] for c in wanted)
+    exprs: tuple[Expr, ...] = tuple(
+        Column(c, f.type, f.nullable, f.name) for c, f in zip(wanted, fields, strict=True)
+    )
+    if isinstance(narrow, Project):
+        return Project(narrow.input, tuple(narrow.exprs[c] for c in wanted), fields)
+    return Project(narrow, exprs, fields)
+
+
+def _narrow(plan: Plan, needed: frozenset[int]) -> tuple[Plan, Positions]:
+    """A plan that still has the needed columns, and where they are in it."""
+    match plan:
+        case Scan() | TopK():
+            inner = plan
+            if isinstance(plan, TopK):
+                below = _exactly(plan.input, tuple(range(len(plan.schema))))
+                inner = TopK(below, plan.order, plan.ties, plan.limit, plan.offset)
+            return inner, {c: c for c in range(len(plan.schema))}
+        case Filter():
+            below, at = _narrow(plan.input, needed | columns_used(plan.predicate))
+            return Filter(below, remap(plan.predicate, at)), at
+        case Project():
+            kept = tuple(sorted(needed)) or (0,)
+            exprs = tuple(plan.exprs[c] for c in kept)
+            below, at = _narrow(plan.input, columns_used(*exprs))
+            fields = tuple(plan.schema[c] for c in kept)
+            result = Project(below, tuple(remap(e, at) for e in exprs), fields)
+            return result, {c: i for i, c in enumerate(kept)}
+        case Join():
+            return _narrow_join(plan, needed)
+        case Aggregate():
+            return _narrow_aggregate(plan, needed)
+        case UnionAll():
+            kept = tuple(sorted(needed)) or (0,)
+            inputs = tuple(_exactly(i, kept) for i in plan.inputs)
+            fields = tuple(plan.schema[c] for c in kept)
+            return UnionAll(inputs, fields), {c: i for i, c in enumerate(kept)}
+        case _:
+            assert_never(plan)
+
+
+def _narrow_join(plan: Join, needed: frozenset[int]) -> tuple[Plan, Positions]:
+    if plan.predicate is not None:
+        needed |= columns_used(plan.predicate)
+    inputs: list[Plan] = []
+    at: Positions = {}
+    start = width = 0
+    for i in plan.inputs:
+        own = tuple(c for c in range(len(i.schema)) if start + c in needed) or (0,)
+        inputs.append(_exactly(i, own))
+        at.update({start + c: width + k for k, c in enumerate(own)})
+        start += len(i.schema)
+        width += len(own)
+    predicate = None if plan.predicate is None else remap(plan.predicate, at)
+    return Join(tuple(inputs), predicate), at
+
+
+def _narrow_aggregate(plan: Aggregate, needed: frozenset[int]) -> tuple[Plan, Positions]:
+    first = len(plan.keys)
+    kept = [c for c in range(len(plan.aggregates)) if first + c in needed]
+    if not kept and not plan.keys:
+        kept = [0]
+    calls = tuple(plan.aggregates[c] for c in kept)
+    args = tuple(a.arg for a in calls if a.arg is not None)
+    below, at = _narrow(plan.input, columns_used(*plan.keys, *args))
+    fields = plan.schema[:first] + tuple(plan.schema[first + c] for c in kept)
+    calls = tuple(
+        type(a)(
+            a.function, None if a.arg is None else remap(a.arg, at), a.type, a.nullable, a.distinct
+        )
+        for a in calls
+    )
+    result = Aggregate(below, tuple(remap(k, at) for k in plan.keys), calls, fields)
+    positions = {c: c for c in range(first)}
+    positions.update({first + c: first + i for i, c in enumerate(kept)})
+    return result, positions

@@ -1,0 +1,179 @@
+"""SQL types, as Spark SQL defines them, and the rules that combine them.
+
+Every expression and column of a plan carries one of these types. They are small frozen values, so
+plans that hold them compare and hash structurally. Physical layout is no concern of this module:
+`operators.column` says how each type lies in memory.
+
+Source: Spark SQL, "Data Types" and "ANSI Compliance" (decimal precision, type precedence list).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_PRECISION = 38
+MIN_ADJUSTED_SCALE = 6
+
+
+@dataclass(frozen=True, slots=True)
+class SqlType:
+    """Base of all SQL types. `str(t)` is the name Spark SQL prints, in upper case."""
+
+    def __str__(self) -> str:
+        return type(self).__name__.removesuffix("Type").upper()
+
+
+@dataclass(frozen=True, slots=True)
+class NullType(SqlType):
+    """The type of an untyped NULL literal; the binder casts it away wherever a type is known."""
+
+    def __str__(self) -> str:
+        return "VOID"
+
+
+@dataclass(frozen=True, slots=True)
+class BooleanType(SqlType):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerType(SqlType):
+    """A signed integer of `bits` 8, 16, 32 or 64."""
+
+    bits: int
+
+    def __post_init__(self) -> None:
+        if self.bits not in (8, 16, 32, 64):
+            raise ValueError(f"an integer has 8, 16, 32 or 64 bits, not {self.bits}")
+
+    def __str__(self) -> str:
+        return {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}[self.bits]
+
+    @property
+    def min(self) -> int:
+        return -(1 << (self.bits - 1))
+
+    @property
+    def max(self) -> int:
+        return (1 << (self.bits - 1)) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class FloatType(SqlType):
+    """IEEE 754 of `bits` 32 (FLOAT) or 64 (DOUBLE)."""
+
+    bits: int
+
+    def __str__(self) -> str:
+        return "FLOAT" if self.bits == 32 else "DOUBLE"
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType(SqlType):
+    precision: int
+    scale: int
+
+    def __post_init__(self) -> None:
+        if not (0 < self.precision <= MAX_PRECISION and 0 <= self.scale <= self.precision):
+            raise ValueError(f"no such type: DECIMAL({self.precision},{self.scale})")
+
+    def __str__(self) -> str:
+        return f"DECIMAL({self.precision},{self.scale})"
+
+    @property
+    def narrow(self) -> bool:
+        """Whether every value, unscaled, fits a signed 64-bit integer."""
+        return self.precision <= 18
+
+
+@dataclass(frozen=True, slots=True)
+class StringType(SqlType):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryType(SqlType):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class DateType(SqlType):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampType(SqlType):
+    """TIMESTAMP (an instant, `local` False) or TIMESTAMP_NTZ (`local` True), in microseconds."""
+
+    local: bool = False
+
+    def __str__(self) -> str:
+        return "TIMESTAMP_NTZ" if self.local else "TIMESTAMP"
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalType(SqlType):
+    """An interval of whole months (`unit` "month") or of microseconds (`unit` "microsecond")."""
+
+    unit: str
+
+    def __str__(self) -> str:
+        return "INTERVAL YEAR TO MONTH" if self.unit == "month" else "INTERVAL DAY TO SECOND"
+
+
+NULL = NullType()
+BOOLEAN = BooleanType()
+TINYINT = IntegerType(8)
+SMALLINT = IntegerType(16)
+INT = IntegerType(32)
+BIGINT = IntegerType(64)
+FLOAT = FloatType(32)
+DOUBLE = FloatType(64)
+STRING = StringType()
+BINARY = BinaryType()
+DATE = DateType()
+TIMESTAMP = TimestampType()
+TIMESTAMP_NTZ = TimestampType(local=True)
+INTERVAL_MONTHS = IntervalType("month")
+INTERVAL_MICROSECONDS = IntervalType("microsecond")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column of a schema. `name` is for display and binding only; plans use positions."""
+
+    name: str
+    type: SqlType
+    nullable: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.type}{'' if self.nullable else ' NOT NULL'}"
+
+
+Schema = tuple[Field, ...]
+
+
+def bounded_decimal(precision: int, scale: int) -> DecimalType:
+    """Clamp to 38 digits, both parts alike (Spark's DecimalType.bounded)."""
+    return DecimalType(min(precision, MAX_PRECISION), min(scale, MAX_PRECISION))
+
+
+def adjusted_decimal(precision: int, scale: int) -> DecimalType:
+    """Clamp to 38 digits, giving up fraction digits down to 6 before integral ones.
+
+    Source: Spark DecimalType.adjustPrecisionScale (allowPrecisionLoss, the default).
+    """
+    if precision <= MAX_PRECISION:
+        return DecimalType(precision, scale)
+    integral = precision - scale
+    kept = max(MAX_PRECISION - integral, min(scale, MIN_ADJUSTED_SCALE))
+    return DecimalType(MAX_PRECISION, kept)
+
+
+def integer_as_decimal(kind: IntegerType) -> DecimalType:
+    """The decimal that holds every value of an integer type (Spark's DecimalType.forType)."""
+    return DecimalType({8: 3, 16: 5, 32: 10, 64: 20}[kind.bits], 0)
+
+
+def is_numeric(kind: SqlType) -> bool:
+    return isinstance(kind, (IntegerType, FloatType, DecimalType))

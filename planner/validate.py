@@ -1,0 +1,311 @@
+"""What every plan must satisfy, checked after each rewrite rule and after lowering (in tests).
+
+Two checkers: `check` for the algebra, `check_dataflow` for the IR. Node constructors already check
+what is cheap and local; these check the whole tree. A violation is a defect of the planner, never
+of the user's query, hence `PlanError` is no SqlViewError.
+"""
+
+from __future__ import annotations
+
+from typing_extensions import assert_never
+
+from planner import dataflow
+from planner.algebra import Aggregate, Filter, Join, Plan, Project, TopK, UnionAll
+from planner.analysis.equality import encode_alike
+from planner.expr import (
+    FUNCTIONS,
+    Call,
+    Column,
+    Expr,
+    Literal,
+    columns_used,
+    may_fail,
+    walk,
+)
+from planner.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DecimalType,
+    FloatType,
+    IntegerType,
+    NullType,
+    Schema,
+    SqlType,
+)
+from planner.visit import expressions
+from planner.visit import walk as walk_plan
+
+
+class PlanError(Exception):
+    """A plan breaks an invariant of the planner."""
+
+
+def check(plan: Plan) -> None:
+    """Raises PlanError unless every node of the plan is well formed."""
+    for node in walk_plan(plan):
+        _check_node(node)
+
+
+def check_rewrite(before: Plan, after: Plan, rule: str) -> None:
+    """Raises PlanError unless `after` is well formed and has the column types of `before`."""
+    try:
+        check(after)
+    except PlanError as e:
+        raise PlanError(f"after {rule}: {e}") from e
+    old, new = _types(before.schema), _types(after.schema)
+    if old != new:
+        raise PlanError(f"{rule} changed the columns from {_names(old)} to {_names(new)}")
+
+
+def check_expr(expr: Expr, schema: Schema) -> None:
+    """Raises PlanError unless the expression fits the schema and its calls are well typed."""
+    for e in walk(expr):
+        match e:
+            case Column():
+                _check_column(e, schema)
+            case Call():
+                _check_call(e)
+            case Literal():
+                pass
+            case _:
+                assert_never(e)
+
+
+def _check_node(plan: Plan) -> None:
+    columns = tuple(f for i in _inputs(plan) for f in i.schema)
+    for e in expressions(plan):
+        check_expr(e, columns)
+    match plan:
+        case Project():
+            for e, f in zip(plan.exprs, plan.schema, strict=True):
+                _check_claim(e, f.nullable, f.name)
+        case Aggregate():
+            _check_aggregate(plan)
+        case UnionAll():
+            for i in plan.inputs:
+                for f, g in zip(plan.schema, i.schema, strict=True):
+                    if g.nullable and not f.nullable:
+                        raise PlanError(f"UNION ALL claims that {f.name} is NOT NULL")
+        case TopK():
+            used = [k.column for k in plan.order] + list(plan.ties)
+            _check_positions(used, plan.schema, "TopK")
+            if plan.limit < 0 or plan.offset < 0:
+                raise PlanError("TopK with a negative limit or offset")
+        case Join():
+            if plan.predicate is not None and plan.predicate.type != BOOLEAN:
+                raise PlanError(f"a join condition of type {plan.predicate.type}")
+        case _:
+            pass
+
+
+def _inputs(plan: Plan) -> tuple[Plan, ...]:
+    match plan:
+        case Join():
+            return plan.inputs
+        case Filter() | Project() | Aggregate():
+            return (plan.input,)
+        case _:
+            return ()
+
+
+def _check_aggregate(plan: Aggregate) -> None:
+    for e, f in zip(plan.keys, plan.schema, strict=False):
+        if e.type != f.type:
+            raise PlanError(f"group key {f.name} is {e.type}, not {f.type}")
+        _check_claim(e, f.nullable, f.name)
+    for a, f in zip(plan.aggregates, plan.schema[len(plan.keys) :], strict=True):
+        if a.type != f.type:
+            raise PlanError(f"aggregate {f.name} is {a.type}, not {f.type}")
+        if a.nullable and not f.nullable:
+            raise PlanError(f"{f.name} is claimed NOT NULL")
+        if (a.arg is None) != (a.function == "count_rows"):
+            raise PlanError(f"{a.function} with the wrong number of arguments")
+
+
+def _check_column(column: Column, schema: Schema) -> None:
+    if not 0 <= column.index < len(schema):
+        raise PlanError(f"column #{column.index} of {len(schema)}")
+    field = schema[column.index]
+    if column.type != field.type:
+        raise PlanError(f"column #{column.index} {field} is read as {column.type}")
+    if field.nullable and not column.nullable:
+        raise PlanError(f"column #{column.index} {field} is read as NOT NULL")
+
+
+def _check_claim(expr: Expr, nullable: bool, name: str) -> None:
+    if expr.nullable and not nullable:
+        raise PlanError(f"{name} is claimed NOT NULL")
+
+
+_COMPARISONS = frozenset("eq ne lt le gt ge eq_null_safe in".split())
+_ARITHMETIC = frozenset("add subtract multiply divide remainder".split())
+
+
+def _check_call(call: Call) -> None:
+    kinds = [a.type for a in call.args]
+    match call.function:
+        case "and" | "or":
+            good = kinds == [BOOLEAN, BOOLEAN] and call.type == BOOLEAN
+        case "not":
+            good = kinds == [BOOLEAN] and call.type == BOOLEAN
+        case "is_null":
+            good = len(kinds) == 1 and call.type == BOOLEAN and not call.nullable
+        case "case":
+            conditions, branches = kinds[0:-1:2], [*kinds[1::2], kinds[-1]]
+            good = len(kinds) % 2 == 1 and all(k == BOOLEAN for k in conditions)
+            good = good and all(k in (call.type, NullType()) for k in branches)
+        case "cast" | "try_cast":
+            good = len(kinds) == 1
+        case function if function in _COMPARISONS:
+            good = len(kinds) >= 2 and call.type == BOOLEAN and len(set(kinds)) == 1
+        case function if function in _ARITHMETIC:
+            decimals = all(isinstance(k, DecimalType) for k in kinds)
+            good = len(kinds) == 2 and (decimals or kinds[0] == kinds[1])
+        case _:
+            good = call.function in FUNCTIONS
+    if not good:
+        raise PlanError(f"{call.function}({_names(kinds)}) -> {call.type} is no well typed call")
+
+
+def _types(schema: Schema) -> list[SqlType]:
+    return [f.type for f in schema]
+
+
+def _names(kinds: list[SqlType]) -> str:
+    return ", ".join(map(str, kinds))
+
+
+def _check_positions(positions: list[int], schema: Schema, what: str) -> None:
+    for p in positions:
+        if not 0 <= p < len(schema):
+            raise PlanError(f"{what} names column #{p} of {len(schema)}")
+
+
+def check_dataflow(root: dataflow.Node) -> None:
+    """Raises PlanError unless every node under `root` keeps the contract of planner.dataflow."""
+    for node in dataflow.topological(root):
+        match node:
+            case dataflow.Source() | dataflow.Store():
+                pass
+            case dataflow.Map():
+                _check_map(node)
+            case dataflow.Union():
+                for i in node.inputs:
+                    if _types(i.schema) != _types(node.schema):
+                        raise PlanError("an input of Union has other types")
+            case dataflow.Reduce():
+                _check_reduce(node)
+            case dataflow.DeltaJoin():
+                _check_join(node)
+            case dataflow.TopK():
+                used = [k.column for k in node.index.order] + list(node.index.ties)
+                _check_positions(used, node.schema, "TopK")
+            case _:
+                assert_never(node)
+
+
+def _check_map(node: dataflow.Map) -> None:
+    for e in (*node.predicates, *node.outputs):
+        check_expr(e, node.input.schema)
+    if any(p.type != BOOLEAN for p in node.predicates):
+        raise PlanError("a predicate of Map is not BOOLEAN")
+    if [e.type for e in node.outputs] != _types(node.schema):
+        raise PlanError("the outputs of Map differ from its schema")
+    for e, f in zip(node.outputs, node.schema, strict=True):
+        _check_claim(e, f.nullable, f.name)
+
+
+def _check_reduce(node: dataflow.Reduce) -> None:
+    for e in node.keys:
+        if not isinstance(e, Column):
+            raise PlanError("a key of Reduce is not a plain column")
+        check_expr(e, node.input.schema)
+    accumulators = node.accumulators
+    if not accumulators or accumulators[0] != dataflow.Accumulator("count_rows", None):
+        raise PlanError("the first accumulator of Reduce is not count_rows")
+    if len(set(accumulators)) != len(accumulators):
+        raise PlanError("Reduce keeps an accumulator twice")
+    kinds = [k.type for k in node.keys]
+    for a in accumulators:
+        if (a.arg is None) != (a.kind == "count_rows"):
+            raise PlanError(f"accumulator {a.kind} with the wrong number of arguments")
+        if a.arg is not None:
+            if not isinstance(a.arg, Column):
+                raise PlanError(f"the argument of accumulator {a.kind} is not a plain column")
+            check_expr(a.arg, node.input.schema)
+        kinds.append(_accumulator_type(a))
+    if kinds != _types(node.schema):
+        raise PlanError("the schema of Reduce is not its keys, then its accumulators")
+
+
+def _accumulator_type(accumulator: dataflow.Accumulator) -> SqlType:
+    kind = None if accumulator.arg is None else accumulator.arg.type
+    match accumulator.kind, kind:
+        case "count_rows" | "count", _:
+            return BIGINT
+        case "sum", IntegerType():
+            return DecimalType(38, 0)
+        case "sum", DecimalType():
+            return DecimalType(38, kind.scale)
+        case "sum_double", FloatType():
+            return BINARY
+        case _:
+            raise PlanError(f"no accumulator {accumulator.kind} of {kind}")
+
+
+def _check_join(node: dataflow.DeltaJoin) -> None:
+    n = len(node.inputs)
+    if n < 2:
+        raise PlanError("a DeltaJoin has at least two inputs")
+    for i in node.inputs:
+        if i.filter is not None:
+            check_expr(i.filter, i.schema)
+            if may_fail(i.filter) or i.filter.type != BOOLEAN:
+                raise PlanError("the filter of a join input may fail, or is not BOOLEAN")
+    if [p.source for p in node.paths] != list(range(n)):
+        raise PlanError("a DeltaJoin has one path per occurrence, in order")
+    starts = dataflow.offsets(tuple(i.schema for i in node.inputs))
+    for path in node.paths:
+        if sorted([path.source, *(s.input for s in path.steps)]) != list(range(n)):
+            raise PlanError(f"path {path.source} does not visit every occurrence once")
+        bound = _span(node, starts, path.source)
+        for step in path.steps:
+            _check_step(node, path.source, step, bound)
+            bound |= _span(node, starts, step.input)
+            for e in step.residual:
+                check_expr(e, node.schema)
+                if may_fail(e):
+                    raise PlanError("a residual predicate may fail")
+                if not columns_used(e) <= bound:
+                    raise PlanError("a residual predicate reads a column that is not bound yet")
+
+
+def _span(node: dataflow.DeltaJoin, starts: tuple[int, ...], i: int) -> frozenset[int]:
+    return frozenset(range(starts[i], starts[i] + len(node.inputs[i].schema)))
+
+
+def _check_step(
+    node: dataflow.DeltaJoin, source: int, step: dataflow.HalfJoin, bound: frozenset[int]
+) -> None:
+    if step.as_of != (step.input < source):
+        raise PlanError(f"path {source} sees occurrence {step.input} at the wrong time")
+    index, relation = step.index, node.inputs[step.input].relation
+    if index.relation != relation:
+        raise PlanError("a step looks up an index of another relation")
+    if len(set(index.columns)) != len(index.columns):
+        raise PlanError("an index names a column twice")
+    _check_positions(list(index.columns), relation.schema, "an index")
+    if not 0 < len(step.probe) <= len(index.columns):
+        raise PlanError("the probe of a step does not fit the leading columns of its index")
+    if step.null_safe and len(step.null_safe) != len(step.probe):
+        raise PlanError("null_safe has another length than the probe")
+    if any(step.null_safe) and not index.null_safe:
+        raise PlanError("a NULL-safe probe of an index without NULLs")
+    for p, c in zip(step.probe, index.columns, strict=False):
+        if p not in bound:
+            raise PlanError(f"the probe reads column #{p}, which is not bound yet")
+        if not encode_alike(node.schema[p].type, relation.schema[c].type):
+            raise PlanError(
+                f"a probe of {node.schema[p].type} for a key of {relation.schema[c].type}"
+            )

@@ -1,0 +1,76 @@
+"""sqlview: materialized SQL views over Spark that stay right while their tables change.
+
+    import sqlview
+
+    db = sqlview.connect()
+    db.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, price DECIMAL(15,2))")
+    db.sql("CREATE MATERIALIZED VIEW revenue AS SELECT sum(price) AS total FROM orders")
+    with db.transaction() as tx:
+        tx.insert("orders", [(1, 10), (2, 20)])
+    db.view("revenue").rows()
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlview._origin import check_single_origin
+
+check_single_origin()
+
+from planner.errors import (  # noqa: E402
+    BindError,
+    CatalogError,
+    DataError,
+    SqlSyntaxError,
+    SqlViewError,
+    UnsupportedError,
+    ViewError,
+)
+from sqlview.metrics import Metrics, StepMetrics, ViewMetrics  # noqa: E402
+from sqlview.session import Session  # noqa: E402
+from sqlview.transaction import Transaction  # noqa: E402
+from sqlview.verify import Verification  # noqa: E402
+from sqlview.view import Result, ViewReader  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BindError",
+    "CatalogError",
+    "DataError",
+    "Metrics",
+    "Result",
+    "Session",
+    "SqlSyntaxError",
+    "SqlViewError",
+    "StepMetrics",
+    "Transaction",
+    "UnsupportedError",
+    "Verification",
+    "ViewError",
+    "ViewMetrics",
+    "ViewReader",
+    "connect",
+]
+
+
+def connect(
+    path: str | None = None,
+    *,
+    spark: SparkSession | None = None,
+    placement: str = "auto",
+    share: bool = True,
+) -> Session:
+    """Open a session.
+
+    path: directory for files that Spark tasks read and write; all executors must see it. None: a
+    temporary directory. spark: the Spark session to use; None: a local one is started when it is
+    first needed (DataFrames, SELECT, steps placed on Spark). placement: where steps run, "inline"
+    (in this process), "spark", or "auto" by the estimated work. share: False gives every view
+    private indexes and operators, for comparison.
+    """
+    return Session(path, spark=spark, placement=placement, share=share)

@@ -1,0 +1,137 @@
+"""The catalog: tables and views by name, and what the planner may ask of them.
+
+Names are case-insensitive, as in Spark, and keep the spelling of their creation. Tables and views
+share one namespace. Indexes are the dataflow's (`operators.dataflow`), which shares them by
+identity; this catalog says which are live, and who reads what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from operators.dataflow import Dataflow
+from operators.table import TableState
+from planner import dataflow as ir
+from planner.algebra import SortKey
+from planner.context import RelationInfo
+from planner.errors import CatalogError
+from planner.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A base table. `key`: positions of its primary key's columns, None for a bag; an `enforced`
+    key is checked at every change."""
+
+    name: str
+    schema: Schema
+    key: tuple[int, ...] | None
+    enforced: bool
+    state: TableState
+
+    @property
+    def node(self) -> ir.Stored:
+        return self.state.source
+
+
+@dataclass(slots=True)
+class View:
+    """A materialized view. `text` is its query as written, `order` how reads present it, `owner`
+    the name under which it keeps private state ("" where it shares). `changes` counts the rows of
+    signed deltas that it has emitted."""
+
+    name: str
+    text: str
+    schema: Schema
+    root: ir.Store
+    order: tuple[SortKey, ...]
+    reads: tuple[str, ...]
+    owner: str
+    changes: int = field(default=0)
+
+    @property
+    def node(self) -> ir.Stored:
+        return self.root
+
+
+Entry: TypeAlias = Table | View
+
+
+class Catalog:
+    """Implements planner.context.CatalogReader."""
+
+    def __init__(self, dataflow: Dataflow) -> None:
+        self._dataflow = dataflow
+        self._entries: dict[str, Entry] = {}
+
+    def add(self, entry: Entry) -> None:
+        self._entries[entry.name.casefold()] = entry
+
+    def remove(self, name: str) -> None:
+        del self._entries[name.casefold()]
+
+    def find(self, name: str) -> Entry | None:
+        return self._entries.get(name.casefold())
+
+    def table(self, name: str) -> Table:
+        """Raises: CatalogError if there is no such table."""
+        entry = self.find(name)
+        if isinstance(entry, Table):
+            return entry
+        if entry is not None:
+            raise CatalogError(
+                f'"{entry.name}" is a view, not a table',
+                hint="Change the tables under the view; the view follows.",
+            )
+        raise self._missing("table", name)
+
+    def view(self, name: str) -> View:
+        """Raises: CatalogError if there is no such view."""
+        entry = self.find(name)
+        if isinstance(entry, View):
+            return entry
+        if entry is not None:
+            raise CatalogError(f'"{entry.name}" is a table, not a materialized view')
+        raise self._missing("materialized view", name)
+
+    def readers(self, name: str) -> tuple[str, ...]:
+        """Views that read the table or view directly."""
+        folded = name.casefold()
+        return tuple(v.name for v in self.views() if folded in map(str.casefold, v.reads))
+
+    def tables(self) -> Iterator[Table]:
+        return (e for e in self._entries.values() if isinstance(e, Table))
+
+    def views(self) -> Iterator[View]:
+        """Views in the order of their creation, so that each comes after those it reads."""
+        return (e for e in self._entries.values() if isinstance(e, View))
+
+    # -- planner.context.CatalogReader -----------------------------------------------------------
+
+    def relation(self, name: str) -> RelationInfo | None:
+        entry = self.find(name)
+        match entry:
+            case Table():
+                key = entry.key
+                rows = entry.state.relation.live_rows
+                return RelationInfo(entry.name, entry.schema, key, entry.node, rows, False)
+            case View():
+                rows = self._dataflow.relation(entry.root, entry.owner).live_rows
+                return RelationInfo(entry.name, entry.schema, None, entry.node, rows, True)
+            case None:
+                return None
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(e.name for e in self._entries.values())
+
+    def live_indexes(self) -> frozenset[ir.Index]:
+        return frozenset(i.spec for i in self._dataflow.indexes if i.owner == "")
+
+    def _missing(self, kind: str, name: str) -> CatalogError:
+        known = ", ".join(f'"{n}"' for n in sorted(self.names()))
+        return CatalogError(
+            f'{kind} "{name}" does not exist',
+            detail=f"There are {known}." if known else "The catalog is empty.",
+        )

@@ -1,0 +1,97 @@
+"""What is kept, as documented Arrow tables: SHOW ARRANGEMENTS, SHOW TABLES, SHOW VIEWS, metrics."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from operators.dataflow import Dataflow, LiveIndex
+from planner import dataflow as ir
+from sqlview.catalog import Catalog
+from sqlview.metrics import ViewMetrics
+
+ARRANGEMENTS_SCHEMA = pa.schema(
+    [
+        pa.field("relation", pa.string(), False),  # table, view, or view/node for what is inside one
+        pa.field("key", pa.string(), False),  # key columns, leading one first
+        pa.field("rows", pa.int64(), False),  # entries, those of dead rows not yet merged away too
+        pa.field("bytes", pa.int64(), False),  # of the index alone, not of the rows
+        pa.field("readers", pa.list_(pa.string()), False),  # views; (table) for an enforced key
+    ]
+)
+
+
+def relation_names(catalog: Catalog, dataflow: Dataflow) -> dict[ir.Node, str]:
+    """A name for every stored node: that of the table or view, or `view/kind number`."""
+    names: dict[ir.Node, str] = {t.node: t.name for t in catalog.tables()}
+    names.update({v.root: v.name for v in catalog.views()})
+    counts: dict[tuple[str, str], int] = {}
+    for installed in dataflow.installed:
+        node = installed.node
+        if node in names or not isinstance(node, (ir.Store, ir.Reduce)):
+            continue
+        view = min(installed.readers)
+        kind = "groups" if isinstance(node, ir.Reduce) else "rows"
+        number = counts[view, kind] = counts.get((view, kind), 0) + 1
+        names[node] = f"{view}/{kind} {number}"
+    return names
+
+
+def key_text(spec: ir.Index) -> str:
+    """The key of an index for people: column names, order, or the hash of the row."""
+    fields = spec.relation.schema
+    match spec:
+        case ir.Arrangement():
+            return ", ".join(fields[c].name for c in spec.columns) or "()"
+        case ir.HashArrangement():
+            return "hash(*)"
+        case ir.OrderedArrangement():
+            keys = [fields[k.column].name + (" DESC" if k.descending else "") for k in spec.order]
+            return "order by " + ", ".join(keys + [fields[c].name for c in spec.ties])
+
+
+def arrangements(catalog: Catalog, dataflow: Dataflow) -> pa.Table:
+    """One row per live index, see ARRANGEMENTS_SCHEMA; sorted by relation and key."""
+    names = relation_names(catalog, dataflow)
+    rows = [
+        {
+            "relation": names[i.spec.relation] + (f" ({i.owner})" if i.owner else ""),
+            "key": key_text(i.spec),
+            "rows": i.state.spine.entries,
+            "bytes": i.state.nbytes,
+            "readers": sorted(i.readers),
+        }
+        for i in dataflow.indexes
+    ]
+    rows.sort(key=lambda row: (str(row["relation"]), str(row["key"])))
+    return pa.Table.from_pylist(rows, ARRANGEMENTS_SCHEMA)
+
+
+def view_metrics(dataflow: Dataflow, view: str, changes: int) -> ViewMetrics:
+    """Cost: a pass over the installed nodes, indexes and filters."""
+    read = [i for i in dataflow.indexes if view in i.readers]
+    nodes = {(n.owner, n.node) for n in dataflow.nodes_of(view)}
+    relations = sum(r.nbytes for key, r in dataflow.relations() if key in nodes)
+    filters = sum(f.state.nbytes for f in dataflow.filters if view in f.readers)
+    return ViewMetrics(
+        changes=changes,
+        state_bytes=relations + filters + sum(i.state.nbytes for i in read),
+        arrangements=len(read),
+        shared_arrangements=sum(_is_shared(i, view) for i in read),
+    )
+
+
+def state_bytes(dataflow: Dataflow) -> tuple[int, int]:
+    """Bytes of derived relations, indexes and filters, and bytes of base tables' rows."""
+    tables = derived = 0
+    for (_, node), relation in dataflow.relations():
+        if isinstance(node, ir.Source):
+            tables += relation.nbytes
+        else:
+            derived += relation.nbytes
+    derived += sum(i.state.nbytes for i in dataflow.indexes)
+    derived += sum(f.state.nbytes for f in dataflow.filters)
+    return derived, tables
+
+
+def _is_shared(index: LiveIndex, view: str) -> bool:
+    return any(reader != view and not reader.startswith("(") for reader in index.readers)

@@ -1,0 +1,405 @@
+"""Spark SQL text as DuckDB SQL text with Spark's meaning, for the oracle alone.
+
+sqlglot translates the syntax. What it leaves to the engines, and where they differ, is made
+explicit here, on the tree, with the SQL types of every column known:
+
+- AVG of decimals and division of decimals are DOUBLE in DuckDB: they become exact integer
+  arithmetic with Spark's result scale, rounded half up (the macros in `MACROS`);
+- decimal products and sums get room for all the digits that Spark gives them, and are rounded where
+  Spark gives them fewer fraction digits (more than 38 digits wanted);
+- a DATE plus or minus days or months is a TIMESTAMP in DuckDB: cast back;
+- LIKE has the escape character `\\` in Spark and none in DuckDB;
+- NULLs come first in ascending and last in descending order;
+- ORDER BY and LIMIT get the documented tie columns: every output column from left to right,
+  ascending, NULLs first. A LIMIT without ORDER BY is ordered by these alone.
+
+Invariant: the types here are computed from the text and the types of the base tables only, never
+by the planner's binder, so that the oracle checks the binder as well. A type that these rules do
+not know is None; nothing is rewritten on a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.optimizer.qualify import qualify
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from planner import types as t
+
+MaybeType = t.SqlType | None
+Columns = Mapping[str, MaybeType]
+
+#: `unscaled` drops the point of a decimal, whose scale the caller knows. `ratio` is n * power / d
+#: rounded half away from zero; by long division, so that n * power need not fit 128 bits.
+MACROS = (
+    "CREATE MACRO sqlview_unscaled(x) AS CAST(replace(CAST(x AS VARCHAR), '.', '') AS HUGEINT)",
+    """CREATE MACRO sqlview_ratio(n, d, power) AS CAST(sign(n) * sign(d) AS HUGEINT) * (
+       abs(n) // abs(d) * power
+       + (2 * (abs(n) % abs(d)) * power + abs(d)) // (2 * CAST(abs(d) AS HUGEINT)))""",
+)
+
+
+_DUCKDB_NARROW_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """DuckDB's text, and the result's columns: lower-case names and Spark types where known."""
+
+    sql: str
+    names: tuple[str, ...]
+    types: tuple[MaybeType, ...]
+    ordered: bool
+
+
+def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
+    """One query of Spark SQL over `catalog` (lower-case table -> lower-case column -> type).
+
+    Raises: sqlglot's errors, for text or names that are wrong.
+    """
+    tree = sqlglot.parse_one(text, read="databricks")
+    schema: dict[str, object] = {
+        name: dict.fromkeys(columns, "int") for name, columns in catalog.items()
+    }
+    tree = qualify(tree, schema=schema, dialect="databricks", quote_identifiers=False)
+    typer = _Typer(catalog)
+    names: list[str] = []
+    types: tuple[MaybeType, ...] = ()
+    for scope in traverse_scope(tree):  # innermost first, the whole query last
+        types = typer.rewrite(scope)
+        names = [e.alias_or_name for e in _selects(scope)]
+    ordered = tree.args.get("order") is not None or tree.args.get("limit") is not None
+    for query in list(tree.find_all(exp.Query)):
+        _order_totally(query)
+    return Translated(tree.sql("duckdb"), tuple(names), types, ordered)
+
+
+def _selects(scope: Scope) -> list[exp.Expr]:
+    query = scope.expression.unnest()
+    return list(query.selects) if isinstance(query, exp.Query) else []
+
+
+def _order_totally(query: exp.Query) -> None:
+    order = query.args.get("order")
+    if order is None and query.args.get("limit") is None:
+        return
+    keys = list(order.expressions) if order is not None else []
+    for key in keys:
+        if key.args.get("nulls_first") is None:
+            key.set("nulls_first", not key.args.get("desc"))
+    ties = [
+        exp.Ordered(this=exp.Literal.number(i + 1), desc=False, nulls_first=True)
+        for i in range(len(query.selects))
+    ]
+    query.set("order", exp.Order(expressions=[*keys, *ties]))
+
+
+class _Typer:
+    """Types expressions by Spark's rules, scope by scope from the inside, rewriting as it goes."""
+
+    def __init__(self, catalog: Mapping[str, Columns]) -> None:
+        self._catalog = catalog
+        self._outputs: dict[int, tuple[MaybeType, ...]] = {}
+        self._types: dict[int, MaybeType] = {}
+        self._scope: Scope
+
+    def rewrite(self, scope: Scope) -> tuple[MaybeType, ...]:
+        """Rewrite the scope's own expressions; returns the types of its output columns."""
+        query = scope.expression.unnest()
+        self._scope = scope
+        if isinstance(query, exp.SetOperation):
+            sides = [self._outputs[id(s.expression.unnest())] for s in scope.set_operation_scopes]
+            types = tuple(common_type(pair) for pair in zip(*sides, strict=True))
+        else:
+            for join in query.args.get("joins") or ():
+                if join.args.get("on") is not None:
+                    self._visit(join.args["on"])
+            for clause in ("where", "group", "having", "order"):
+                if query.args.get(clause) is not None:
+                    self._visit(query.args[clause])
+            for expression in list(query.expressions):
+                self._visit(expression)
+            types = tuple(self._types.get(id(e)) for e in query.expressions)
+        self._outputs[id(query)] = types
+        return types
+
+    def _visit(self, node: exp.Expr) -> None:
+        if isinstance(node, exp.Query):
+            inner = node.unnest()
+            types = self._outputs.get(id(inner))
+            self._types[id(node)] = types[0] if types else None
+            return
+        for child in list(node.iter_expressions()):
+            self._visit(child)
+        kind, replacement = self._rule(node)
+        self._types[id(node)] = kind
+        if replacement is not None:
+            node.replace(replacement)
+            self._types[id(replacement)] = kind
+
+    def _of(self, node: exp.Expr | None) -> MaybeType:
+        return None if node is None else self._types.get(id(node))
+
+    def _rule(self, node: exp.Expr) -> tuple[MaybeType, exp.Expr | None]:
+        """Spark's type of a node whose children are typed, and what stands for it in DuckDB."""
+        this = self._of(node.args.get("this"))
+        match node:
+            case exp.Alias() | exp.Paren() | exp.Neg() | exp.Abs() | exp.Min() | exp.Max():
+                return this, None
+            case exp.Filter() if isinstance(node.this, exp.Avg):
+                return _average(node.this, self._of(node.this.this), node.expression)
+            case exp.Filter():
+                return this, None
+            case exp.Avg() if isinstance(node.parent, exp.Filter):
+                return this, None
+            case exp.Distinct():
+                return self._of(node.expressions[0]) if node.expressions else None, None
+            case exp.Column():
+                return self._column(node), None
+            case exp.Literal():
+                return _literal_type(node), None
+            case exp.Boolean():
+                return t.BOOLEAN, None
+            case exp.Null():
+                return t.NULL, None
+            case exp.Cast():
+                return named_type(node.to), None
+            case exp.Like() if not isinstance(node.parent, exp.Escape):
+                return t.BOOLEAN, exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
+            case exp.Predicate() | exp.Connector() | exp.Not():
+                return t.BOOLEAN, None
+            case exp.Div():
+                return _divide(node, self._operand(node.this), self._operand(node.expression))
+            case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod():
+                return _arithmetic(node, self._operand(node.this), self._operand(node.expression))
+            case exp.DateAdd() | exp.DateSub() | exp.TsOrDsAdd() | exp.AddMonths():
+                known = this == t.DATE
+                return (t.DATE, _cast(node.copy(), t.DATE)) if known else (None, None)
+            case exp.IntDiv() | exp.Count():
+                return t.BIGINT, None
+            case exp.Sum():
+                return _sum_type(this), None
+            case exp.Avg():
+                return _average(node, this, None)
+            case exp.If():
+                return common_type(self._of(node.args.get(k)) for k in ("true", "false")), None
+            case exp.Case():
+                branches = [self._of(i.args["true"]) for i in node.args["ifs"]]
+                if node.args.get("default") is not None:
+                    branches.append(self._of(node.args["default"]))
+                return common_type(branches), None
+            case exp.Coalesce():
+                return common_type([this, *(self._of(e) for e in node.expressions)]), None
+            case exp.Extract() | exp.Year() | exp.Month() | exp.Day():
+                return t.INT, None
+            case exp.DPipe() | exp.Concat() | exp.Upper() | exp.Lower() | exp.Substring():
+                return t.STRING, None
+            case _:
+                return None, None
+
+    def _column(self, node: exp.Column) -> MaybeType:
+        source = self._scope.sources.get(node.table)
+        if isinstance(source, Scope):
+            names = [e.alias_or_name for e in _selects(source)]
+            types = self._outputs.get(id(source.expression.unnest()))
+            return types[names.index(node.name)] if types and node.name in names else None
+        if isinstance(source, exp.Table):
+            return self._catalog.get(source.name.lower(), {}).get(node.name.lower())
+        # A bare name in ORDER BY or HAVING is an output column.
+        for output in _selects(self._scope):
+            if output.alias_or_name == node.name and not node.table:
+                return self._of(output)
+        return None
+
+    def _operand(self, node: exp.Expr) -> MaybeType:
+        """The type of an operand; an integer literal beside a decimal counts only its digits."""
+        kind = self._of(node)
+        inner = node.unnest()
+        literal = inner.this if isinstance(inner, exp.Neg) else inner
+        if isinstance(kind, t.IntegerType) and isinstance(literal, exp.Literal):
+            sibling = node.parent and next(
+                (c for c in node.parent.iter_expressions() if c is not node), None
+            )
+            if isinstance(self._of(sibling), t.DecimalType):
+                return t.DecimalType(len(literal.name.lstrip("0")) or 1, 0)
+        return kind
+
+
+def common_type(kinds: Iterable[MaybeType]) -> MaybeType:
+    """The least type that all are cast to in CASE, COALESCE and UNION ALL; None where unknown."""
+    result: MaybeType = t.NULL
+    for kind in kinds:
+        result = _wider(result, kind)
+    return result
+
+
+def _wider(a: MaybeType, b: MaybeType) -> MaybeType:
+    if a is None or b is None or a == b:
+        return a if a == b else None
+    if isinstance(a, t.NullType):
+        return b
+    if isinstance(b, t.NullType):
+        return a
+    if not (t.is_numeric(a) and t.is_numeric(b)):
+        return None
+    if isinstance(a, t.FloatType) or isinstance(b, t.FloatType):
+        return t.DOUBLE
+    if isinstance(a, t.IntegerType) and isinstance(b, t.IntegerType):
+        return a if a.bits >= b.bits else b
+    p, q = _as_decimal(a), _as_decimal(b)
+    if p is None or q is None:
+        return None
+    scale = max(p.scale, q.scale)
+    return t.bounded_decimal(max(p.precision - p.scale, q.precision - q.scale) + scale, scale)
+
+
+def _as_decimal(kind: MaybeType) -> t.DecimalType | None:
+    if isinstance(kind, t.IntegerType):
+        return t.integer_as_decimal(kind)
+    return kind if isinstance(kind, t.DecimalType) else None
+
+
+def _literal_type(node: exp.Literal) -> MaybeType:
+    if node.is_string:
+        return t.STRING
+    text = node.name
+    if "e" in text.lower():
+        return t.DOUBLE
+    if "." not in text:
+        return t.INT if int(text) <= t.INT.max else t.BIGINT
+    whole, fraction = text.split(".")
+    digits = len(whole.lstrip("0")) + len(fraction)
+    return t.DecimalType(max(digits, len(fraction), 1), len(fraction))
+
+
+def named_type(node: exp.DataType) -> MaybeType:
+    if node.this == exp.DataType.Type.DECIMAL:
+        sizes = [int(e.name) for e in node.expressions]
+        return t.DecimalType(*(sizes + [10, 0][len(sizes) :]))
+    simple = {
+        exp.DataType.Type.BOOLEAN: t.BOOLEAN,
+        exp.DataType.Type.TINYINT: t.TINYINT,
+        exp.DataType.Type.SMALLINT: t.SMALLINT,
+        exp.DataType.Type.INT: t.INT,
+        exp.DataType.Type.BIGINT: t.BIGINT,
+        exp.DataType.Type.FLOAT: t.FLOAT,
+        exp.DataType.Type.DOUBLE: t.DOUBLE,
+        exp.DataType.Type.TEXT: t.STRING,
+        exp.DataType.Type.VARCHAR: t.STRING,
+        exp.DataType.Type.DATE: t.DATE,
+    }
+    return simple.get(node.this)
+
+
+def _sum_type(kind: MaybeType) -> MaybeType:
+    match kind:
+        case t.IntegerType():
+            return t.BIGINT
+        case t.FloatType():
+            return t.DOUBLE
+        case t.DecimalType():
+            return t.bounded_decimal(kind.precision + 10, kind.scale)
+        case _:
+            return None
+
+
+def _arithmetic(
+    node: exp.Expr, left: MaybeType, right: MaybeType
+) -> tuple[MaybeType, exp.Expr | None]:
+    sides = [node.args["this"], node.args["expression"]]
+    if t.DATE in (left, right) and any(_whole_days(s) for s in sides):
+        return t.DATE, _cast(node.copy(), t.DATE)
+    if left is None or right is None or not (t.is_numeric(left) and t.is_numeric(right)):
+        return None, None
+    if not any(isinstance(k, t.DecimalType) for k in (left, right)):
+        return common_type((left, right)), None
+    a, b = _as_decimal(left), _as_decimal(right)
+    if a is None or b is None:
+        return t.DOUBLE, None
+    match node:
+        case exp.Mul():
+            exact = (a.precision + b.precision + 1, a.scale + b.scale)
+        case exp.Mod():
+            scale = max(a.scale, b.scale)
+            exact = (min(a.precision - a.scale, b.precision - b.scale) + scale, scale)
+        case _:
+            scale = max(a.scale, b.scale)
+            exact = (max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale)
+    kind = t.adjusted_decimal(*exact)
+    if exact[0] <= _DUCKDB_NARROW_DIGITS:
+        return kind, None
+    # DuckDB keeps 18 digits, and overflows, where neither operand has more.
+    wide = t.DecimalType(max(a.precision, _DUCKDB_NARROW_DIGITS + 1), a.scale)
+    replacement = node.copy()
+    replacement.set("this", _cast(node.args["this"].copy(), wide))
+    return kind, replacement if kind.scale == exact[1] else _cast(replacement, kind)
+
+
+def _whole_days(node: exp.Expr) -> bool:
+    if not isinstance(node, exp.Interval) or node.unit is None:
+        return False
+    return node.unit.name.upper().rstrip("S") in ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+
+
+def _divide(node: exp.Div, left: MaybeType, right: MaybeType) -> tuple[MaybeType, exp.Expr | None]:
+    if left is None or right is None or not (t.is_numeric(left) and t.is_numeric(right)):
+        return None, None
+    a, b = _as_decimal(left), _as_decimal(right)
+    integers = isinstance(left, t.IntegerType) and isinstance(right, t.IntegerType)
+    if a is None or b is None or integers:
+        return t.DOUBLE, None
+    scale = max(t.MIN_ADJUSTED_SCALE, a.scale + b.precision + 1)
+    kind = t.adjusted_decimal(a.precision - a.scale + b.scale + scale, scale)
+    dividend = _unscaled(_cast(node.this.copy(), a))
+    divisor = _unscaled(_cast(node.expression.copy(), b))
+    return kind, _quotient(dividend, divisor, kind.scale - a.scale + b.scale, kind)
+
+
+def _average(
+    node: exp.Avg, kind: MaybeType, where: exp.Expr | None
+) -> tuple[MaybeType, exp.Expr | None]:
+    if isinstance(kind, (t.IntegerType, t.FloatType)):
+        return t.DOUBLE, None
+    if not isinstance(kind, t.DecimalType):
+        return None, None
+    result = t.bounded_decimal(kind.precision + 4, kind.scale + 4)
+    total: exp.Expr = exp.Sum(this=node.this.copy())
+    count: exp.Expr = exp.Count(this=node.this.copy())
+    if where is not None:
+        total = exp.Filter(this=total, expression=where.copy())
+        count = exp.Filter(this=count, expression=where.copy())
+    # DuckDB evaluates the division also where SUM is NULL for want of rows.
+    count = exp.Nullif(this=count, expression=exp.Literal.number(0))
+    total = _unscaled(_cast(total, t.DecimalType(t.MAX_PRECISION, kind.scale)))
+    return result, _quotient(total, count, result.scale - kind.scale, result)
+
+
+def _unscaled(node: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="sqlview_unscaled", expressions=[node])
+
+
+def _quotient(dividend: exp.Expr, divisor: exp.Expr, shift: int, kind: t.DecimalType) -> exp.Expr:
+    """Unscaled dividend * 10^shift / unscaled divisor, as a decimal of the given type."""
+    if shift < 0:
+        divisor = exp.Paren(this=exp.Mul(this=divisor, expression=_power(-shift)))
+    whole = exp.Anonymous(
+        this="sqlview_ratio", expressions=[dividend, divisor, _power(max(shift, 0))]
+    )
+    unit = exp.Literal.string("0." + "1".rjust(kind.scale, "0") if kind.scale else "1")
+    scaled = exp.Mul(
+        this=_cast(whole, t.DecimalType(t.MAX_PRECISION, 0)),
+        expression=_cast(unit, t.DecimalType(max(kind.scale, 1), kind.scale)),
+    )
+    return _cast(exp.Paren(this=scaled), kind)
+
+
+def _power(digits: int) -> exp.Expr:
+    return exp.cast(exp.Literal.number(10**digits), "HUGEINT", dialect="duckdb")
+
+
+def _cast(node: exp.Expr, kind: t.SqlType) -> exp.Expr:
+    return exp.Cast(this=node, to=exp.DataType.build(str(kind), dialect="databricks"))

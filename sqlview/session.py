@@ -1,0 +1,516 @@
+"""The session: statements, transactions, reads.
+
+A session owns the catalog, the running dataflow and its executors. Every change goes through
+`apply`: check, write the tables, run the dataflow once, tell subscribers, commit. Readers see the
+state between steps, so all views at one epoch (DESIGN §4).
+
+Invariant: `epoch` is complete: every table and view holds exactly the transactions up to it. A
+session whose step failed in the middle refuses everything from then on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import assert_never
+
+from operators import arrow
+from operators.column import Column
+from operators.dataflow import Dataflow, Key
+from operators.delta import Delta
+from operators.executor.inline import InlineExecutor
+from operators.executor.placement import choose
+from operators.executor.protocol import Executor
+from operators.state.changes import DELETE, DUPLICATE, INSERT
+from operators.table import Change, Checked, Refusal, TableState
+from operators.topk import sort_rows
+from planner import algebra, parse
+from planner import dataflow as ir
+from planner.bind import bind_query
+from planner.errors import CatalogError, DataError, SqlViewError, ViewError
+from planner.explain import explain_dataflow, explain_logical
+from planner.lower import lower
+from planner.optimizer import optimize
+from planner.types import BIGINT, Field, Schema
+from sqlview import introspect
+from sqlview.catalog import Catalog, Table, View
+from sqlview.metrics import Metrics, StepMetrics
+from sqlview.transaction import Data, Statement, Transaction
+from sqlview.verify import Verification, Verifier
+from sqlview.view import Result, ViewReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sqlview.spark import SparkSide
+
+PLACEMENTS = ("auto", "inline", "spark")
+Subscriber = Callable[[pa.Table], None]
+
+
+class Session:
+    """See `sqlview.connect`. One session is used by one thread at a time; a lock sees to it."""
+
+    def __init__(
+        self,
+        path: str | None = None,
+        *,
+        spark: SparkSession | None = None,
+        placement: str = "auto",
+        share: bool = True,
+    ) -> None:
+        if placement not in PLACEMENTS:
+            raise ValueError(f"placement is one of {', '.join(PLACEMENTS)}, not {placement!r}")
+        self._path = path
+        self._given_spark = spark
+        self._placement = placement
+        self._share = share
+        self._dataflow = Dataflow()
+        self._catalog = Catalog(self._dataflow)
+        self._inline = InlineExecutor()
+        self._spark_side: SparkSide | None = None
+        self._verifier: Verifier | None = None
+        self._subscribers: dict[str, list[Subscriber]] = {}
+        self._steps: list[StepMetrics] = []
+        self._epoch = 0
+        self._broken: BaseException | None = None
+        self._lock = threading.RLock()
+
+    # -- statements ------------------------------------------------------------------------------
+
+    def sql(self, text: str) -> Result:
+        """Run one statement; see the README for the list. Raises: SqlViewError and subclasses."""
+        statement = parse.parse_statement(text)
+        with self._working():
+            match statement:
+                case parse.CreateTable():
+                    self._create_table(statement)
+                case parse.CreateView():
+                    self._create_view(statement)
+                case parse.DropTable():
+                    self._drop_table(statement)
+                case parse.DropView():
+                    self._drop_view(statement)
+                case parse.ExplainView():
+                    return self._explain(statement)
+                case parse.ShowArrangements():
+                    return self._result(self.arrangements())
+                case parse.ShowTables():
+                    return self._result(pa.table({"table": [t.name for t in self._catalog.tables()]}))
+                case parse.ShowViews():
+                    return self._result(pa.table({"view": [v.name for v in self._catalog.views()]}))
+                case parse.VerifyView():
+                    return self._verification(self.verify(statement.name))
+                case parse.Select():
+                    return self._select(statement.text)
+                case _:
+                    assert_never(statement)
+        return self._result(pa.table({}))
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def transaction(self, placement: str | None = None) -> Transaction:
+        """A transaction to be used in a `with` block, which commits it.
+
+        `placement`: overrides the session's for this step.
+        """
+        return self._begin(lambda tx: self._apply([tx], placement))
+
+    def begin(self) -> Transaction:
+        """A transaction to be handed to `apply`."""
+        return self._begin(lambda tx: self._apply([tx], None))
+
+    def apply(self, transactions: Sequence[Transaction], placement: str | None = None) -> list[int]:
+        """Commit transactions in turn, each at an epoch of its own, in one physical step.
+
+        Returns: their epochs. Raises: DataError, naming table, problem and row; then none of the
+        transactions is applied.
+        """
+        return self._apply(transactions, placement)
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch: all transactions up to it are in all views."""
+        return self._epoch
+
+    # -- reads -----------------------------------------------------------------------------------
+
+    def view(self, name: str) -> ViewReader:
+        """Raises: CatalogError if there is no such view."""
+        view = self._catalog.view(name)
+        return ViewReader(
+            view.name,
+            view.schema,
+            lambda: self._read(self._catalog.view(name)),
+            lambda: self._dataframe(name),
+            lambda: view.changes,
+        )
+
+    def subscribe(self, name: str, callback: Subscriber) -> None:
+        """Call back in every later step that changes the view, before the step returns.
+
+        callback(table): the view's columns, then `__time` (the epoch, int64) and `__diff` (int64).
+        """
+        view = self._catalog.view(name)
+        self._subscribers.setdefault(view.name, []).append(callback)
+
+    def verify(self, name: str) -> Verification:
+        """Compare the view with a recompute of its query by DuckDB."""
+        with self._working():
+            view = self._catalog.view(name)
+            if self._verifier is None:
+                self._verifier = Verifier(self._catalog)
+            return self._verifier.verify(view, self._read(view), self._epoch)
+
+    def arrangements(self) -> pa.Table:
+        """Every live index: see introspect.ARRANGEMENTS_SCHEMA."""
+        return introspect.arrangements(self._catalog, self._dataflow)
+
+    def metrics(self) -> Metrics:
+        derived, tables = introspect.state_bytes(self._dataflow)
+        return Metrics(
+            steps=tuple(self._steps),
+            views={
+                v.name: introspect.view_metrics(self._dataflow, v.name, v.changes)
+                for v in self._catalog.views()
+            },
+            state_bytes=derived,
+            table_bytes=tables,
+            index_builds=self._dataflow.index_builds,
+        )
+
+    def close(self) -> None:
+        """Release files, DuckDB, and the Spark session if this session started it."""
+        if self._verifier is not None:
+            self._verifier.close()
+        if self._spark_side is not None:
+            self._spark_side.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- DDL -------------------------------------------------------------------------------------
+
+    def _create_table(self, statement: parse.CreateTable) -> None:
+        if self._catalog.find(statement.name) is not None:
+            if statement.if_not_exists:
+                return
+            raise CatalogError(f'"{statement.name}" exists already')
+        names = [f.name.casefold() for f in statement.columns]
+        key = tuple(names.index(k.casefold()) for k in statement.primary_key) or None
+        source = ir.Source(statement.name, statement.columns)
+        state = TableState(source, key)
+        self._dataflow.add_table(state, enforced=key is not None and statement.enforced)
+        table = Table(statement.name, statement.columns, key, statement.enforced, state)
+        self._catalog.add(table)
+
+    def _create_view(self, statement: parse.CreateView) -> None:
+        existing = self._catalog.find(statement.name)
+        if existing is not None:
+            if statement.if_not_exists:
+                return
+            if not (statement.or_replace and isinstance(existing, View)):
+                raise CatalogError(f'"{existing.name}" exists already')
+        planned = self._plan(statement)
+        if existing is not None:
+            self._drop_view(parse.DropView(statement.name, if_exists=False))
+        self._catalog.add(planned)
+        try:
+            births = self._dataflow.install(planned.name, planned.root, self._epoch, planned.owner)
+        except BaseException:
+            self._catalog.remove(planned.name)
+            self._dataflow.retire(planned.name)
+            raise
+        planned.changes = len(births)
+
+    def _plan(self, statement: parse.CreateView) -> View:
+        bound = bind_query(statement.query, self._catalog)
+        schema = _named(bound.plan.schema, statement.columns)
+        plan = _renamed(optimize(bound.plan), schema)
+        root = ir.Store(lower(plan, self._catalog))
+        return View(
+            name=statement.name,
+            text=statement.query.text,
+            schema=schema,
+            root=root,
+            order=bound.order,
+            reads=tuple(dict.fromkeys(_scanned(bound.plan))),
+            owner="" if self._share else statement.name,
+        )
+
+    def _drop_table(self, statement: parse.DropTable) -> None:
+        entry = self._catalog.find(statement.name)
+        if entry is None and statement.if_exists:
+            return
+        table = self._catalog.table(statement.name)
+        self._refuse_read(table.name)
+        self._catalog.remove(table.name)
+        self._dataflow.drop_table(table.state.source)
+        if self._verifier is not None:
+            self._verifier.forget(table.name)
+
+    def _drop_view(self, statement: parse.DropView) -> None:
+        entry = self._catalog.find(statement.name)
+        if entry is None and statement.if_exists:
+            return
+        view = self._catalog.view(statement.name)
+        self._refuse_read(view.name)
+        self._catalog.remove(view.name)
+        self._dataflow.retire(view.name)
+        self._subscribers.pop(view.name, None)
+        if self._verifier is not None:
+            self._verifier.forget(view.name)
+
+    def _refuse_read(self, name: str) -> None:
+        readers = self._catalog.readers(name)
+        if readers:
+            listed = ", ".join(f'"{r}"' for r in readers)
+            raise CatalogError(
+                f'cannot drop "{name}" because views depend on it',
+                detail=f"It is read by {listed}.",
+                hint="Drop those views first.",
+            )
+
+    # -- the step --------------------------------------------------------------------------------
+
+    def _begin(self, commit: Callable[[Transaction], Any]) -> Transaction:
+        return Transaction(self._catalog, self._read_dataframe, commit)
+
+    def _apply(self, transactions: Sequence[Transaction], placement: str | None) -> list[int]:
+        with self._working():
+            for tx in transactions:
+                if tx.epoch is not None:
+                    raise DataError("the transaction is committed already")
+            started = time.perf_counter()
+            epochs = [self._epoch + 1 + i for i in range(len(transactions))]
+            by_table: dict[str, list[tuple[Statement, int]]] = {}
+            for tx, epoch in zip(transactions, epochs, strict=True):
+                for s in tx.statements:
+                    by_table.setdefault(s.table.name, []).append((s, epoch))
+            checked = [self._check(name, batch) for name, batch in by_table.items()]
+            with self._failing_for_good():
+                changes = self._write(checked)
+                executor = self._executor(changes, placement)
+                executor.step(self._dataflow, changes)
+                self._publish(changes)
+                self._dataflow.commit(epochs[-1] if epochs else self._epoch, changes)
+                for tx, epoch in zip(transactions, epochs, strict=True):
+                    tx.epoch = epoch
+                    self._epoch = epoch
+            rows = sum(s.rows for batch in by_table.values() for s, _ in batch)
+            seconds = time.perf_counter() - started
+            self._steps.append(StepMetrics(executor.name, seconds, rows, len(epochs)))
+            return epochs
+
+    def _check(self, name: str, batch: list[tuple[Statement, int]]) -> tuple[Table, Checked]:
+        table = self._catalog.table(name)
+        state = table.state
+        index = None
+        plain = all(s.action == INSERT for s, _ in batch)
+        if not (plain and (table.key is None or not table.enforced)):
+            index = self._dataflow.index(state.row_index, "(table)")
+        result = state.check([Change(s.action, s.columns, epoch) for s, epoch in batch], index)
+        if isinstance(result, Refusal):
+            raise _refusal(table, batch[result.change][0], result)
+        return table, result
+
+    def _write(self, checked: list[tuple[Table, Checked]]) -> dict[Key, Delta]:
+        changes: dict[Key, Delta] = {}
+        for table, result in checked:
+            delta = table.state.write(result, ())
+            self._dataflow.absorb(table.state.source)
+            if len(delta):
+                changes["", table.state.source] = delta
+            if self._verifier is not None:
+                self._verifier.follow(table, delta)
+        return changes
+
+    def _executor(self, changes: dict[Key, Delta], placement: str | None) -> Executor:
+        wanted = placement or self._placement
+        if wanted not in PLACEMENTS:
+            raise ValueError(f"placement is one of {', '.join(PLACEMENTS)}, not {wanted!r}")
+        if wanted == "auto":
+            wanted = choose(self._dataflow, changes)
+        return self._inline if wanted == "inline" else self._side().executor
+
+    def _publish(self, changes: dict[Key, Delta]) -> None:
+        for view in self._catalog.views():
+            delta = changes.get((view.owner, view.root))
+            if delta is None:
+                continue
+            view.changes += len(delta)
+            callbacks = self._subscribers.get(view.name, ())
+            if callbacks:
+                fields = (*view.schema, Field("__time", BIGINT, False), Field("__diff", BIGINT, False))
+                columns = [*delta.columns(), Column(BIGINT, delta.time), Column(BIGINT, delta.diff)]
+                table = arrow.from_columns(columns, fields)
+                for callback in callbacks:
+                    callback(table)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _read(self, view: View) -> pa.Table:
+        with self._working():
+            messages = self._dataflow.errors_of(view.name)
+            if messages:
+                raise ViewError(
+                    f'view "{view.name}" is in error: {messages[0]}',
+                    detail=f"{len(messages)} kinds of rows under it cannot be computed."
+                    if len(messages) > 1
+                    else "A row under it cannot be computed.",
+                    hint="Delete or correct the row; the view recovers with it.",
+                )
+            relation = self._dataflow.relation(view.root, view.owner)
+            columns = relation.gather_all(relation.visible(self._epoch))
+            if view.order:
+                ties = tuple(algebra.SortKey(i) for i in range(len(view.schema)))
+                keys = view.order + ties
+                order = sort_rows([columns[k.column] for k in keys], keys)
+                columns = [c.take(order) for c in columns]
+            return arrow.from_columns(columns, view.schema)
+
+    def _read_any(self, name: str) -> pa.Table:
+        entry = self._catalog.find(name)
+        if isinstance(entry, View):
+            return self._read(entry)
+        table = self._catalog.table(name)
+        relation = table.state.relation
+        columns = relation.gather_all(relation.visible(self._epoch))
+        return arrow.from_columns(columns, table.schema)
+
+    def _dataframe(self, name: str) -> DataFrame:
+        return self._side().dataframe(self._read_any(name))
+
+    def _select(self, text: str) -> Result:
+        result = self._side().select(text, self._catalog.names(), self._read_any)
+        return Result(result.toArrow, lambda: result)
+
+    def _explain(self, statement: parse.ExplainView) -> Result:
+        if statement.create is not None:
+            planned = self._plan(statement.create)
+            logical = optimize(bind_query(statement.create.query, self._catalog).plan)
+        else:
+            planned = self._catalog.view(statement.name)
+            logical = optimize(bind_query(parse.parse_query(planned.text), self._catalog).plan)
+        readers = {i.spec: len(i.readers) for i in self._dataflow.indexes}
+        lines = [
+            "== Logical plan ==",
+            explain_logical(logical),
+            "== Dataflow ==",
+            explain_dataflow(planned.root, readers),
+        ]
+        return self._result(pa.table({"plan": "\n".join(lines).splitlines()}))
+
+    def _verification(self, outcome: Verification) -> Result:
+        return self._result(
+            pa.table(
+                {
+                    "view": [outcome.view],
+                    "epoch": [outcome.epoch],
+                    "rows": [outcome.rows],
+                    "equal": [outcome.equal],
+                    "detail": [str(outcome)],
+                }
+            )
+        )
+
+    def _result(self, table: pa.Table) -> Result:
+        return Result(lambda: table, lambda: self._side().dataframe(table))
+
+    # -- Spark -----------------------------------------------------------------------------------
+
+    def _side(self) -> SparkSide:
+        if self._spark_side is None:
+            from sqlview.spark import SparkSide  # Spark costs seconds: only when it is needed
+
+            self._spark_side = SparkSide(self._given_spark, self._path)
+        return self._spark_side
+
+    def _read_dataframe(self, data: Any) -> pa.Table:
+        return self._side().read(data)
+
+    # -- guards ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        with self._lock:
+            if self._broken is not None:
+                raise SqlViewError(
+                    "the session is unusable since a step failed in the middle",
+                    detail=f"{type(self._broken).__name__}: {self._broken}",
+                    hint="Open a new session and load the tables again.",
+                ) from self._broken
+            yield
+
+    @contextmanager
+    def _failing_for_good(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._broken = error
+            raise
+
+
+def _named(schema: Schema, names: tuple[str, ...] | None) -> Schema:
+    if names is None:
+        return schema
+    if len(names) != len(schema):
+        raise SqlViewError(
+            f"the view names {len(names)} columns, its query has {len(schema)}",
+        )
+    return tuple(Field(n, f.type, f.nullable) for n, f in zip(names, schema, strict=True))
+
+
+def _renamed(plan: algebra.Plan, schema: Schema) -> algebra.Plan:
+    """The plan with the view's column names, which are part of what it stores."""
+    if tuple(f.name for f in plan.schema) == tuple(f.name for f in schema):
+        return plan
+    exprs = algebra.identity(plan.schema)
+    fields = tuple(
+        Field(s.name, p.type, p.nullable) for s, p in zip(schema, plan.schema, strict=True)
+    )
+    return algebra.Project(plan, exprs, fields)
+
+
+def _scanned(plan: algebra.Plan) -> Iterator[str]:
+    if isinstance(plan, algebra.Scan):
+        yield plan.relation
+    for i in algebra.inputs(plan):
+        yield from _scanned(i)
+
+
+def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:
+    key = table.key if table.key is not None else tuple(range(len(table.schema)))
+    columns = statement.columns
+    if table.key is not None and statement.action != DELETE:
+        columns = [columns[k] for k in key]
+    row = np.array([refusal.row], np.int64)
+    fields = tuple(table.schema[k] for k in key)
+    values = arrow.from_columns([c.take(row) for c in columns], fields).to_pylist()[0]
+    listed = ", ".join(f"{name} = {value!r}" for name, value in values.items())
+    if refusal.problem == DUPLICATE:
+        return DataError(
+            f'cannot insert into "{table.name}": the key is there already',
+            detail=f"Row {refusal.row + 1} of the batch has {listed}.",
+            hint="Use upsert to replace the row. Nothing of the transaction was applied.",
+        )
+    return DataError(
+        f'cannot delete from "{table.name}": there is no such row',
+        detail=f"Row {refusal.row + 1} of the batch has {listed}.",
+        hint="Nothing of the transaction was applied.",
+    )

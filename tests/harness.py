@@ -1,0 +1,275 @@
+"""A session under observation: after every epoch every view is compared with the oracle.
+
+`Checked` pushes each transaction to the engine and, through `tests.reference.tables`, to an
+`Oracle`. For every view and every epoch, the epochs inside one physical step included, it asserts:
+
+1. the deltas that the subscription has delivered up to that epoch, added up, are the multiset that
+   the oracle recomputes, with no negative multiplicity, at the epochs of the step only, and not
+   both signs of one row at one time;
+2. after the step, what the view holds is exactly that sum;
+3. where the view has an order, its rows come in it;
+4. the view's types are the ones that Spark gives, where the oracle knows them.
+
+A failure shows the whole session as a script.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from planner import types as t
+from planner.errors import SqlViewError
+from sqlview.oracle import Difference, Oracle, canonical_rows, compare
+from tests.reference.engine import parse_table
+from tests.reference.tables import Change, Row, Table, arrow_table, arrow_type, net
+
+__all__ = ["Checked", "Mismatch"]
+
+
+class Mismatch(AssertionError):
+    """A view is not what it must be. The message holds the session so far, to be replayed."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What the harness knows of a view: its text, and the sum of the deltas it was given.
+
+    Counted: epochs compared, and those that changed the view, left rows in it, or both (lively).
+    """
+
+    name: str
+    text: str
+    schema: t.Schema
+    total: Counter[Row]
+    batches: list[pa.Table] = field(default_factory=list)
+    epochs: int = 0
+    changed_epochs: int = 0
+    nonempty_epochs: int = 0
+    lively_epochs: int = 0
+
+
+class Checked:
+    """A session `db` of the engine, and the oracle beside it.
+
+    `form`: how rows are handed over: arrow, batch, tuples, dicts, or mixed (each in turn).
+    """
+
+    def __init__(self, db: Any, *, form: str = "arrow") -> None:
+        self.db = db
+        self.oracle = Oracle(threads=1)
+        self.tables: dict[str, Table] = {}
+        self.views: dict[str, _Watched] = {}
+        self.script: list[str] = []
+        self._form = form
+        self._handed_over = 0
+
+    def close(self) -> None:
+        self.oracle.close()
+        self.db.close()
+
+    def create_table(self, name: str, columns: str, key: Sequence[str] = ()) -> None:
+        """`columns` as in CREATE TABLE; `key`: names of the primary key's columns."""
+        constraint = f", PRIMARY KEY ({', '.join(key)})" if key else ""
+        text = f"CREATE TABLE {name} ({columns}{constraint})"
+        self.script.append(f"sql: {text}")
+        tree = sqlglot.parse_one(text, read="databricks")
+        assert isinstance(tree, exp.Create)
+        _, schema, positions = parse_table(tree)
+        self.db.sql(text)
+        self.tables[name] = Table(name, schema, positions)
+        self.oracle.load(name, arrow_table(schema, []), key)
+
+    def create_view(self, name: str, query: str) -> None:
+        """Create the view over what is there now and compare its first result."""
+        self.script.append(f"sql: CREATE MATERIALIZED VIEW {name} AS {query}")
+        self.db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        view = self.db.view(name)
+        known = self.oracle.describe(query).types
+        for column, kind in zip(view.schema, known, strict=True):
+            if kind is not None and not isinstance(kind, t.NullType) and kind != column.type:
+                self._fail(name, f"column {column.name!r} is {column.type}; Spark gives {kind}")
+        self.oracle.create_view(name, query, view.schema)
+        first = view.to_arrow()
+        watched = _Watched(name, query, view.schema, Counter(canonical_rows(first)))
+        self.views[name] = watched
+        self.db.subscribe(name, watched.batches.append)
+        self._check_snapshot(watched, self._expected(watched))
+
+    def drop_view(self, name: str) -> None:
+        self.script.append(f"sql: DROP MATERIALIZED VIEW {name}")
+        self.db.sql(f"DROP MATERIALIZED VIEW {name}")
+        self.oracle.drop(name)
+        del self.views[name]
+
+    def step(self, *changes: Change) -> int:
+        """One transaction, one epoch. Returns the epoch."""
+        self.script.append(f"step({', '.join(map(str, changes))})")
+        before = self.db.epoch
+        expected = [self._advance(changes)]
+        with self.db.transaction() as tx:
+            self._fill(tx, changes)
+        self._check_step(before, [tx.epoch], expected)
+        return int(tx.epoch)
+
+    def batch(self, *transactions: Sequence[Change]) -> list[int]:
+        """Many transactions, one physical step. Returns their epochs."""
+        shown = ", ".join(f"[{', '.join(map(str, changes))}]" for changes in transactions)
+        self.script.append(f"batch({shown})")
+        before = self.db.epoch
+        expected = [self._advance(changes) for changes in transactions]
+        begun = []
+        for changes in transactions:
+            begun.append(self.db.begin())
+            self._fill(begun[-1], changes)
+        epochs = self.db.apply(begun)
+        if [tx.epoch for tx in begun] != list(epochs):
+            self._fail("apply", f"epochs {epochs}, but transactions say {[x.epoch for x in begun]}")
+        self._check_step(before, list(epochs), expected)
+        return list(epochs)
+
+    def rejected(self, error: type[SqlViewError], *changes: Change) -> SqlViewError:
+        """Assert that the transaction raises `error` and that nothing of it was applied."""
+        self.script.append(f"rejected({', '.join(map(str, changes))})")
+        before = self.db.epoch
+
+        def attempt() -> None:
+            with self.db.transaction() as tx:
+                self._fill(tx, changes)
+
+        return self.unchanged_by(error, attempt, before)
+
+    def unchanged_by(self, error: type[SqlViewError], attempt: Any, epoch: int) -> SqlViewError:
+        """Assert that `attempt()` raises `error` and leaves epoch, tables and views as they are."""
+        try:
+            attempt()
+        except error as raised:
+            caught = raised
+        else:
+            self._fail("session", f"{error.__name__} was not raised")
+        if self.db.epoch != epoch:
+            self._fail("session", f"epoch {epoch} moved to {self.db.epoch} by a failed change")
+        for watched in self.views.values():
+            if any(b.num_rows for b in watched.batches):
+                self._fail(watched.name, "a failed change was delivered to subscribers")
+            self._check_snapshot(watched, self._expected(watched))
+        return caught
+
+    def verify(self) -> None:
+        """Assert that the engine's own VERIFY finds every view right."""
+        for name in self.views:
+            found = self.db.verify(name)
+            if not found.equal or found.missing.num_rows or found.extra.num_rows:
+                self._fail(name, f"VERIFY says: missing {found.missing}, extra {found.extra}")
+
+    def rows(self, name: str) -> list[Row]:
+        """What the view holds now, as tuples in the view's order."""
+        return list(canonical_rows(self.db.view(name).to_arrow()))
+
+    def _advance(self, changes: Sequence[Change]) -> dict[str, pa.Table]:
+        after = {name: table.copy() for name, table in self.tables.items()}
+        for change in changes:
+            after[change.table].apply(change)
+        for name, table in after.items():
+            inserts, deletes = net(self.tables[name], table)
+            self.oracle.apply(
+                name, arrow_table(table.schema, inserts), arrow_table(table.schema, deletes)
+            )
+        self.tables = after
+        return {name: self._expected(watched) for name, watched in self.views.items()}
+
+    def _expected(self, watched: _Watched) -> pa.Table:
+        return self.oracle.query(watched.text, watched.schema)
+
+    def _fill(self, tx: Any, changes: Sequence[Change]) -> None:
+        for change in changes:
+            getattr(tx, change.op)(change.table, self._hand_over(change))
+
+    def _hand_over(self, change: Change) -> Any:
+        table = self.tables[change.table]
+        forms = ("arrow", "batch", "tuples", "dicts")
+        form = forms[self._handed_over % 4] if self._form == "mixed" else self._form
+        self._handed_over += 1
+        names = [f.name for f in table.schema]
+        match form:
+            case "tuples":
+                return list(change.rows)
+            case "dicts":
+                if change.op == "delete" and table.key:
+                    return [{names[i]: row[i] for i in table.key} for row in change.rows]
+                return [dict(zip(names, row, strict=True)) for row in change.rows]
+            case "batch":
+                whole = arrow_table(table.schema, change.rows).combine_chunks().to_batches()
+                return whole[0] if whole else arrow_table(table.schema, change.rows)
+            case _:
+                return arrow_table(table.schema, change.rows)
+
+    def _check_step(
+        self, before: int, epochs: list[int], expected: list[dict[str, pa.Table]]
+    ) -> None:
+        if epochs != list(range(before + 1, before + 1 + len(epochs))):
+            self._fail("session", f"epochs {epochs} do not follow {before}")
+        if self.db.epoch != epochs[-1]:
+            self._fail("session", f"the epoch is {self.db.epoch}, not {epochs[-1]}")
+        for watched in self.views.values():
+            deltas = self._deltas(watched)
+            if stray := set(deltas) - set(epochs):
+                self._fail(watched.name, f"deltas at {sorted(stray)} in a step of {epochs}")
+            for epoch, results in zip(epochs, expected, strict=True):
+                total = watched.total
+                for row, diff in deltas.get(epoch, Counter()).items():
+                    total[row] += diff
+                    if total[row] < 0:
+                        self._fail(watched.name, f"multiplicity {total[row]} of {row} at {epoch}")
+                    if not total[row]:
+                        del total[row]
+                watched.epochs += 1
+                watched.changed_epochs += bool(deltas.get(epoch))
+                watched.nonempty_epochs += bool(total)
+                watched.lively_epochs += bool(total) and bool(deltas.get(epoch))
+                summed = arrow_table(watched.schema, [_plain(r) for r in total.elements()])
+                self._report(watched, compare(summed, results[watched.name]), f"at {epoch}")
+            self._check_snapshot(watched, expected[-1][watched.name])
+
+    def _deltas(self, watched: _Watched) -> dict[int, Counter[Row]]:
+        names = [f.name for f in watched.schema]
+        deltas: defaultdict[int, Counter[Row]] = defaultdict(Counter)
+        for batch in watched.batches:
+            if batch.column_names != [*names, "__time", "__diff"]:
+                self._fail(watched.name, f"a delta batch has the columns {batch.column_names}")
+            for *row, time, diff in canonical_rows(batch):
+                counts = deltas[time]
+                if diff == 0 or tuple(row) in counts:
+                    self._fail(watched.name, f"deltas of {row} at {time} are not consolidated")
+                counts[tuple(row)] = diff
+        watched.batches.clear()
+        return deltas
+
+    def _check_snapshot(self, watched: _Watched, expected: pa.Table) -> None:
+        actual = self.db.view(watched.name).to_arrow()
+        for column, arrow in zip(watched.schema, actual.schema, strict=True):
+            if arrow.type != arrow_type(column.type):
+                self._fail(watched.name, f"column {column} is read as {arrow.type}")
+        if Counter(canonical_rows(actual)) != watched.total:
+            gone = watched.total - Counter(canonical_rows(actual))
+            come = Counter(canonical_rows(actual)) - watched.total
+            self._fail(watched.name, f"the view lacks {gone} and has {come} beside its deltas")
+        ordered = self.oracle.is_ordered(watched.text)
+        self._report(watched, compare(actual, expected, ordered), "as read")
+
+    def _report(self, watched: _Watched, found: Difference | None, when: str) -> None:
+        if found is not None:
+            self._fail(watched.name, f"{when}: {found}\n{watched.text}")
+
+    def _fail(self, name: str, problem: str) -> None:
+        raise Mismatch(f"{name}: {problem}\n--- the session so far\n" + "\n".join(self.script))
+
+
+def _plain(row: Row) -> Row:
+    return tuple(float("nan") if v == "NaN" else v for v in row)

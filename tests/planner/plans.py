@@ -1,0 +1,169 @@
+"""Random algebra plans over small integer tables, for hypothesis."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from planner.algebra import Aggregate, AggregateCall, Filter, Join, Plan, Project, SortKey, TopK
+from planner.algebra import UnionAll
+from planner.expr import Call, Column, Expr, Literal, conjunction
+from planner.types import BIGINT, BOOLEAN, DOUBLE, Field
+from tests.planner.build import scan
+from tests.planner.tpch_catalog import Tables, table
+from tests.reference.scalar import Row
+
+CATALOG = Tables(
+    (
+        table("t", "a:b b:b? c:b?", (0,)),
+        table("u", "a:b b:b c:b?", (0, 1)),
+        table("v", "a:b? b:b?", None),
+    )
+)
+
+_small = st.integers(0, 3)
+_maybe = st.none() | _small
+
+
+@st.composite
+def contents(draw: st.DrawFn) -> dict[str, list[Row]]:
+    """A few rows for each table, its key respected."""
+    result = {}
+    for info in CATALOG.relations:
+        row = st.tuples(*(_maybe if f.nullable else _small for f in info.schema))
+        key = info.primary_key
+        unique = None if key is None else (lambda r, key=key: tuple(r[k] for k in key))
+        result[info.name] = draw(st.lists(row, max_size=5, unique_by=unique))
+    return result
+
+
+def plans(depth: int = 3) -> st.SearchStrategy[Plan]:
+    tables = st.sampled_from([scan(CATALOG, n) for n in CATALOG.names()])
+    if depth == 0:
+        return tables
+    below = plans(depth - 1)
+    return st.one_of(
+        tables,
+        _filters(below),
+        _projects(below),
+        _joins(below),
+        _aggregates(below),
+        _unions(below),
+        _tops(below),
+    )
+
+
+def _numbers(plan: Plan) -> list[Column]:
+    return [
+        Column(i, f.type, f.nullable, f.name) for i, f in enumerate(plan.schema) if f.type == BIGINT
+    ]
+
+
+def _call(function: str, *args: Expr) -> Call:
+    kind = BIGINT if function in ("add", "integral_divide") else BOOLEAN
+    return Call(function, args, kind, any(a.nullable for a in args))
+
+
+@st.composite
+def numbers(draw: st.DrawFn, plan: Plan) -> Expr:
+    """A BIGINT: a column, a literal, a sum, or a quotient that fails on 0."""
+    columns = _numbers(plan)
+    leaf = st.integers(0, 3).map(lambda n: Literal(n, BIGINT))
+    if columns:
+        leaf = st.sampled_from(columns) | st.sampled_from(columns) | leaf
+    kind = draw(st.integers(0, 9))
+    if kind == 9:
+        return _call("integral_divide", draw(leaf), draw(leaf))
+    return _call("add", draw(leaf), draw(leaf)) if kind == 8 else draw(leaf)
+
+
+@st.composite
+def predicates(draw: st.DrawFn, plan: Plan, depth: int = 2) -> Expr:
+    kind = draw(st.sampled_from("compare compare compare and or not null".split()))
+    if depth == 0 or kind == "compare":
+        function = draw(st.sampled_from("eq eq lt le ne eq_null_safe".split()))
+        left, right = draw(numbers(plan)), draw(numbers(plan))
+        if function == "eq_null_safe":
+            return Call(function, (left, right), BOOLEAN, False)
+        return _call(function, left, right)
+    if kind == "null":
+        return Call("is_null", (draw(numbers(plan)),), BOOLEAN, False)
+    if kind == "not":
+        return _call("not", draw(predicates(plan, depth - 1)))
+    return _call(kind, draw(predicates(plan, depth - 1)), draw(predicates(plan, depth - 1)))
+
+
+@st.composite
+def _filters(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
+    plan = draw(below)
+    return Filter(plan, draw(predicates(plan)))
+
+
+@st.composite
+def _projects(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
+    plan = draw(below)
+    return _project(plan, tuple(draw(st.lists(numbers(plan), min_size=1, max_size=3))))
+
+
+def _project(plan: Plan, exprs: tuple[Expr, ...]) -> Plan:
+    fields = tuple(Field(f"e{i}", e.type, e.nullable) for i, e in enumerate(exprs))
+    return Project(plan, exprs, fields)
+
+
+@st.composite
+def _joins(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
+    """Mostly linked by equalities of columns, now and then not at all."""
+    parts = tuple(draw(st.lists(below, min_size=2, max_size=3)))
+    join = Join(parts, None)
+    columns = _numbers(join)
+    found: list[Expr] = []
+    start = 0
+    for i in parts:
+        end = start + len(i.schema)
+        own = [c for c in columns if start <= c.index < end]
+        before = [c for c in columns if c.index < start]
+        if own and before and draw(st.integers(0, 9)):
+            pair = draw(st.sampled_from(before)), draw(st.sampled_from(own))
+            safe = draw(st.integers(0, 4)) == 0
+            found.append(Call("eq_null_safe", pair, BOOLEAN, False) if safe else _call("eq", *pair))
+        start = end
+    found += draw(st.lists(predicates(join), max_size=2))
+    return Join(parts, conjunction(tuple(draw(st.permutations(found)))) if found else None)
+
+
+@st.composite
+def _aggregates(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
+    plan = draw(below)
+    keys = tuple(draw(st.lists(numbers(plan), max_size=2)))
+    names = draw(st.lists(st.sampled_from("count_rows count sum avg".split()), max_size=3))
+    if not keys and not names:
+        names = ["count_rows"]
+    calls = []
+    for name in names:
+        arg = None if name == "count_rows" else draw(numbers(plan))
+        nullable = name in ("sum", "avg")
+        calls.append(AggregateCall(name, arg, DOUBLE if name == "avg" else BIGINT, nullable))
+    fields = [Field(f"k{i}", k.type, k.nullable) for i, k in enumerate(keys)]
+    fields += [Field(f"a{i}", c.type, c.nullable) for i, c in enumerate(calls)]
+    return Aggregate(plan, keys, tuple(calls), tuple(fields))
+
+
+@st.composite
+def _unions(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
+    width = draw(st.integers(1, 2))
+    parts = []
+    for plan in draw(st.lists(below, min_size=2, max_size=2)):
+        exprs = st.lists(numbers(plan), min_size=width, max_size=width)
+        parts.append(_project(plan, tuple(draw(exprs))))
+    fields = tuple(Field(f"e{i}", BIGINT) for i in range(width))
+    return UnionAll(tuple(parts), fields)
+
+
+@st.composite
+def _tops(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
+    plan = draw(below)
+    positions = list(range(len(plan.schema)))
+    order = tuple(
+        SortKey(c, draw(st.booleans()), draw(st.booleans()))
+        for c in draw(st.lists(st.sampled_from(positions), max_size=2))
+    )
+    return TopK(plan, order, tuple(positions), draw(st.integers(0, 4)), draw(st.integers(0, 1)))

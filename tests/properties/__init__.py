@@ -1,0 +1,1 @@
+"""Random schemas, queries and change streams, against the oracle."""

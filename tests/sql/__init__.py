@@ -1,0 +1,1 @@
+"""SQL semantics, view by view and epoch by epoch, against the oracle."""

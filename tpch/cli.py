@@ -1,0 +1,163 @@
+"""The command line: `python -m tpch stream`, `demo` and `generate`.
+
+Exit codes: 0, all is well and what was verified is equal; 1, a view differed from its recompute or
+the run failed; 2, the command line is wrong.
+
+Invariant: a mistake of the user's, in options or in data, ends in a message, not in a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+import sqlview
+from tpch import demo, report, runner
+from tpch.generate import GenerateError, generate
+from tpch.runner import RunOptions
+
+_OPTION_NAMES = frozenset(RunOptions.__dataclass_fields__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    console = Console(stderr=True)
+    try:
+        match given.command:
+            case "stream":
+                return _stream(parser, given, console)
+            case "demo":
+                return demo.main(console, given.data)
+            case _:
+                print(generate(given.sf, given.data))
+                return 0
+    except (sqlview.SqlViewError, GenerateError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 1
+
+
+def add_stream_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a run that the runner and the spark-submit job have in common."""
+    default = RunOptions()
+    parser.add_argument("--sf", type=float, default=default.sf, help="scale factor (%(default)s)")
+    parser.add_argument(
+        "--queries", default=default.queries, help="all, or a list such as q01,q03 (%(default)s)"
+    )
+    parser.add_argument(
+        "--batch-rows",
+        type=int,
+        default=default.batch_rows,
+        metavar="N",
+        help="changed rows per transaction (%(default)s)",
+    )
+    parser.add_argument(
+        "--deletes",
+        type=float,
+        default=default.deletes,
+        metavar="FRACTION",
+        help="share of a batch that deletes or updates earlier rows (%(default)s)",
+    )
+    parser.add_argument("--changes", type=int, metavar="N", help="stop after N changed rows")
+    parser.add_argument(
+        "--load",
+        type=float,
+        default=default.load,
+        metavar="FRACTION",
+        help="share of each table to load in one step before the timed part (%(default)s)",
+    )
+    parser.add_argument(
+        "--placement",
+        choices=runner.PLACEMENTS,
+        default=default.placement,
+        help="where steps run (%(default)s)",
+    )
+    parser.add_argument(
+        "--private", action="store_true", help="no sharing of arrangements between views"
+    )
+    parser.add_argument(
+        "--verify",
+        choices=runner.VERIFY,
+        default=default.verify,
+        help="compare each view with a recompute: never, at the end, after every transaction "
+        "(%(default)s)",
+    )
+    parser.add_argument("--seed", type=int, default=default.seed, help="(%(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="draw the rates there, as PNG")
+    _add_data_option(parser)
+
+
+def options_from(parser: argparse.ArgumentParser, given: argparse.Namespace) -> RunOptions:
+    """The options of a run; a value out of range ends the program with exit code 2."""
+    for path in (given.json, given.chart):
+        if path is not None and not path.parent.is_dir():
+            parser.error(f"no such directory: {path.parent}")
+    fields = {name: value for name, value in vars(given).items() if name in _OPTION_NAMES}
+    try:
+        return RunOptions(**fields)
+    except ValueError as error:
+        parser.error(str(error))
+
+
+def present(outcome: runner.Outcome, given: argparse.Namespace, console: Console) -> int:
+    """Print and write what a run found; the exit code."""
+    output = Console()
+    report.print_report(outcome.report, output)
+    report.print_arrangements(outcome.report, output)
+    for difference in outcome.differences:
+        report.print_difference(difference, console)
+    if given.json is not None:
+        given.json.write_text(outcome.report.to_json(), encoding="utf-8")
+    if given.chart is not None:
+        report.write_chart(outcome.report, given.chart)
+    return 1 if outcome.differences else 0
+
+
+def _stream(parser: argparse.ArgumentParser, given: argparse.Namespace, console: Console) -> int:
+    return present(runner.run(options_from(parser, given), console=console), given, console)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tpch", description="TPC-H as a stream of changes, through sqlview."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    stream = commands.add_parser("stream", help="stream the tables through the views and measure")
+    add_stream_options(stream)
+    stream.add_argument(
+        "--mode",
+        choices=runner.MODES,
+        default=RunOptions().mode,
+        help="all views in one session, or a session for each (%(default)s)",
+    )
+    stream.add_argument("--master", help="Spark master, such as local[2,4] (all cores here)")
+    stream.add_argument(
+        "--order",
+        choices=runner.ORDERS,
+        default=RunOptions().order,
+        help="arrival of the rows within each table (%(default)s)",
+    )
+    show = commands.add_parser("demo", help="the main job from end to end, in a few minutes")
+    _add_data_option(show)
+    make = commands.add_parser("generate", help="generate the data and print where it is")
+    make.add_argument("--sf", type=float, default=RunOptions().sf, help="scale factor")
+    _add_data_option(make)
+    return parser
+
+
+def _add_data_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIRECTORY",
+        help="where generated data is kept ($SQLVIEW_TPCH_DIR, or the user's cache directory)",
+    )

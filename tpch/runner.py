@@ -1,0 +1,447 @@
+"""Installs the queries, streams TPC-H through them, measures, verifies.
+
+**What is timed.** All transactions lie in memory as Arrow tables before the clock starts. The clock
+runs from the start of the first step to the last commit; loading (`--load`), CREATE and a warm-up
+come before. The warm-up runs the same queries in a session of its own over the head of the tables,
+so that the compilation of the generic kernels, once per machine and version, is not counted.
+With `--verify every` the time of a run is the sum of its steps' times, since the checks lie between
+them; otherwise nothing is left out. The rate of a query is the number of changed rows of the tables
+that it reads over that time.
+
+**Modes.** `together`: all views in one session over one stream, so one time for all. `each`: a new
+session per query and a stream of the tables that it reads only.
+
+Invariant: a run that returns has verified what it reports as verified; `Outcome.differences` is not
+empty if any view ever differed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from rich.console import Console
+
+import sqlview
+from tpch import stream
+from tpch.checks import Checks, Oracle, OracleMaker, SessionOracle, StreamOracle
+from tpch.generate import MINIMUM_SCALE_FACTOR, generate, load, parquet_file
+from tpch.queries import Query, select_queries, tables_of
+from tpch.report import (
+    Difference,
+    QueryReport,
+    ResidentMemory,
+    RunReport,
+    StepProgress,
+    Totals,
+    cores,
+    geometric_mean,
+    step_percentiles_ms,
+    versions,
+)
+from tpch.schema import TABLES_BY_NAME
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MODES = ("together", "each")
+ORDERS = ("in-order", "shuffled")
+PLACEMENTS = ("auto", "inline", "spark")
+VERIFY = ("none", "final", "every")
+
+_WARM_UP_TABLE_ROWS = 2000
+_WARM_UP_LOAD = 0.25
+_WARM_UP_BATCHES = 3
+_WARM_UP_BATCH_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of `python -m tpch stream`; see there. `data` is where generated data is kept.
+
+    `load_on_spark`: the load reads the Parquet files as Spark DataFrames and is placed on Spark.
+    """
+
+    sf: float = 0.1
+    queries: str = "all"
+    mode: str = "together"
+    batch_rows: int = 1000
+    deletes: float = 0.0
+    changes: int | None = None
+    load: float = 0.0
+    placement: str = "auto"
+    master: str | None = None
+    private: bool = False
+    verify: str = "none"
+    order: str = "in-order"
+    seed: int = 0
+    data: Path | None = None
+    load_on_spark: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.sf >= MINIMUM_SCALE_FACTOR:
+            raise ValueError(f"a scale factor is at least {MINIMUM_SCALE_FACTOR}, not {self.sf:g}")
+        if self.load_on_spark and self.order != "in-order":
+            raise ValueError("the load on Spark reads the files as they are: in order")
+        select_queries(self.queries)
+        stream.loaded_rows({}, self.load)
+        self.stream_options()
+
+    def stream_options(self) -> stream.StreamOptions:
+        return stream.StreamOptions(
+            self.batch_rows, self.deletes, changes=self.changes, seed=self.seed
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    report: RunReport
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """One session's part of a run."""
+
+    queries: tuple[QueryReport, ...]
+    rows: int
+    seconds: float
+    steps: int
+    steps_inline: int
+    steps_spark: int
+    install_seconds: float
+    load_rows: int
+    load_seconds: float
+    state_bytes: int
+    rss_peak_bytes: int
+    arrangements: tuple[dict[str, Any], ...]
+
+
+def run(
+    options: RunOptions,
+    *,
+    console: Console | None = None,
+    spark: SparkSession | None = None,
+    connect: Callable[..., sqlview.Session] = sqlview.connect,
+    oracle: OracleMaker | None = None,
+    inspect: Callable[[sqlview.Session], None] | None = None,
+) -> Outcome:
+    """Run the stream as `options` say; progress goes to `console` (standard error by default).
+
+    `spark`: the session to use; without one, one is started where it is needed and stopped at the
+    end. `oracle` makes the oracle of each session; by default the session's own, or for every epoch
+    one that follows the stream. `inspect` is called with each session at its end, while it is open.
+    """
+    console = console or Console(stderr=True)
+    queries = select_queries(options.queries)
+    names = tables_of(queries)
+    console.print(f"Reading TPC-H at scale factor {options.sf:g}", highlight=False)
+    directory = generate(options.sf, options.data)
+    shuffle_seed = options.seed if options.order == "shuffled" else None
+    tables = load(directory, names, shuffle_seed=shuffle_seed)
+    groups = [queries] if options.mode == "together" else [(query,) for query in queries]
+    checks, memory = Checks(), ResidentMemory()
+    if oracle is None:
+        oracle = StreamOracle if options.verify == "every" else SessionOracle
+    measured: list[_Measured] = []
+    with _spark_session(options, spark) as session:
+        runner = _Runner(
+            options, directory, tables, session, connect, oracle, checks, memory, console, inspect
+        )
+        console.print("Warming up", highlight=False)
+        runner.warm_up(queries)
+        memory.start()
+        for group in groups:
+            measured.append(runner.measure(group))
+            if checks.differences:
+                break
+    return Outcome(_summarise(options, measured, memory, checks), tuple(checks.differences))
+
+
+@contextlib.contextmanager
+def _spark_session(
+    options: RunOptions, given: SparkSession | None
+) -> Iterator[SparkSession | None]:
+    """The Spark session to share between sessions, or None where nothing asks for one yet."""
+    wanted = options.master is not None or options.placement == "spark" or options.load_on_spark
+    if given is not None or not wanted:
+        yield given
+        return
+    spark = start_spark(options.master)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def start_spark(master: str | None) -> SparkSession:
+    """A quiet Spark on `master`; by default on all cores here, with tasks tried again."""
+    from pyspark.sql import SparkSession
+
+    sqlview.ensure_java()
+    builder: Any = SparkSession.builder.master(master or "local[*,4]").appName("tpch")
+    spark: SparkSession = (
+        builder.config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The first `rows` rows of a table: those whose `column` is less than `key`."""
+
+    rows: int
+    column: str
+    key: int
+
+
+def spark_load_cuts(tables: Mapping[str, pa.Table], share: float) -> dict[str, Cut]:
+    """About `share` of each table, cut where the leading column of its key changes.
+
+    Requires: tables in the order of their keys.
+    """
+    cuts: dict[str, Cut] = {}
+    for name, rows in tables.items():
+        column = TABLES_BY_NAME[name].primary_key[0]
+        keys = rows.column(column).to_numpy()
+        key = keys[min(int(len(keys) * share), len(keys) - 1)]
+        cuts[name] = Cut(int(keys.searchsorted(key)), column, int(key))
+    return cuts
+
+
+@dataclass(frozen=True, slots=True)
+class _Runner:
+    """What all sessions of a run have in common."""
+
+    options: RunOptions
+    directory: Path
+    tables: Mapping[str, pa.Table]
+    spark: SparkSession | None
+    connect: Callable[..., sqlview.Session]
+    oracle: OracleMaker
+    checks: Checks
+    memory: ResidentMemory
+    console: Console
+    inspect: Callable[[sqlview.Session], None] | None
+
+    def warm_up(self, queries: Sequence[Query]) -> None:
+        """Run the queries over the head of each table, in a session that is thrown away."""
+        heads = {name: rows.slice(0, _WARM_UP_TABLE_ROWS) for name, rows in self.tables.items()}
+        options = stream.StreamOptions(
+            _WARM_UP_BATCH_ROWS,
+            self.options.deletes,
+            changes=_WARM_UP_BATCHES * _WARM_UP_BATCH_ROWS,
+            seed=self.options.seed,
+        )
+        table_rows = {name: rows.num_rows for name, rows in heads.items()}
+        loaded = stream.loaded_rows(table_rows, _WARM_UP_LOAD)
+        batches = stream.prebatch(stream.plan_stream(table_rows, loaded, options), heads)
+        with self._session(queries) as db:
+            for batch in [stream.initial_batch(heads, loaded), *batches]:
+                with db.transaction() as tx:
+                    stream.apply(batch, tx)
+
+    def measure(self, queries: Sequence[Query]) -> _Measured:
+        """Stream the tables that `queries` read through one new session, timed."""
+        tables = {name: self.tables[name] for name in tables_of(queries)}
+        table_rows = {name: rows.num_rows for name, rows in tables.items()}
+        cuts = spark_load_cuts(tables, self.options.load) if self.options.load_on_spark else {}
+        loaded = stream.loaded_rows(table_rows, self.options.load)
+        loaded |= {name: cut.rows for name, cut in cuts.items()}
+        initial = stream.initial_batch(tables, loaded)
+        plans = stream.plan_stream(table_rows, loaded, self.options.stream_options())
+        batches = stream.prebatch(plans, tables)
+        started = time.perf_counter()
+        with self._session(queries) as db, contextlib.closing(self.oracle(queries)) as oracle:
+            install_seconds = time.perf_counter() - started
+            started = time.perf_counter()
+            if initial.rows:
+                self._load(db, initial, cuts)
+            load_seconds = time.perf_counter() - started
+            first_step = len(db.metrics().steps)
+            step_seconds, seconds = self._stream(db, queries, oracle, initial, batches)
+            rss_peak_bytes = self.memory.peak_bytes()
+            metrics = db.metrics()
+            arrangements = db.arrangements().to_pylist()
+            if self.options.verify == "final":
+                self.checks.run(oracle, db, queries)
+            if self.inspect is not None:
+                self.inspect(db)
+        placements = [step.placement for step in metrics.steps[first_step:]]
+        batches = batches[: len(step_seconds)]
+        return _Measured(
+            queries=tuple(
+                self._query_report(q, batches, step_seconds, seconds, metrics.views[q.name])
+                for q in queries
+            ),
+            rows=sum(batch.rows for batch in batches),
+            seconds=seconds,
+            steps=len(step_seconds),
+            steps_inline=placements.count("inline"),
+            steps_spark=placements.count("spark"),
+            install_seconds=install_seconds,
+            load_rows=initial.rows,
+            load_seconds=load_seconds if initial.rows else 0.0,
+            state_bytes=metrics.state_bytes,
+            rss_peak_bytes=rss_peak_bytes,
+            arrangements=tuple(arrangements),
+        )
+
+    @contextlib.contextmanager
+    def _session(self, queries: Sequence[Query]) -> Iterator[sqlview.Session]:
+        """A session with the tables and views of `queries`, all empty."""
+        with self.connect(
+            spark=self.spark, placement=self.options.placement, share=not self.options.private
+        ) as db:
+            for name in tables_of(queries):
+                db.sql(TABLES_BY_NAME[name].sql)
+            for query in queries:
+                db.sql(query.create_sql)
+            yield db
+
+    def _load(self, db: sqlview.Session, initial: stream.Batch, cuts: Mapping[str, Cut]) -> None:
+        """Bring in the first rows of each table, in one transaction."""
+        if not cuts:
+            with db.transaction() as tx:
+                stream.apply(initial, tx)
+            return
+        assert self.spark is not None
+        self.console.print(f"Loading {initial.rows:,} rows through Spark", highlight=False)
+        with db.transaction(placement="spark") as tx:
+            for name, cut in cuts.items():
+                frame = self.spark.read.parquet(str(parquet_file(self.directory, name)))
+                tx.insert(name, frame.where(frame[cut.column] < cut.key))
+
+    def _stream(
+        self,
+        db: sqlview.Session,
+        queries: Sequence[Query],
+        oracle: Oracle,
+        initial: stream.Batch,
+        batches: Sequence[stream.Batch],
+    ) -> tuple[list[float], float]:
+        """Apply the batches until the end or the first difference: each step's time, and all's."""
+        every = self.options.verify == "every"
+        if every and initial.rows:
+            self.checks.apply(oracle, initial)
+            if not self.checks.run(oracle, db, queries):
+                return [], 0.0
+        title = queries[0].name if self.options.mode == "each" else "Streaming"
+        step_seconds: list[float] = []
+        clock = time.perf_counter
+        progress = StepProgress(title, sum(batch.rows for batch in batches), self.console)
+        with _collected_garbage(), progress:
+            started = finished = clock()
+            for batch in batches:
+                before = clock()
+                with db.transaction() as tx:
+                    stream.apply(batch, tx)
+                finished = clock()
+                step_seconds.append(finished - before)
+                progress.step(batch.rows)
+                if every:
+                    self.checks.apply(oracle, batch)
+                    if not self.checks.run(oracle, db, queries):
+                        break
+        return step_seconds, sum(step_seconds) if every else finished - started
+
+    def _query_report(
+        self,
+        query: Query,
+        batches: Sequence[stream.Batch],
+        step_seconds: Sequence[float],
+        seconds: float,
+        metrics: sqlview.ViewMetrics,
+    ) -> QueryReport:
+        read = [
+            sum(change.rows.num_rows for change in batch.changes if change.table in query.tables)
+            for batch in batches
+        ]
+        touching = [took for took, rows in zip(step_seconds, read, strict=True) if rows]
+        p50_ms, p95_ms, max_ms = step_percentiles_ms(touching)
+        return QueryReport(
+            query=query.name,
+            rows=sum(read),
+            seconds=seconds,
+            rows_per_second=sum(read) / seconds if seconds else 0.0,
+            steps=len(touching),
+            p50_ms=p50_ms,
+            p95_ms=p95_ms,
+            max_ms=max_ms,
+            changes=metrics.changes,
+            state_bytes=metrics.state_bytes,
+            shared_arrangements=metrics.shared_arrangements,
+            verified=None,
+            verified_epochs=0,
+        )
+
+
+@contextlib.contextmanager
+def _collected_garbage() -> Iterator[None]:
+    """Keep the garbage collector from walking the prepared batches again and again."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _summarise(
+    options: RunOptions,
+    measured: Sequence[_Measured],
+    memory: ResidentMemory,
+    checks: Checks,
+) -> RunReport:
+    queries = tuple(
+        replace(
+            query,
+            verified=checks.verdict(query.query),
+            verified_epochs=checks.epochs.get(query.query, 0),
+        )
+        for part in measured
+        for query in part.queries
+    )
+    rows = sum(part.rows for part in measured)
+    seconds = sum(part.seconds for part in measured)
+    totals = Totals(
+        rows=rows,
+        seconds=seconds,
+        rows_per_second=rows / seconds if seconds else 0.0,
+        geometric_mean_rows_per_second=geometric_mean([query.rows_per_second for query in queries]),
+        steps=sum(part.steps for part in measured),
+        steps_inline=sum(part.steps_inline for part in measured),
+        steps_spark=sum(part.steps_spark for part in measured),
+        install_seconds=sum(part.install_seconds for part in measured),
+        load_rows=sum(part.load_rows for part in measured),
+        load_seconds=sum(part.load_seconds for part in measured),
+        verify_seconds=checks.seconds,
+        state_bytes=sum(part.state_bytes for part in measured),
+        rss_start_bytes=memory.start_bytes,
+        rss_peak_bytes=max((part.rss_peak_bytes for part in measured), default=0),
+        arrangements=tuple(row for part in measured for row in part.arrangements),
+    )
+    return RunReport(
+        sf=options.sf,
+        batch_rows=options.batch_rows,
+        mode=options.mode,
+        placement=options.placement,
+        order=options.order,
+        deletes=options.deletes,
+        load=options.load,
+        seed=options.seed,
+        sharing=not options.private,
+        cores=cores(),
+        versions=versions(),
+        queries=queries,
+        totals=totals,
+    )
