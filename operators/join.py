@@ -54,9 +54,8 @@ class HalfJoinOperator:
     def probe(self, prefix: Delta) -> tuple[Delta, Ints]:
         """The updates that can match (no NULL in the probe), and their key words."""
         columns = [prefix.column(c) for c in self.node.probe]
-        strict = [
-            c for c, null_safe in zip(columns, self.node.null_safe, strict=True) if not null_safe
-        ]
+        finds_null = self.node.null_safe or (False,) * len(columns)
+        strict = [c for c, safe in zip(columns, finds_null, strict=True) if not safe]
         present = encode.not_null(strict)
         if present is not None and not present.all():
             prefix = prefix.filter(present)

@@ -162,7 +162,9 @@ class ReduceOperator:
         born = event_birth[:n_events]
         prior, time = event_prior[:n_events], event_time[:n_events]
         has_old, has_new = prior != grouping.NOTHING, born >= 0
-        old_rows = np.where(prior < grouping.NOTHING, row_of[-2 - prior] if n_births else 0, prior)
+        old_rows = prior.copy()
+        chained = prior < grouping.NOTHING
+        old_rows[chained] = row_of[-2 - prior[chained]]
         dead, dead_time = old_rows[has_old], time[has_old]
         self.relation.kill(dead, dead_time)
         self.index.insert(np.arange(first, first + n_births))

@@ -412,7 +412,7 @@ class Session:
             "== Logical plan ==",
             explain_logical(logical),
             "== Dataflow ==",
-            explain_dataflow(planned.root, readers),
+            explain_dataflow(planned.root, readers.get),
         ]
         return self._result(pa.table({"plan": "\n".join(lines).splitlines()}))
 

@@ -52,9 +52,7 @@ class SessionOracle:
 
     def difference(self, db: sqlview.Session, query: Query) -> Difference | None:
         found = db.verify(query.name)
-        if found.equal:
-            return None
-        return Difference(query.name, found.epoch, found.missing, found.extra)
+        return _difference(query.name, found.epoch, found.difference)
 
     def close(self) -> None:
         pass
@@ -84,15 +82,16 @@ class StreamOracle:
         view = db.view(query.name)
         expected = self._oracle.query(query.sql, view.schema)
         found = duckdb_oracle.compare(view.to_arrow(), expected, self._oracle.is_ordered(query.sql))
-        if found is None:
-            return None
-        if found.position is not None:
-            # The rows are right and in a wrong order: show all of them.
-            return Difference(query.name, db.epoch, expected, view.to_arrow())
-        return Difference(query.name, db.epoch, found.missing, found.extra)
+        return _difference(query.name, db.epoch, found)
 
     def close(self) -> None:
         self._oracle.close()
+
+
+def _difference(view: str, epoch: int, found: duckdb_oracle.Difference | None) -> Difference | None:
+    if found is None:
+        return None
+    return Difference(view, epoch, found.missing, found.extra, found.position)
 
 
 @dataclass(slots=True)

@@ -42,8 +42,8 @@ class QueryReport:
     timed part, of all views together where they share a session. The percentiles are over the
     steps that changed a table that it reads. `changes`: rows of signed deltas that it has emitted
     since CREATE. `state_bytes`: the state that it reads or keeps, shared or not.
-    `shared_arrangements`: indexes among these that other views read too. `verified` is None if
-    nothing was verified, else whether it was equal to its recompute at all `verified_epochs`.
+    `shared_arrangements` of its `arrangements` (indexes) are read by other views too. `verified` is
+    None if nothing was verified, else whether it equalled its recompute at all `verified_epochs`.
     """
 
     query: str
@@ -56,6 +56,7 @@ class QueryReport:
     max_ms: float
     changes: int
     state_bytes: int
+    arrangements: int
     shared_arrangements: int
     verified: bool | None
     verified_epochs: int
@@ -66,7 +67,8 @@ class Totals:
     """The run as a whole; with a session per query, sums over the sessions.
 
     `rows`: changed rows in the timed part. `install_seconds`: CREATE of tables and views.
-    `load_rows`, `load_seconds`: the step before the timed part. `rss_start_bytes`,
+    `load_rows`, `load_seconds`: the step before the timed part. `state_bytes`: indexes, derived
+    relations and filters, each once; `table_bytes`: the rows of the tables. `rss_start_bytes`,
     `rss_peak_bytes`: this process, input data included, before the first step and at most since.
     """
 
@@ -82,6 +84,8 @@ class Totals:
     load_seconds: float
     verify_seconds: float
     state_bytes: int
+    table_bytes: int
+    index_builds: int
     rss_start_bytes: int
     rss_peak_bytes: int
     arrangements: tuple[dict[str, Any], ...]
@@ -109,12 +113,16 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A view that differed from its recompute at `epoch`: rows it lacks, rows it has too many."""
+    """A view that differed from its recompute at `epoch`: rows it lacks, rows it has too many.
+
+    `position`: the first row out of order where the rows are right and their order is not.
+    """
 
     view: str
     epoch: int
     missing: pa.Table
     extra: pa.Table
+    position: int | None = None
 
 
 def versions() -> dict[str, str]:
@@ -255,7 +263,7 @@ def print_report(report: RunReport, console: Console) -> None:
         "p95 ms",
         "max ms",
         "state",
-        "shared\narrangements",
+        "arrangements\n(shared)",
     ):
         table.add_column(name, justify="right")
     table.add_column("verified")
@@ -269,14 +277,14 @@ def print_report(report: RunReport, console: Console) -> None:
             f"{query.p95_ms:.2f}",
             f"{query.max_ms:.1f}",
             _size(query.state_bytes),
-            f"{query.shared_arrangements}",
+            f"{query.arrangements} ({query.shared_arrangements})",
             _verdict(query),
         )
     console.print(table)
     parts = [
         f"{totals.rows:,} changed rows in {totals.seconds:.2f} s",
         f"{totals.steps:,} steps: {totals.steps_inline:,} inline, {totals.steps_spark:,} on Spark",
-        f"state {_size(totals.state_bytes)}",
+        f"state {_size(totals.state_bytes)} beside {_size(totals.table_bytes)} of rows",
         f"resident memory at most {_size(totals.rss_peak_bytes)}",
     ]
     if totals.load_rows:
@@ -291,24 +299,28 @@ def print_arrangements(report: RunReport, console: Console) -> None:
     table = Table(title="Arrangements", title_justify="left")
     for name in ("relation", "key"):
         table.add_column(name)
-    for name in ("rows", "bytes", "readers"):
+    for name in ("rows", "bytes"):
         table.add_column(name, justify="right")
+    table.add_column("readers")
     for row in sorted(report.totals.arrangements, key=lambda row: -int(row["bytes"])):
         table.add_row(
             str(row["relation"]),
             str(row["key"]),
             f"{row['rows']:,}",
             _size(row["bytes"]),
-            str(row["readers"]),
+            ", ".join(row["readers"]),
         )
     console.print(table)
 
 
 def print_difference(difference: Difference, console: Console) -> None:
     """The rows by which a view differs from its recompute, some of them if they are many."""
+    if difference.position is not None:
+        how = f"row {difference.position} is out of order"
+    else:
+        how = f"{difference.missing.num_rows} missing, {difference.extra.num_rows} extra"
     console.print(
-        f'view "{difference.view}" differs from its recompute at epoch {difference.epoch}: '
-        f"{difference.missing.num_rows} missing, {difference.extra.num_rows} extra",
+        f'view "{difference.view}" differs from its recompute at epoch {difference.epoch}: {how}',
         style="bold red",
         soft_wrap=True,
     )

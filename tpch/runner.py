@@ -29,6 +29,7 @@ import pyarrow as pa
 from rich.console import Console
 
 import sqlview
+from sqlview.java import ensure_java
 from tpch import stream
 from tpch.checks import Checks, Oracle, OracleMaker, SessionOracle, StreamOracle
 from tpch.generate import MINIMUM_SCALE_FACTOR, generate, load, parquet_file
@@ -119,6 +120,8 @@ class _Measured:
     load_rows: int
     load_seconds: float
     state_bytes: int
+    table_bytes: int
+    index_builds: int
     rss_peak_bytes: int
     arrangements: tuple[dict[str, Any], ...]
 
@@ -184,7 +187,7 @@ def start_spark(master: str | None) -> SparkSession:
     """A quiet Spark on `master`; by default on all cores here, with tasks tried again."""
     from pyspark.sql import SparkSession
 
-    sqlview.ensure_java()
+    ensure_java()
     builder: Any = SparkSession.builder.master(master or "local[*,4]").appName("tpch")
     spark: SparkSession = (
         builder.config("spark.ui.enabled", "false")
@@ -292,6 +295,8 @@ class _Runner:
             load_rows=initial.rows,
             load_seconds=load_seconds if initial.rows else 0.0,
             state_bytes=metrics.state_bytes,
+            table_bytes=metrics.table_bytes,
+            index_builds=metrics.index_builds,
             rss_peak_bytes=rss_peak_bytes,
             arrangements=tuple(arrangements),
         )
@@ -379,6 +384,7 @@ class _Runner:
             max_ms=max_ms,
             changes=metrics.changes,
             state_bytes=metrics.state_bytes,
+            arrangements=metrics.arrangements,
             shared_arrangements=metrics.shared_arrangements,
             verified=None,
             verified_epochs=0,
@@ -426,6 +432,8 @@ def _summarise(
         load_seconds=sum(part.load_seconds for part in measured),
         verify_seconds=checks.seconds,
         state_bytes=sum(part.state_bytes for part in measured),
+        table_bytes=sum(part.table_bytes for part in measured),
+        index_builds=sum(part.index_builds for part in measured),
         rss_start_bytes=memory.start_bytes,
         rss_peak_bytes=max((part.rss_peak_bytes for part in measured), default=0),
         arrangements=tuple(row for part in measured for row in part.arrangements),

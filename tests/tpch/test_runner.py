@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
+from sqlview import oracle as duckdb_oracle
 from tpch import cli, demo, report, runner
 from tpch.checks import SessionOracle
 from tpch.generate import generate
@@ -35,9 +36,7 @@ VERSION_KEYS = {
 @dataclass
 class FakeVerification:
     epoch: int
-    equal: bool
-    missing: pa.Table
-    extra: pa.Table
+    difference: duckdb_oracle.Difference | None
 
 
 @dataclass
@@ -49,6 +48,7 @@ class FakeStep:
 class FakeView:
     changes: int = 7
     state_bytes: int = 1024
+    arrangements: int = 3
     shared_arrangements: int = 2
 
 
@@ -57,6 +57,8 @@ class FakeMetrics:
     steps: list[FakeStep]
     views: dict[str, FakeView]
     state_bytes: int = 4096
+    table_bytes: int = 8192
+    index_builds: int = 5
 
 
 @dataclass
@@ -112,13 +114,20 @@ class FakeSession:
         self.verified.append((view, epoch))
         equal = self.wrong_from_epoch is None or epoch < self.wrong_from_epoch
         rows = pa.table({"revenue": [1] * (0 if equal else 25)})
-        return FakeVerification(epoch, equal, rows, rows.slice(0, 0))
+        difference = None if equal else duckdb_oracle.Difference(rows, rows.slice(0, 0))
+        return FakeVerification(epoch, difference)
 
     def metrics(self) -> FakeMetrics:
         return FakeMetrics(self.steps, {name: FakeView() for name in self.views})
 
     def arrangements(self) -> pa.Table:
-        row = {"relation": "orders", "key": "o_orderkey", "rows": 5, "bytes": 80, "readers": 2}
+        row = {
+            "relation": "orders",
+            "key": "o_orderkey",
+            "rows": 5,
+            "bytes": 80,
+            "readers": ["q03"],
+        }
         return pa.Table.from_pylist([row])
 
 
