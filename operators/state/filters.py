@@ -15,7 +15,7 @@ from operators import scalar
 from operators.column import Ints
 from operators.kernels import memory
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
-from operators.state.relation import Relation
+from operators.state.relation import Relation, by_block
 from planner.expr import Expr
 
 
@@ -71,7 +71,5 @@ class Filter:
         assert errors is None, "a bitmap's predicate cannot fail"
         passing = value.values if value.valid is None else value.values & value.valid
         rows = rows[passing]
-        blocks_of = rows >> BLOCK_BITS
-        starts = np.flatnonzero(np.diff(blocks_of, prepend=-1))
-        for start, end in zip(starts, np.append(starts[1:], len(rows)), strict=True):
-            memory.set_bits(self._bitmaps[blocks_of[start]], rows[start:end] & BLOCK_MASK)
+        for block, places in by_block(rows):
+            memory.set_bits(self._bitmaps[block], places)

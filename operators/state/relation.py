@@ -16,6 +16,7 @@ max(time, since)); rows once and indexes by row id are this project's own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,13 +134,9 @@ class Relation:
             return
         order = np.argsort(rows, kind="stable")
         rows, times = rows[order], times[order]
-        blocks = rows >> BLOCK_BITS
-        starts = np.flatnonzero(np.diff(blocks, prepend=-1))
-        ends = np.append(starts[1:], len(rows))
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            block = int(blocks[start])
-            memory.set_bits(self._dead_bits(block), rows[start:end] & BLOCK_MASK)
-            self._block_deaths[block] += end - start
+        for block, places in by_block(rows):
+            memory.set_bits(self._dead_bits(block), places)
+            self._block_deaths[block] += len(places)
         self.live_rows -= len(rows)
         if len(self._died_row) == 0:
             self._died_row, self._died_time = rows, times
@@ -385,3 +382,11 @@ class Relation:
             self._set(block, slot + 1, columns[i].valid)
         self._set(block, self._ids_slot, (rows & BLOCK_MASK).astype(np.uint16))
         self._addresses[self._kept_slot, block] = len(rows)
+
+
+def by_block(rows: Ints) -> Iterator[tuple[int, Ints]]:
+    """Ascending row ids, block by block: its number, and the rows' places in it."""
+    blocks = rows >> BLOCK_BITS
+    starts = np.flatnonzero(np.diff(blocks, prepend=-1)).tolist()
+    for start, end in zip(starts, [*starts[1:], len(rows)], strict=False):
+        yield int(blocks[start]), rows[start:end] & BLOCK_MASK

@@ -46,6 +46,8 @@ def plans(depth: int = 3) -> st.SearchStrategy[Plan]:
         _filters(below),
         _projects(below),
         _joins(below),
+        _joins(below),
+        _joins(tables),
         _aggregates(below),
         _unions(below),
         _tops(below),
@@ -121,7 +123,8 @@ def _joins(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
         end = start + len(i.schema)
         own = [c for c in columns if start <= c.index < end]
         before = [c for c in columns if c.index < start]
-        if own and before and draw(st.integers(0, 9)):
+        links = draw(st.sampled_from([0, 1, 1, 1, 2, 2])) if own and before else 0
+        for _ in range(links):
             pair = draw(st.sampled_from(before)), draw(st.sampled_from(own))
             safe = draw(st.integers(0, 4)) == 0
             found.append(Call("eq_null_safe", pair, BOOLEAN, False) if safe else _call("eq", *pair))

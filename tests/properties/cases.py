@@ -100,7 +100,10 @@ def make(seed: int, epochs: int) -> Case:
             maker.relations.append(Relation(f"v{made}", columns))
             continue
         many = rng.choice((1, 1, 1, 3, 6))
-        operations.append(Step(tuple(tuple(stream.transaction()) for _ in range(many))))
+        # Sometimes everything comes at once and sometimes row by row.
+        fill = done == 0 and rng.random() < 0.7
+        transactions = [stream.filling() if fill else stream.transaction() for _ in range(many)]
+        operations.append(Step(tuple(tuple(changes) for changes in transactions)))
         done += many
     return Case(seed, tuple(operations), maker.features)
 

@@ -207,7 +207,8 @@ class QueryMaker:
             if not pairs:
                 continue
             joined += 1
-            a, b = self.rng.choice(pairs)
+            # Of two pairs the one of integers, whose values meet most often.
+            a, b = min(self.rng.choices(pairs, k=2), key=lambda pair: pair[0].kind != "int")
             on = f"{a.text} = {b.text}"
             if self._chance(0.15):
                 c, d = self.rng.choice(pairs)
@@ -229,7 +230,7 @@ class QueryMaker:
             scope = scope + offered
         if joined > 1:
             self._use(f"join of {joined}")
-        if self._chance(0.45):
+        if self._chance(0.35):
             conditions.append(self._predicate(scope, 2).text)
             self._use("where")
         if conditions:

@@ -19,6 +19,7 @@ from planner.algebra import (
     TopK,
     UnionAll,
 )
+from planner.expr import Expr, conjuncts
 from planner.types import DecimalType, IntegerType
 from tests.reference.scalar import Row, fit, passes, sort_rows, value
 
@@ -35,13 +36,13 @@ def _rows(plan: Plan, tables: Tables) -> list[Row]:
         case Scan():
             return tables[plan.relation]
         case Filter():
-            return [r for r in _rows(plan.input, tables) if passes(plan.predicate, r)]
+            return [r for r in _rows(plan.input, tables) if _keeps(plan.predicate, r)]
         case Project():
             return [tuple(value(e, r) for e in plan.exprs) for r in _rows(plan.input, tables)]
         case Join():
             parts = [_rows(i, tables) for i in plan.inputs]
             product = [sum(p, ()) for p in itertools.product(*parts)]
-            return [r for r in product if plan.predicate is None or passes(plan.predicate, r)]
+            return [r for r in product if plan.predicate is None or _keeps(plan.predicate, r)]
         case Aggregate():
             return _aggregate(plan, _rows(plan.input, tables))
         case UnionAll():
@@ -51,6 +52,11 @@ def _rows(plan: Plan, tables: Tables) -> list[Row]:
             keys += [(c, False, True) for c in plan.ties]
             ordered = sort_rows(_rows(plan.input, tables), tuple(keys))
             return ordered[plan.offset : plan.offset + plan.limit]
+
+
+def _keeps(predicate: Expr, row: Row) -> bool:
+    """Conjuncts in turn, each only if those before it are TRUE."""
+    return all(passes(p, row) for p in conjuncts(predicate))
 
 
 def _aggregate(plan: Aggregate, below: list[Row]) -> list[Row]:
