@@ -220,9 +220,12 @@ class Dataflow:
                 output = operator.step(changes[keys[0]])
             case _:
                 assert_never(operator)
+        return self.enter((owner, node), output, changes)
+
+    def enter(self, key: Key, output: Delta, changes: dict[Key, Delta]) -> Delta | None:
+        """Make a node's output known to its consumers and to the indexes over it; None if empty."""
         if len(output) == 0:
             return None
-        key = (owner, node)
         changes[key] = output
         self._absorb(key)
         return output
@@ -284,14 +287,19 @@ class Dataflow:
                 live.state.absorb()
 
     def _build(self, node: ir.Node, view: str, owner: str) -> Operator:
+        operator = self._new_operator(node, view, owner)
+        for i in ir.inputs(node):
+            if isinstance(i, ir.DeltaJoin):
+                join = self._installed[owner, i].operator
+                assert isinstance(join, DeltaJoinOperator)
+                every = tuple(range(len(i.schema)))
+                join.add_reader(operator.used if isinstance(operator, MapOperator) else every)
+        return operator
+
+    def _new_operator(self, node: ir.Node, view: str, owner: str) -> Operator:
         match node:
             case ir.Map():
-                operator = MapOperator(node)
-                if isinstance(node.input, ir.DeltaJoin):
-                    join = self._installed[owner, node.input].operator
-                    assert isinstance(join, DeltaJoinOperator)
-                    join.add_reader(operator.used)
-                return operator
+                return MapOperator(node)
             case ir.Union():
                 return UnionOperator(node)
             case ir.Store():

@@ -21,11 +21,20 @@ class ErrorState:
         for row in errors.mask.nonzero()[0].tolist():
             message = errors.message(row)
             assert message is not None
-            count = self._counts.get(message, 0) + int(diff[row])
-            if count:
-                self._counts[message] = count
-            else:
-                self._counts.pop(message, None)
+            self.count(message, int(diff[row]))
+
+    def count(self, message: str, diff: int) -> None:
+        """`diff` more rows (fewer where negative) fail with `message`."""
+        count = self._counts.get(message, 0) + diff
+        if count:
+            self._counts[message] = count
+        else:
+            self._counts.pop(message, None)
+
+    @property
+    def counts(self) -> tuple[tuple[str, int], ...]:
+        """Messages with their counts, sorted. Counts of a part of the rows may be negative."""
+        return tuple(sorted(self._counts.items()))
 
     @property
     def messages(self) -> tuple[str, ...]:

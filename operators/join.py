@@ -112,6 +112,15 @@ class DeltaJoinOperator:
         self._wanted.update(columns)
         self._reads = [self._columns_read(i) for i in range(len(self.node.inputs))]
 
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """Columns that the consumers read."""
+        return tuple(sorted(self._wanted))
+
+    def reads(self, source: int) -> tuple[int, ...]:
+        """Columns of an input whose change can change the join as its consumers read it."""
+        return self._reads[source]
+
     def start(self, source: int, delta: Delta) -> Delta:
         """The changes of occurrence `source` that pass its filter, over the join's columns."""
         occurrence = self.occurrences[source]

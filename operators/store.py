@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from operators import delta as deltas
-from operators.column import Ints
+from operators.column import Column, Ints
 from operators.delta import Delta, Pairs
 from operators.kernels import grouping, sorting
 from operators.state import changes, encode
@@ -36,31 +36,16 @@ class StoreOperator:
 
         Cost: O(n) after hashing and sorting, plus one lookup per distinct retracted row.
         """
-        n = len(delta)
-        if n == 0:
+        if len(delta) == 0:
             return deltas.empty(self.node.schema)
         columns = delta.columns()
-        words = encode.row_hash(columns) if columns else np.zeros((2, n), np.int64)
-        framed = np.empty((4, n), np.int64)
-        sorting.buckets_of(words[0], framed[0])
-        framed[1:3] = words
-        framed[3] = delta.time
-        order, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
-        sorting.argsort(framed, order, np.empty(n, np.int64))
-        count = sorting.run_starts(framed, order, starts)
-        net = np.empty(count, np.int64)
-        grouping.count_runs(order, starts, count, delta.diff, _ALL_VALID, net)
-        runs = np.flatnonzero(net)
-        if len(runs) == 0:
+        words, row, sign = consolidate(columns, delta.time, delta.diff)
+        if len(row) == 0:
             return deltas.empty(self.node.schema)
         # One action per copy, in (hash, time) order.
-        row = order[starts[runs]]
-        copies = np.abs(net[runs])
+        copies = np.abs(sign)
         if copies.max() > 1:
-            row = np.repeat(row, copies)
-            sign = np.repeat(np.sign(net[runs]), copies)
-        else:
-            sign = net[runs]
+            row, sign = np.repeat(row, copies), np.repeat(np.sign(sign), copies)
         applied = self._normalise(words[:, row], sign, delta.time[row])
         if applied.problem != changes.OK:
             raise AssertionError("a derived bag lost a row that it did not have")
@@ -77,6 +62,27 @@ class StoreOperator:
         loses = np.flatnonzero(np.minimum.reduceat(action, starts[:-1]) < 0)
         live_start, live_rows = living(self.index, words[:, starts[loses]], loses, groups)
         return changes.normalise(order, starts, action, time, live_start, live_rows, False)
+
+
+def consolidate(columns: list[Column], time: Ints, diff: Ints) -> tuple[Ints, Ints, Ints]:
+    """Add up the updates of each (row, time), in the order of (bucket of the hash, hash, time).
+
+    Returns: hashes int64[2, n] of all rows; the position of one row of each sum that is not zero;
+    those sums. Cost: O(n) after hashing and sorting.
+    """
+    n = len(time)
+    words = encode.row_hash(columns) if columns else np.zeros((2, n), np.int64)
+    framed = np.empty((4, n), np.int64)
+    sorting.buckets_of(words[0], framed[0])
+    framed[1:3] = words
+    framed[3] = time
+    order, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
+    sorting.argsort(framed, order, np.empty(n, np.int64))
+    count = sorting.run_starts(framed, order, starts)
+    net = np.empty(count, np.int64)
+    grouping.count_runs(order, starts, count, diff, _ALL_VALID, net)
+    runs = np.flatnonzero(net)
+    return words, order[starts[runs]], net[runs]
 
 
 def living(

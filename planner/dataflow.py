@@ -17,15 +17,48 @@ Source: 3DF §8 (delta queries), §13.4 (their order in time); Shared Arrangemen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+import dataclasses
+from typing import Any, TypeAlias, TypeVar
+
+from typing_extensions import dataclass_transform
 
 from planner.algebra import SortKey
 from planner.expr import Expr
 from planner.types import Schema
 
 
-@dataclass(frozen=True, slots=True)
+C = TypeVar("C", bound=type)
+
+
+@dataclass_transform(frozen_default=True)
+def node(cls: C) -> C:
+    """A frozen dataclass that computes its structural hash once.
+
+    Plans are deep, and the running dataflow looks nodes up at every step. The cached hash stays out
+    of pickles: another process salts its hashes otherwise.
+    """
+    cls.__annotations__["_hash"] = "int"
+    cls._hash = dataclasses.field(init=False, repr=False, compare=False, default=0)  # type: ignore[attr-defined]
+    made: Any = dataclasses.dataclass(frozen=True, slots=True)(cls)
+    structural_hash = made.__hash__
+    names = tuple(f.name for f in dataclasses.fields(made) if f.init)
+
+    def cached_hash(self: Any) -> int:
+        if not self._hash:
+            object.__setattr__(self, "_hash", structural_hash(self) or 1)
+        known: int = self._hash
+        return known
+
+    def reduce(self: Any) -> tuple[Any, ...]:
+        return made, tuple(getattr(self, name) for name in names)
+
+    made.__hash__ = cached_hash
+    made.__reduce__ = reduce
+    result: C = made
+    return result
+
+
+@node
 class Source:
     """The rows of a table of the catalog. State: the table's own relation, shared by all."""
 
@@ -33,7 +66,7 @@ class Source:
     schema: Schema
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Map:
     """Filter, then project: rows where every predicate is TRUE, in order, each tested only on rows
     that passed those before; then `outputs` over the same input columns. A row whose predicate or
@@ -48,7 +81,7 @@ class Map:
     schema: Schema
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Union:
     """UNION ALL. State: none."""
 
@@ -56,7 +89,7 @@ class Union:
     schema: Schema
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Store:
     """The input's rows as a bag with row ids. State: each row once, and an index on its hash."""
 
@@ -67,7 +100,7 @@ class Store:
         return self.input.schema
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Accumulator:
     """One accumulable aggregate of a `Reduce`; `arg` None only for count_rows.
 
@@ -84,7 +117,7 @@ class Accumulator:
     arg: Expr | None
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Reduce:
     """One row per group: the keys, then the accumulators. accumulators[0] is count_rows; a group
     lives while that is not 0, except that without keys the one row always lives.
@@ -98,7 +131,7 @@ class Reduce:
     schema: Schema
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Arrangement:
     """An index: the identity by which the catalog shares it.
 
@@ -111,14 +144,14 @@ class Arrangement:
     null_safe: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class HashArrangement:
     """An index of a bag by the hash of its whole row (to find the copy to delete)."""
 
     relation: Stored
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class OrderedArrangement:
     """An index in the order of `order`, then `ties` (see algebra.TopK): reads from the front."""
 
@@ -127,7 +160,7 @@ class OrderedArrangement:
     ties: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class JoinInput:
     """One occurrence of a relation in a join, with the filter on its own columns, if any.
 
@@ -143,7 +176,7 @@ class JoinInput:
         return self.relation.schema
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class HalfJoin:
     """One step of a delta path: look occurrence `input` up through `index`.
 
@@ -165,7 +198,7 @@ class HalfJoin:
     null_safe: tuple[bool, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class DeltaPath:
     """What a change of occurrence `source` does to the join: filtered by its own filter and then
     by `residual` (predicates on its columns alone that cannot go into a bitmap do not exist: such
@@ -176,7 +209,7 @@ class DeltaPath:
     steps: tuple[HalfJoin, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class DeltaJoin:
     """An n-way inner join as one path per occurrence; paths[i].source == i.
 
@@ -198,7 +231,7 @@ class DeltaJoin:
         return tuple(f for i in self.inputs for f in i.schema)
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class TopK:
     """The rows at [offset, offset + limit) of the ordered index. State: that index."""
 

@@ -1,27 +1,29 @@
-"""Typed construction of expressions: Spark's ANSI coercions, result types and nullability.
+"""Typed construction of expressions: result types and nullability of operators and functions.
 
 Each function takes bound operands and returns a bound expression whose implicit casts are explicit,
-or raises `TypeMismatch`, to which the binder adds the place in the text. One function,
-`common_type`, decides what comparisons, IN, COALESCE, CASE and UNION have in common, as in Spark;
-arithmetic on decimals follows the precision rules of each operator.
+or raises `TypeMismatch`, to which the binder adds the place in the text. Arithmetic on decimals
+follows the precision rules of each operator.
 
-Casts of literals are done here where they are exact and cannot fail, so that plans stay simple. The
-session time zone is UTC: that is the zone in which text and dates become a TIMESTAMP.
-
-Source: Spark SQL, AnsiTypeCoercion, DecimalPrecisionTypeCoercion; tests/planner/spark_types.tsv
-holds the types that Spark itself gives.
+Source: Spark SQL, DecimalPrecisionTypeCoercion and the functions' own input types;
+tests/planner/spark_types.tsv has the types that Spark gives.
 """
 
 from __future__ import annotations
 
 import datetime
-import decimal
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from planner import types
 from planner.algebra import AggregateCall
+from planner.coercion import (
+    MICROSECONDS_PER_DAY,
+    TypeMismatch,
+    as_decimal,
+    cast,
+    common_type,
+    unify,
+)
 from planner.expr import Call, Expr, Literal, may_fail
 from planner.types import (
     BIGINT,
@@ -43,225 +45,7 @@ from planner.types import (
     TimestampType,
     adjusted_decimal,
     bounded_decimal,
-    integer_as_decimal,
 )
-
-
-class TypeMismatch(Exception):
-    """Operands that do not fit; the binder turns it into a BindError with a place."""
-
-    def __init__(self, message: str, detail: str | None = None, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.detail = detail
-        self.hint = hint
-
-
-# --- casts -------------------------------------------------------------------------------------
-
-_DATE_TEXT = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
-_TIMESTAMP_TEXT = re.compile(
-    r"(\d{4}-\d{1,2}-\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?)?"
-)
-_NUMBER_TEXT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_EPOCH = datetime.date(1970, 1, 1)
-_MICROSECONDS_PER_DAY = 86_400_000_000
-_EXACT = decimal.Context(prec=120, rounding=decimal.ROUND_HALF_UP)
-
-
-def cast(expr: Expr, target: SqlType) -> Expr:
-    """An explicit or implicit cast of types that allow it; no node where nothing changes."""
-    if expr.type == target:
-        return expr
-    if isinstance(expr, Literal):
-        folded = _fold_cast(expr, target)
-        if folded is not None:
-            return folded
-    return Call("cast", (expr,), target, expr.nullable)
-
-
-def explicit_cast(expr: Expr, target: SqlType, safe: bool) -> Expr:
-    """CAST, or TRY_CAST where `safe`."""
-    if not _can_cast(expr.type, target):
-        raise TypeMismatch(f"cannot cast {expr.type} to {target}")
-    if not safe or expr.type == target:
-        return cast(expr, target)
-    if isinstance(expr, Literal) and (folded := _fold_cast(expr, target)) is not None:
-        return folded
-    return Call("try_cast", (expr,), target, True)
-
-
-def _can_cast(source: SqlType, target: SqlType) -> bool:
-    """Spark's table of ANSI casts."""
-    match source, target:
-        case (NullType(), _) | (_, StringType()):
-            return True
-        case StringType(), _:
-            return True
-        case (BooleanType(), BooleanType()) | (BooleanType(), IntegerType()):
-            return True
-        case (BooleanType(), FloatType()) | (BooleanType(), DecimalType()):
-            return True
-        case IntegerType(), BinaryType():
-            return True
-        case (IntegerType() | FloatType() | DecimalType()), TimestampType():
-            return not target.local
-        case (IntegerType() | FloatType() | DecimalType()), _:
-            return types.is_numeric(target) or target == BOOLEAN
-        case TimestampType(), (IntegerType() | FloatType() | DecimalType()):
-            return not source.local
-        case (DateType() | TimestampType()), (DateType() | TimestampType()):
-            return True
-        case _:
-            return source == target
-
-
-def _fold_cast(literal: Literal, target: SqlType) -> Literal | None:
-    """The cast literal, where that is exact and certain; None leaves the cast to run time."""
-    value = literal.value
-    if value is None:
-        return Literal(None, target)
-    match literal.type, target:
-        case IntegerType(), IntegerType():
-            assert isinstance(value, int)
-            return Literal(value, target) if target.min <= value <= target.max else None
-        case (IntegerType() | DecimalType()), DecimalType():
-            assert isinstance(value, (int, decimal.Decimal))
-            return decimal_literal(decimal.Decimal(value), target)
-        case (IntegerType() | DecimalType()), FloatType(bits=64):
-            assert isinstance(value, (int, decimal.Decimal))
-            return Literal(float(value), target)
-        case FloatType(), FloatType(bits=64):
-            return Literal(value, target)
-        case StringType(), _:
-            assert isinstance(value, str)
-            return _fold_text(value.strip(" \t\n\r"), target)
-        case DateType(), TimestampType():
-            assert isinstance(value, datetime.date)
-            return Literal((value - _EPOCH).days * _MICROSECONDS_PER_DAY, target)
-        case _:
-            return None
-
-
-def _fold_text(text: str, target: SqlType) -> Literal | None:
-    match target:
-        case DateType():
-            day = parse_date(text)
-            return None if day is None else Literal(day, target)
-        case TimestampType():
-            instant = parse_timestamp(text)
-            return None if instant is None else Literal(instant, target)
-        case IntegerType() if re.fullmatch(r"[+-]?\d+", text, re.ASCII):
-            number = int(text)
-            return Literal(number, target) if target.min <= number <= target.max else None
-        case FloatType(bits=64) if _NUMBER_TEXT.fullmatch(text):
-            return Literal(float(text), target)
-        case DecimalType() if _NUMBER_TEXT.fullmatch(text):
-            return decimal_literal(decimal.Decimal(text), target)
-        case _:
-            return None
-
-
-def decimal_literal(value: decimal.Decimal, target: DecimalType) -> Literal | None:
-    """The literal of exactly the target's scale, rounded half up; None where it does not fit."""
-    if value and not -80 < value.adjusted() < 40:
-        return None
-    scaled = value.quantize(decimal.Decimal(1).scaleb(-target.scale), context=_EXACT)
-    if len(scaled.as_tuple().digits) > target.precision and scaled:
-        return None
-    return Literal(scaled if scaled else abs(scaled), target)
-
-
-def parse_date(text: str) -> datetime.date | None:
-    """A date as Spark reads it from text: yyyy, yyyy-m or yyyy-m-d."""
-    found = _DATE_TEXT.fullmatch(text.strip())
-    if not found:
-        return None
-    try:
-        return datetime.date(int(found[1]), int(found[2] or 1), int(found[3] or 1))
-    except ValueError:
-        return None
-
-
-def parse_timestamp(text: str) -> int | None:
-    """Microseconds since 1970-01-01 of yyyy-m-d[ h:m[:s[.ffffff]]], without a zone."""
-    found = _TIMESTAMP_TEXT.fullmatch(text.strip())
-    day = parse_date(found[1]) if found else None
-    if found is None or day is None:
-        return None
-    hour, minute, second = (int(found[i] or 0) for i in (2, 3, 4))
-    if hour > 23 or minute > 59 or second > 59:
-        return None
-    fraction = int((found[5] or "").ljust(6, "0"))
-    seconds = ((day - _EPOCH).days * 24 + hour) * 3600 + minute * 60 + second
-    return seconds * 1_000_000 + fraction
-
-
-# --- common types ------------------------------------------------------------------------------
-
-
-def common_type(left: SqlType, right: SqlType) -> SqlType | None:
-    """The type in which two values are compared or united, or None."""
-    if left == right or isinstance(right, NullType):
-        return left
-    if isinstance(left, NullType):
-        return right
-    if isinstance(left, StringType):
-        return _common_with_text(right)
-    if isinstance(right, StringType):
-        return _common_with_text(left)
-    match left, right:
-        case IntegerType(), IntegerType():
-            return left if left.bits > right.bits else right
-        case (IntegerType() | FloatType() | DecimalType()), FloatType():
-            return DOUBLE
-        case FloatType(), (IntegerType() | DecimalType()):
-            return DOUBLE
-        case (IntegerType() | DecimalType()), (IntegerType() | DecimalType()):
-            return _wider_decimal(as_decimal(left), as_decimal(right))
-        case DateType(), TimestampType():
-            return right
-        case TimestampType(), DateType():
-            return left
-        case TimestampType(), TimestampType():
-            return TIMESTAMP
-        case _:
-            return None
-
-
-def _common_with_text(other: SqlType) -> SqlType:
-    match other:
-        case IntegerType():
-            return BIGINT
-        case FloatType() | DecimalType():
-            return DOUBLE
-        case _:
-            return other
-
-
-def as_decimal(kind: IntegerType | DecimalType) -> DecimalType:
-    return kind if isinstance(kind, DecimalType) else integer_as_decimal(kind)
-
-
-def _wider_decimal(left: DecimalType, right: DecimalType) -> DecimalType:
-    """Holds both; beyond 38 digits the fraction gives way (Spark's boundedPreferIntegralDigits)."""
-    scale = max(left.scale, right.scale)
-    integral = max(left.precision - left.scale, right.precision - right.scale)
-    if integral + scale <= types.MAX_PRECISION:
-        return DecimalType(integral + scale, scale)
-    return DecimalType(types.MAX_PRECISION, max(0, types.MAX_PRECISION - integral))
-
-
-def unify(exprs: Sequence[Expr], what: str) -> tuple[Expr, ...]:
-    """The expressions cast to one common type."""
-    kind = exprs[0].type
-    for expr in exprs[1:]:
-        wider = common_type(kind, expr.type)
-        if wider is None:
-            raise TypeMismatch(f"{what} has operands of types {kind} and {expr.type}")
-        kind = wider
-    return tuple(cast(e, kind) for e in exprs)
-
 
 # --- operators ---------------------------------------------------------------------------------
 
@@ -284,11 +68,11 @@ _SYMBOLS = {
 
 def literal_as_decimal(expr: Expr) -> Expr:
     """An integer literal as a decimal of its own digits, as Spark takes it beside a decimal."""
-    if not (isinstance(expr, Literal) and isinstance(expr.type, IntegerType)):
-        return expr
-    assert expr.value is None or isinstance(expr.value, int)
-    digits = len(str(abs(expr.value))) if expr.value is not None else 1
-    return cast(expr, DecimalType(digits, 0))
+    match expr:
+        case Literal(value=int(value), type=IntegerType(bits=16 | 32 | 64)):
+            return cast(expr, DecimalType(len(str(abs(value))), 0))
+        case _:
+            return expr
 
 
 def _decimal_operands(left: Expr, right: Expr) -> tuple[Expr, Expr] | None:
@@ -298,7 +82,7 @@ def _decimal_operands(left: Expr, right: Expr) -> tuple[Expr, Expr] | None:
     if isinstance(right.type, DecimalType):
         left = literal_as_decimal(left)
     match left.type, right.type:
-        case (IntegerType() | DecimalType()), DecimalType():
+        case ((IntegerType() | DecimalType()), DecimalType()):
             return cast(left, as_decimal(left.type)), right
         case DecimalType(), IntegerType():
             return left, cast(right, as_decimal(right.type))
@@ -311,9 +95,9 @@ def arithmetic(function: str, left: Expr, right: Expr) -> Expr:
     nullable = left.nullable or right.nullable
     decimals = _decimal_operands(left, right)
     if decimals is not None:
-        kinds = decimals[0].type, decimals[1].type
-        assert isinstance(kinds[0], DecimalType) and isinstance(kinds[1], DecimalType)
-        return Call(function, decimals, _decimal_result(function, *kinds), nullable)
+        first, second = decimals[0].type, decimals[1].type
+        assert isinstance(first, DecimalType) and isinstance(second, DecimalType)
+        return Call(function, decimals, _decimal_result(function, first, second), nullable)
     kind = common_type(left.type, right.type)
     texts = isinstance(left.type, StringType) and isinstance(right.type, (StringType, NullType))
     if isinstance(kind, NullType):
@@ -425,15 +209,16 @@ def null_if(left: Expr, right: Expr) -> Expr:
 
 
 def negative(expr: Expr) -> Expr:
-    """-a; a literal at once, but for the one integer whose negation does not fit."""
+    """-a. Not done here for literals: Spark takes only signed digits for one beside a decimal."""
     expr = _number(expr, "-")
-    if isinstance(expr, Literal):
-        match expr.type, expr.value:
-            case IntegerType() as kind, int(number) if number != kind.min:
-                return Literal(-number, kind)
-            case (DecimalType() | FloatType()), (decimal.Decimal() | float()) as number:
-                return Literal(-number if number else number, expr.type)
     return Call("negate", (expr,), expr.type, expr.nullable)
+
+
+def negated(days: Expr) -> Expr:
+    """-a for a number of days, at once if it is a literal."""
+    if isinstance(days, Literal) and isinstance(days.value, int):
+        return Literal(-days.value, days.type)
+    return negative(days)
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,7 +254,7 @@ def add_interval(value: Expr, interval: Interval) -> Expr:
     if isinstance(value.type, DateType):
         return Call("date_add", (value, Literal(days, INT)), DATE, value.nullable)
     # The session time zone is UTC, where each day has 24 hours.
-    total = Literal(days * _MICROSECONDS_PER_DAY + microseconds, BIGINT)
+    total = Literal(days * MICROSECONDS_PER_DAY + microseconds, BIGINT)
     return Call("add_microseconds", (value, total), value.type, value.nullable)
 
 
@@ -655,14 +440,18 @@ def date_trunc(unit: str, value: Expr) -> Expr:
 # --- aggregates --------------------------------------------------------------------------------
 
 
-def aggregate(function: str, args: Sequence[Expr]) -> AggregateCall:
-    """SUM, COUNT, AVG of one argument; COUNT of several counts rows where none is NULL."""
+def aggregate(function: str, args: Sequence[Expr], grouped: bool) -> AggregateCall:
+    """SUM, COUNT, AVG of one argument; COUNT of several counts rows where none is NULL.
+
+    A group that exists has a row, so where `grouped` a SUM of what is never NULL is not NULL.
+    """
     if function == "count":
         return _count(args)
     arg = args[0]
     shown = function.upper()
     if isinstance(arg.type, (StringType, NullType)):
         arg = cast(arg, DOUBLE)
+    kind: SqlType
     match arg.type:
         case DecimalType(precision=p, scale=s):
             kind = bounded_decimal(p + 10, s)
@@ -674,7 +463,7 @@ def aggregate(function: str, args: Sequence[Expr]) -> AggregateCall:
             kind = DOUBLE
         case other:
             raise TypeMismatch(f"{shown} needs a number, not {other}")
-    return AggregateCall(function, arg, kind, True)
+    return AggregateCall(function, arg, kind, arg.nullable or not grouped)
 
 
 def _count(args: Sequence[Expr]) -> AggregateCall:

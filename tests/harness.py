@@ -114,7 +114,7 @@ class Checked:
         before = self.db.epoch
         expected = [self._advance(changes)]
         with self.db.transaction() as tx:
-            self._fill(tx, changes)
+            self.fill(tx, changes)
         self._check_step(before, [tx.epoch], expected)
         return int(tx.epoch)
 
@@ -127,7 +127,7 @@ class Checked:
         begun = []
         for changes in transactions:
             begun.append(self.db.begin())
-            self._fill(begun[-1], changes)
+            self.fill(begun[-1], changes)
         epochs = self.db.apply(begun)
         if [tx.epoch for tx in begun] != list(epochs):
             self._fail("apply", f"epochs {epochs}, but transactions say {[x.epoch for x in begun]}")
@@ -141,7 +141,7 @@ class Checked:
 
         def attempt() -> None:
             with self.db.transaction() as tx:
-                self._fill(tx, changes)
+                self.fill(tx, changes)
 
         return self.unchanged_by(error, attempt, before)
 
@@ -187,7 +187,8 @@ class Checked:
     def _expected(self, watched: _Watched) -> pa.Table:
         return self.oracle.query(watched.text, watched.schema)
 
-    def _fill(self, tx: Any, changes: Sequence[Change]) -> None:
+    def fill(self, tx: Any, changes: Sequence[Change]) -> None:
+        """Put the changes into a transaction of the engine, unchecked."""
         for change in changes:
             getattr(tx, change.op)(change.table, self._hand_over(change))
 

@@ -110,7 +110,7 @@ def options_from(parser: argparse.ArgumentParser, given: argparse.Namespace) -> 
 
 def present(outcome: runner.Outcome, given: argparse.Namespace, console: Console) -> int:
     """Print and write what a run found; the exit code."""
-    output = Console()
+    output = report.output_console()
     report.print_report(outcome.report, output)
     report.print_arrangements(outcome.report, output)
     for difference in outcome.differences:

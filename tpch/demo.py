@@ -35,7 +35,7 @@ def main(console: Console, data: Path | None) -> int:
     """Run the demonstration; 1 if any view differs from its recompute."""
     started = time.perf_counter()
     options = dataclasses.replace(OPTIONS, data=data)
-    output = Console()
+    output = report.output_console()
     outcome = runner.run(options, console=console, inspect=lambda db: _read_back(db, output))
     report.print_report(outcome.report, output)
     report.print_arrangements(outcome.report, output)

@@ -31,6 +31,8 @@ from typing_extensions import Self
 _PLAIN_INTERVAL_SECONDS = 5.0
 _REFRESH_INTERVAL_SECONDS = 0.1
 _SHOWN_ROWS = 20
+_PLAIN_WIDTH = 120
+_KEY_WIDTH = 48
 _KIB = 1024
 
 
@@ -192,7 +194,7 @@ class ResidentMemory:
 class StepProgress:
     """Shows how far a stream is and at what rate: a bar on a terminal, else a line now and then.
 
-    Writes to the console's stream (standard error by default), so that standard output holds
+    The rate is that of the steps alone, whatever lies between them. Writes to the console's stream (standard error by default), so that standard output holds
     results only.
     """
 
@@ -202,12 +204,13 @@ class StepProgress:
         self._total_rows = total_rows
         self._rows = 0
         self._steps = 0
-        self._started = self._shown = time.perf_counter()
+        self._step_seconds = 0.0
+        self._shown = time.perf_counter()
         self._bar: Progress | None = None
         self._task = TaskID(0)
 
     def __enter__(self) -> Self:
-        self._started = self._shown = time.perf_counter()
+        self._shown = time.perf_counter()
         if self._console.is_terminal:
             self._bar = Progress(
                 TextColumn("{task.description}"),
@@ -231,9 +234,10 @@ class StepProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def step(self, rows: int) -> None:
-        """One more transaction of `rows` changed rows. Cost: microseconds, unless it shows."""
+    def step(self, rows: int, seconds: float) -> None:
+        """One more transaction, of `rows` changed rows. Cost: microseconds, unless it shows."""
         self._rows += rows
+        self._step_seconds += seconds
         self._steps += 1
         interval = _PLAIN_INTERVAL_SECONDS if self._bar is None else _REFRESH_INTERVAL_SECONDS
         if time.perf_counter() - self._shown >= interval:
@@ -241,13 +245,19 @@ class StepProgress:
 
     def _show(self) -> None:
         self._shown = time.perf_counter()
-        rate = self._rows / max(self._shown - self._started, 1e-9)
+        rate = self._rows / max(self._step_seconds, 1e-9)
         text = f"{_rate(rate)}, {self._steps:,} steps"
         if self._bar is not None:
             self._bar.update(self._task, completed=self._rows, rate=text)
         else:
             done = self._rows / self._total_rows if self._total_rows else 1.0
             self._console.print(f"{self._title}: {done:.0%}, {self._rows:,} rows, {text}")
+
+
+def output_console() -> Console:
+    """For results, on standard output; wide enough for the tables where it is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_PLAIN_WIDTH)
 
 
 def print_report(report: RunReport, console: Console) -> None:
@@ -271,7 +281,7 @@ def print_report(report: RunReport, console: Console) -> None:
         table.add_row(
             query.query,
             f"{query.rows:,}",
-            _rate(query.rows_per_second),
+            _scaled(query.rows_per_second),
             f"{query.changes:,}",
             f"{query.p50_ms:.2f}",
             f"{query.p95_ms:.2f}",
@@ -297,8 +307,8 @@ def print_report(report: RunReport, console: Console) -> None:
 def print_arrangements(report: RunReport, console: Console) -> None:
     """The indexes that were live at the end, the largest first."""
     table = Table(title="Arrangements", title_justify="left")
-    for name in ("relation", "key"):
-        table.add_column(name)
+    table.add_column("relation")
+    table.add_column("key", no_wrap=True, overflow="ellipsis", max_width=_KEY_WIDTH)
     for name in ("rows", "bytes"):
         table.add_column(name, justify="right")
     table.add_column("readers")
@@ -361,11 +371,13 @@ def _verdict(query: QueryReport) -> str:
 
 
 def _rate(rows_per_second: float) -> str:
-    if rows_per_second >= 1e6:
-        return f"{rows_per_second / 1e6:.2f} M rows/s"
-    if rows_per_second >= 1e4:
-        return f"{rows_per_second / 1e3:.0f} k rows/s"
-    return f"{rows_per_second:.0f} rows/s"
+    return f"{_scaled(rows_per_second)} rows/s"
+
+
+def _scaled(number: float) -> str:
+    if number >= 1e6:
+        return f"{number / 1e6:.2f} M"
+    return f"{number / 1e3:.0f} k" if number >= 1e4 else f"{number:.0f}"
 
 
 def _size(size_bytes: float) -> str:

@@ -352,7 +352,7 @@ class _Runner:
                     stream.apply(batch, tx)
                 finished = clock()
                 step_seconds.append(finished - before)
-                progress.step(batch.rows)
+                progress.step(batch.rows, finished - before)
                 if every:
                     self.checks.apply(oracle, batch)
                     if not self.checks.run(oracle, db, queries):

@@ -52,6 +52,11 @@ class Filter:
         return out
 
     @property
+    def bitmaps(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """One bitmap a block; that of a full block never changes."""
+        return tuple(self._bitmaps)
+
+    @property
     def nbytes(self) -> int:
         return len(self._bitmaps) * (BLOCK_ROWS // 8)
 

@@ -17,6 +17,7 @@ max(time, since)); rows once and indexes by row id are this project's own.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -239,6 +240,46 @@ class Relation:
         out = np.empty(len(rows), np.int64)
         versions.times_of(rows, self._born_first, self._born_time, out)
         return out
+
+    def stored(
+        self, block: int, columns: frozenset[int]
+    ) -> Iterator[tuple[int, np.ndarray[Any, Any], int]]:
+        """(slot, buffer, bytes in use) of every buffer that holds the values of `columns` in one
+        block, to be copied elsewhere. The bytes of a block that is full never change."""
+        compacted = self.compacted_rows(block)
+        rows = min(self.next_row - (block << BLOCK_BITS), BLOCK_ROWS)
+        rows = rows if compacted is None else compacted
+        buffers = self._buffers[block]
+        used: list[tuple[int, int]] = []
+        for i in sorted(columns):
+            layout, slot = self._layouts[i], self._value_slot[i]
+            if layout.textual:
+                offsets = buffers[slot]
+                assert offsets is not None
+                used += [(slot, 4 * (rows + 1)), (slot + 2, int(offsets[rows]))]
+            else:
+                used.append((slot, layout.storage.itemsize * layout.words * rows))
+            used.append((slot + 1, rows))
+        used.append((self._ids_slot, 2 * rows))
+        for slot, nbytes in used:
+            buffer = buffers[slot]
+            if buffer is not None:
+                yield slot, buffer, nbytes
+
+    def compacted_rows(self, block: int) -> int | None:
+        """How many rows a compacted block kept; None for a block that was not compacted."""
+        if self._addresses[self._ids_slot, block] == 0:
+            return None
+        return int(self._addresses[self._kept_slot, block])
+
+    def dead_bits(self, block: int) -> tuple[int, np.ndarray[Any, Any] | None]:
+        """Slot and bitmap of a block's dead rows, or None if it has none."""
+        return self._dead_slot, self._buffers[block][self._dead_slot]
+
+    @property
+    def has_nulls(self) -> tuple[bool, ...]:
+        """For each column, whether some row may be NULL."""
+        return tuple(self._has_nulls)
 
     @property
     def nbytes(self) -> int:

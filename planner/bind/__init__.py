@@ -13,6 +13,6 @@ Invariant: a bound plan has the meaning that Spark gives the text; whatever the 
 understand it refuses.
 """
 
-from planner.bind.queries import BoundQuery, bind_query
+from planner.bind.queries import BoundQuery, bind_query, bind_view
 
-__all__ = ["BoundQuery", "bind_query"]
+__all__ = ["BoundQuery", "bind_query", "bind_view"]

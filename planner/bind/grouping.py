@@ -20,9 +20,13 @@ from planner.types import BIGINT, Field
 
 
 class AggregateCalls:
-    """Collects the aggregate calls of a query; equal calls are one."""
+    """Collects the aggregate calls of a query; equal calls are one.
 
-    def __init__(self, below: FromResolver, width: int, report: Report) -> None:
+    `width`: the columns of FROM. `grouped`: whether there are keys, so that no group is empty.
+    """
+
+    def __init__(self, below: FromResolver, width: int, grouped: bool, report: Report) -> None:
+        self.grouped = grouped
         self.calls: list[AggregateCall] = []
         self.width = width
         self.report = report
@@ -53,7 +57,7 @@ class AggregateCalls:
             self.report.check(args[0])
             return AggregateCall("count_rows", None, BIGINT, False)
         bound = [self._arguments.bind(a) for a in args]
-        return functions.aggregate(name, bound)
+        return functions.aggregate(name, bound, self.grouped)
 
 
 class Grouped:
@@ -67,7 +71,7 @@ class Grouped:
         report: Report,
     ) -> None:
         self._keys = tuple(dict.fromkeys(key for key, _ in keys))
-        self._names = {key: name for key, name in reversed(keys)}
+        self._names = dict(reversed(keys))
         self._width = len(input.schema)
         self._report = report
         self._calls = calls
@@ -87,7 +91,7 @@ class Grouped:
                 position = index - self._width + len(self._keys)
                 return Column(position, expr.type, expr.nullable, expr.name)
             case Column():
-                self._report.fail(
+                raise self._report.error(
                     _reference(node, expr.name),
                     f'column "{expr.name}" must appear in GROUP BY or inside an aggregate',
                     hint="Add it to GROUP BY, or aggregate it.",

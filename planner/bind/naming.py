@@ -51,7 +51,10 @@ _FUNCTIONS: dict[type[exp.Expression], str] = {
     exp.Substring: "substring",
     exp.AddMonths: "add_months",
     exp.DateDiff: "datediff",
-    exp.TsOrDsAdd: "date_add",
+    exp.Left: "left",
+    exp.Round: "round",
+    exp.Between: "between",
+    exp.RegexpLike: "RLIKE",
     exp.Trim: "trim",
     exp.Replace: "replace",
 }
@@ -67,55 +70,84 @@ def output_name(node: exp.Expression) -> str:
 
 
 def _printed(node: exp.Expression) -> str:
-    if isinstance(node, exp.Paren):
-        return _printed(node.this)
-    if isinstance(node, exp.Column):
-        return f"{node.table}.{node.name}" if node.table else str(node.name)
-    if isinstance(node, exp.Literal):
-        return str(node.this)
-    if isinstance(node, exp.Boolean):
-        return "true" if node.this else "false"
-    if isinstance(node, exp.Null):
-        return "NULL"
-    if isinstance(node, exp.Star):
-        return "1"
-    if isinstance(node, exp.Neg):
-        inner = node.this
-        if isinstance(inner, exp.Literal):
-            return f"-{_printed(inner)}"
-        return f"(- {_printed(inner)})"
-    if isinstance(node, exp.NEQ):
-        return f"(NOT ({_printed(node.this)} = {_printed(node.expression)}))"
-    if isinstance(node, exp.Not):
-        if isinstance(node.this, exp.Is) and isinstance(node.this.expression, exp.Null):
-            return f"({_printed(node.this.this)} IS NOT NULL)"
-        return f"(NOT {_printed(node.this)})"
-    if isinstance(node, exp.Is):
-        truth = isinstance(node.expression, exp.Boolean)
-        return f"({_printed(node.this)} {'<=>' if truth else 'IS'} {_printed(node.expression)})"
-    if isinstance(node, exp.In):
-        return f"({_printed(node.this)} IN ({', '.join(_printed(e) for e in node.expressions)}))"
-    if isinstance(node, exp.Cast):
-        name = "TRY_CAST" if node.args.get("safe") else "CAST"
-        return f"{name}({_printed(node.this)} AS {node.args['to'].sql(dialect='spark')})"
-    if isinstance(node, exp.Case) and not node.args.get("this"):
-        arms = [f"WHEN {_printed(i.this)} THEN {_printed(i.args['true'])}" for i in node.args["ifs"]]
-        last = node.args.get("default")
-        return f"CASE {' '.join(arms)}{f' ELSE {_printed(last)}' if last is not None else ''} END"
     if type(node) in _OPERATORS:
-        symbol = _OPERATORS[type(node)]
-        return f"({_printed(node.this)} {symbol} {_printed(node.expression)})"
+        return f"({_printed(node.this)} {_OPERATORS[type(node)]} {_printed(node.expression)})"
     if type(node) in _FUNCTIONS:
-        return f"{_FUNCTIONS[type(node)]}({', '.join(_printed(a) for a in _arguments(node))})"
-    return str(node.sql(dialect="spark", comments=False))
+        return _call(_FUNCTIONS[type(node)], *_arguments(node))
+    match node:
+        case exp.Paren() | exp.TsOrDsToDate():
+            return _printed(node.this)
+        case exp.Column():
+            return str(node.name)
+        case exp.Literal():
+            return str(node.this)
+        case exp.Boolean():
+            return "true" if node.this else "false"
+        case exp.Null():
+            return "NULL"
+        case exp.Star():
+            return "1"
+        case exp.Neg(this=exp.Literal()):
+            return f"-{_printed(node.this)}"
+        case exp.Neg():
+            return f"(- {_printed(node.this)})"
+        case exp.NEQ():
+            return f"(NOT ({_printed(node.this)} = {_printed(node.expression)}))"
+        case exp.NullSafeNEQ():
+            return f"(NOT ({_printed(node.this)} <=> {_printed(node.expression)}))"
+        case exp.Not(this=exp.Is() as inner) if isinstance(inner.expression, exp.Null):
+            return f"({_printed(inner.this)} IS NOT NULL)"
+        case exp.Not():
+            return f"(NOT {_printed(node.this)})"
+        case exp.Is():
+            symbol = "IS" if isinstance(node.expression, exp.Null) else "<=>"
+            return f"({_printed(node.this)} {symbol} {_printed(node.expression)})"
+        case exp.In():
+            options = ", ".join(_printed(e) for e in node.expressions)
+            return f"({_printed(node.this)} IN ({options}))"
+        case exp.Like():
+            like = f"{_printed(node.this)} LIKE {_printed(node.expression)}"
+            return f"(NOT {like})" if node.args.get("negate") else like
+        case exp.Cast(this=exp.Literal(is_string=True)) if type(node) is exp.Cast:
+            return f"{node.args['to'].sql(dialect='spark')} '{_printed(node.this)}'"
+        case exp.Cast():
+            name = "TRY_CAST" if node.args.get("safe") else "CAST"
+            return f"{name}({_printed(node.this)} AS {node.args['to'].sql(dialect='spark')})"
+        case exp.If():
+            return f"({_call('IF', node.this, node.args['true'], node.args['false'])})"
+        case exp.Case():
+            return _case(node)
+        case exp.Extract():
+            return f"extract({str(node.this.this).lower()} FROM {_printed(node.expression)})"
+        case exp.TsOrDsAdd(expression=exp.Mul(expression=exp.Neg())):
+            return _call("date_sub", node.this, node.expression.this)
+        case exp.TsOrDsAdd():
+            return _call("date_add", node.this, node.expression)
+        case exp.TimestampTrunc():
+            return f"date_trunc({str(node.args['unit'].this).lower()}, {_printed(node.this)})"
+        case exp.DateTrunc():
+            return f"trunc({_printed(node.this)}, {str(node.args['unit'].this).lower()})"
+        case _:
+            return str(node.sql(dialect="spark", comments=False))
+
+
+def _call(name: str, *args: exp.Expression) -> str:
+    return f"{name}({', '.join(_printed(a) for a in args)})"
+
+
+def _case(node: exp.Expression) -> str:
+    subject = node.args.get("this")
+    arms = []
+    for arm in node.args["ifs"]:
+        when = _printed(arm.this)
+        if subject is not None:
+            when = f"({_printed(subject)} = {when})"
+        arms.append(f"WHEN {when} THEN {_printed(arm.args['true'])}")
+    last = node.args.get("default")
+    otherwise = f" ELSE {_printed(last)}" if last is not None else ""
+    return f"CASE {' '.join(arms)}{otherwise} END"
 
 
 def _arguments(node: exp.Expression) -> list[exp.Expression]:
-    found: list[exp.Expression] = []
-    for value in node.args.values():
-        for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, exp.TsOrDsToDate):
-                item = item.this
-            if isinstance(item, exp.Expression) and not isinstance(item, exp.Var):
-                found.append(item)
-    return found
+    values = [v if isinstance(v, list) else [v] for v in node.args.values()]
+    return [a for v in values for a in v if isinstance(a, exp.Expression)]

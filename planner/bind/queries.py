@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from planner import functions
+from planner import coercion
 from planner.algebra import Aggregate, Filter, Plan, SortKey, TopK, UnionAll, identity
 from planner.bind.grouping import AggregateCalls, Grouped
 from planner.bind.naming import output_name
@@ -22,8 +22,9 @@ from planner.bind.relations import Relations, project, rename
 from planner.bind.report import Refusal, Report
 from planner.bind.resolve import (
     FromResolver,
+    HavingResolver,
+    OrderResolver,
     Output,
-    OutputResolver,
     SelectResolver,
     check_reference,
 )
@@ -31,7 +32,7 @@ from planner.bind.scalars import NoAggregates, Scalars, is_constant
 from planner.bind.scope import Ctes
 from planner.context import CatalogReader
 from planner.expr import Column, Expr
-from planner.parse import Query
+from planner.parse import CreateView, Query
 from planner.types import INT, Field, NullType
 
 _OFFSET_ALONE = Refusal(
@@ -72,6 +73,31 @@ def bind_query(query: Query, catalog: CatalogReader) -> BoundQuery:
     return _Queries(catalog, Report(query.source)).bind(query.tree, {})
 
 
+def bind_view(view: CreateView, catalog: CatalogReader) -> BoundQuery:
+    """Bind the query of a view under the view's column names, which must differ.
+
+    Raises: as `bind_query`.
+    """
+    bound = bind_query(view.query, catalog)
+    report, schema = Report(view.query.source), bound.plan.schema
+    names = view.columns if view.columns is not None else tuple(f.name for f in schema)
+    if len(names) != len(schema):
+        report.fail(
+            view.query.tree,
+            f'view "{view.name}" has {len(names)} column names, its query {len(schema)} columns',
+        )
+    spelled = [n.lower() for n in names]
+    for i, name in enumerate(spelled):
+        if name in spelled[:i]:
+            report.fail(
+                view.query.tree,
+                f'view "{view.name}" has more than one column "{names[i]}"',
+                hint="Give the columns different aliases.",
+            )
+    fields = tuple(Field(n, f.type, f.nullable) for n, f in zip(names, schema, strict=True))
+    return BoundQuery(project(bound.plan, identity(schema), fields), bound.order)
+
+
 class _Queries:
     def __init__(self, catalog: CatalogReader, report: Report) -> None:
         self.report = report
@@ -86,6 +112,7 @@ class _Queries:
             inner = BoundQuery(self._union(node, ctes), ())
         elif isinstance(node, exp.Subquery):
             inner = self.bind(node.this, ctes)
+            self._refuse_lost_order(node, inner)
         else:
             self.report.refuse(node, Refusal("this query", "is not read", "Write a SELECT."))
         return self._ordered_outputs(inner, node)
@@ -124,7 +151,7 @@ class _Queries:
                     f"UNION joins queries of {len(kinds)} and {len(plan.schema)} columns",
                 )
             for i, field in enumerate(plan.schema):
-                wider = functions.common_type(kinds[i], field.type)
+                wider = coercion.common_type(kinds[i], field.type)
                 if wider is None:
                     self.report.fail(
                         node.expression,
@@ -169,24 +196,26 @@ class _Queries:
             rows = Scalars(below, NoAggregates("WHERE", self.report), self.report)
             input = Filter(input, rows.predicate(where.this, "WHERE"))
 
-        calls = AggregateCalls(below, len(input.schema), self.report)
-        outputs = self._select_list(node, below, calls)
         group = node.args.get("group")
+        has_keys = group is not None and bool(group.expressions)
+        calls = AggregateCalls(below, len(input.schema), has_keys, self.report)
+        outputs = self._select_list(node, below, calls)
         keys = self._group_keys(group, outputs, below) if group is not None else ()
         distinct = self._is_distinct(node)
         having = node.args.get("having")
         condition: Expr | None = None
         if having is not None:
             self.report.check(having)
-            above = Scalars(OutputResolver(outputs, below, self.report), calls, self.report)
+            names = HavingResolver(outputs, below, [key for key, _ in keys])
+            above = Scalars(names, calls, self.report)
             condition = above.predicate(having.this, "HAVING")
-        resolver = OutputResolver(outputs, None if distinct else below, self.report)
+        resolver = OrderResolver(outputs, below, distinct, self.report)
         sorts = self._sorts(node, outputs, Scalars(resolver, calls, self.report))
 
         if group is not None or calls.calls:
             grouped = Grouped(input, keys, tuple(calls.calls), self.report)
             input = grouped.plan
-            if condition is not None:
+            if having is not None and condition is not None:
                 input = Filter(input, grouped.above(condition, having.this))
             outputs = [
                 Output(o.name, grouped.above(o.expr, o.node), o.node, o.aliased) for o in outputs
@@ -339,7 +368,7 @@ class _Queries:
         """ORDER BY and LIMIT around a UNION or a query in parentheses: over its columns alone."""
         columns = identity(inner.plan.schema)
         outputs = [Output(c.name, c, node, False) for c in columns]
-        resolver = OutputResolver(outputs, None, self.report)
+        resolver = OrderResolver(outputs, None, False, self.report)
         binder = Scalars(resolver, NoAggregates("this ORDER BY", self.report), self.report)
         sorts = self._sorts(node, outputs, binder)
         if sorts:
@@ -350,6 +379,20 @@ class _Queries:
         width = len(columns)
         return BoundQuery(_top(inner.plan, inner.order, width, limit), inner.order)
 
+    def _refuse_lost_order(self, node: exp.Subquery, inner: BoundQuery) -> None:
+        """(SELECT … ORDER BY x) LIMIT n takes its rows in the order of x, which must be known."""
+        order = node.this.args.get("order")
+        takes = node.args.get("limit") is not None and node.args.get("order") is None
+        if takes and order is not None and len(inner.order) < len(order.expressions):
+            self.report.refuse(
+                order,
+                Refusal(
+                    "this ORDER BY below LIMIT",
+                    "sorts by what is no output column of the parentheses",
+                    "Move LIMIT into the parentheses.",
+                ),
+            )
+
     def _limit(self, node: exp.Expression) -> tuple[int, int] | None:
         """(limit, offset), or None where all rows stay."""
         limit, offset = node.args.get("limit"), node.args.get("offset")
@@ -357,20 +400,17 @@ class _Queries:
             if clause is not None:
                 self.report.check(clause)
         skipped = self._count(offset.expression, "OFFSET") if offset is not None else 0
-        unlimited = limit is None or (
-            isinstance(limit.expression, exp.Var) and limit.expression.name.upper() == "ALL"
-        )
-        if unlimited:
-            if skipped:
+        if limit is None or limit.expression.name.upper() == "ALL":
+            if offset is not None and skipped:
                 self.report.refuse(offset, _OFFSET_ALONE)
             return None
         return self._count(limit.expression, "LIMIT"), skipped
 
     def _count(self, node: exp.Expression, clause: str) -> int:
-        if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit():
-            if int(node.this) <= INT.max:
-                return int(node.this)
-        self.report.fail(node, f"{clause} needs a number from 0 to {INT.max}, as a literal")
+        count = _ordinal(node)
+        if count is not None and count <= INT.max:
+            return count
+        raise self.report.error(node, f"{clause} needs a number from 0 to {INT.max}, as a literal")
 
 
 def _ordinal(node: exp.Expression) -> int | None:
@@ -385,7 +425,7 @@ def _distinct(plan: Plan) -> Plan:
 
 def _cast_columns(plan: Plan, schema: tuple[Field, ...]) -> Plan:
     columns = identity(plan.schema)
-    exprs = tuple(functions.cast(c, f.type) for c, f in zip(columns, schema, strict=True))
+    exprs = tuple(coercion.cast(c, f.type) for c, f in zip(columns, schema, strict=True))
     if all(isinstance(e, Column) for e in exprs):
         return plan
     fields = tuple(
@@ -404,9 +444,7 @@ def _shown(keys: Sequence[SortKey], width: int) -> tuple[SortKey, ...]:
     return tuple(shown)
 
 
-def _top(
-    plan: Plan, keys: tuple[SortKey, ...], width: int, limit: tuple[int, int]
-) -> Plan:
+def _top(plan: Plan, keys: tuple[SortKey, ...], width: int, limit: tuple[int, int]) -> Plan:
     """TopK over the output columns and those that only `keys` needs, which then go."""
     top = TopK(plan, keys, tuple(range(width)), limit[0], limit[1])
     return project(top, identity(plan.schema)[:width], plan.schema[:width])

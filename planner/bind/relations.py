@@ -13,6 +13,7 @@ from planner.bind.report import Refusal, Report, suggestion
 from planner.bind.resolve import FromResolver
 from planner.bind.scalars import NoAggregates, Scalars
 from planner.bind.scope import Ctes, Scope, ScopeColumn, relation_scope
+from planner.coercion import TypeMismatch
 from planner.context import CatalogReader
 from planner.expr import Expr, conjunction, remap
 from planner.types import Field
@@ -173,9 +174,7 @@ class Relations:
     def _refuse_join(self, node: exp.Expression, what: str, refusal: Refusal) -> None:
         self.report.refuse(node, Refusal(what, refusal.why, refusal.hint))
 
-    def _using(
-        self, both: Source, left: Source, names: list[str], node: exp.Expression
-    ) -> Source:
+    def _using(self, both: Source, left: Source, names: list[str], node: exp.Expression) -> Source:
         """Equal columns shown once, first, as the left one."""
         cut = len(left.scope.visible)
         shown_left, shown_right = both.scope.visible[:cut], both.scope.visible[cut:]
@@ -185,17 +184,13 @@ class Relations:
         for name in names:
             pair = [self._single(name, side, node) for side in (shown_left, shown_right)]
             try:
-                conditions.append(
-                    functions.compare("eq", pair[0].reference(), pair[1].reference())
-                )
-            except functions.TypeMismatch as mismatch:
+                conditions.append(functions.compare("eq", pair[0].reference(), pair[1].reference()))
+            except TypeMismatch as mismatch:
                 self.report.fail(node, mismatch.message, hint=mismatch.hint)
             keys.append(pair[0])
             hidden |= {pair[0].position, pair[1].position}
         rest = tuple(c for c in both.scope.visible if c.position not in hidden)
-        return Source(
-            both.inputs, tuple(conditions), Scope(both.scope.columns, (*keys, *rest))
-        )
+        return Source(both.inputs, tuple(conditions), Scope(both.scope.columns, (*keys, *rest)))
 
     def _single(
         self, name: str, side: tuple[ScopeColumn, ...], node: exp.Expression
@@ -222,7 +217,8 @@ def rename(plan: Plan, alias: exp.Expression, report: Report) -> Plan:
         return plan
     if len(names) != len(plan.schema):
         report.fail(
-            alias, f'"{alias.name}" has {len(plan.schema)} columns, but {len(names)} names for them'
+            alias,
+            f'"{alias.name}" gives {len(names)} column names to {len(plan.schema)} columns',
         )
     fields = tuple(Field(n, f.type, f.nullable) for n, f in zip(names, plan.schema, strict=True))
     return Project(plan, identity(plan.schema), fields)

@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from sqlglot import exp
 
@@ -54,7 +54,6 @@ _READ = _table(
     (exp.Null, ""),
     (exp.Var, "this"),
     (exp.Paren, "this"),
-    (exp.Tuple, "expressions"),
     (exp.Interval, "this unit"),
     (exp.IntervalSpan, "this expression"),
     (exp.DataType, "this expressions nested"),
@@ -144,9 +143,7 @@ _GROUPING = "groups the same rows several times"
 _UNION_GROUPS = "Write one GROUP BY for each set of columns, joined by UNION ALL."
 
 _NODES: dict[type[exp.Expression], Refusal] = {
-    exp.Window: Refusal(
-        "a window function", "depends on the other rows of its partition", _LATER
-    ),
+    exp.Window: Refusal("a window function", "depends on the other rows of its partition", _LATER),
     exp.Exists: Refusal("EXISTS", "is a subquery outside FROM", _JOIN),
     exp.Subquery: Refusal("a scalar subquery", "is a subquery outside FROM", _JOIN),
     exp.Select: Refusal("a scalar subquery", "is a subquery outside FROM", _JOIN),
@@ -191,9 +188,7 @@ _NODES: dict[type[exp.Expression], Refusal] = {
         "a row of several values", "is not of a scalar type", "Compare the columns one by one."
     ),
     exp.Fetch: Refusal("FETCH", "is not part of Spark SQL", "Use LIMIT."),
-    exp.Star: Refusal(
-        "* in an expression", "stands for several columns", "Name the columns."
-    ),
+    exp.Star: Refusal("* in an expression", "stands for several columns", "Name the columns."),
     exp.Placeholder: Refusal("a parameter", "has no value in a view", "Write the value."),
     exp.Parameter: Refusal("a parameter", "has no value in a view", "Write the value."),
     **dict.fromkeys(
@@ -256,8 +251,18 @@ class Report:
             offset = offset_of(around)
             if offset is not None:
                 return line_and_column(self.source, offset)
-            around = around.parent
+            around = cast("exp.Expression | None", around.parent)
         return line_and_column(self.source, len(self.source) - len(self.source.lstrip()))
+
+    def error(
+        self,
+        node: exp.Expression,
+        message: str,
+        detail: str | None = None,
+        hint: str | None = None,
+    ) -> BindError:
+        line, column = self.place(node)
+        return BindError(message, detail=detail, hint=hint, line=line, column=column)
 
     def fail(
         self,
@@ -266,14 +271,13 @@ class Report:
         detail: str | None = None,
         hint: str | None = None,
     ) -> NoReturn:
-        line, column = self.place(node)
-        raise BindError(message, detail=detail, hint=hint, line=line, column=column)
+        raise self.error(node, message, detail, hint)
 
-    def refuse(self, node: exp.Expression, refusal: Refusal) -> NoReturn:
+    def refusal(self, node: exp.Expression, refusal: Refusal) -> UnsupportedError:
         """Valid SQL that is not maintained."""
         line, column = self.place(node)
         shown = refusal.what[0].upper() + refusal.what[1:]
-        raise UnsupportedError(
+        return UnsupportedError(
             f"cannot maintain {refusal.what}",
             detail=f"{shown} at line {line}, column {column} {refusal.why}.",
             hint=refusal.hint,
@@ -281,13 +285,16 @@ class Report:
             column=column,
         )
 
+    def refuse(self, node: exp.Expression, refusal: Refusal) -> NoReturn:
+        raise self.refusal(node, refusal)
+
     def check(self, node: exp.Expression) -> None:
         """Refuse the node if it, or one of its arguments, is not among what the binder reads."""
         read = _READ.get(type(node))
         if read is None:
-            self.refuse(node, _refusal_of(node))
+            self.refuse(node, refusal_of(node))
         for name, value in node.args.items():
-            if name in read or value is None or value is False or value == [] or value == "":
+            if name in read or value is None or value is False or value in ([], ""):
                 continue
             refusal = _ARGUMENTS.get(name)
             if refusal is None:
@@ -310,7 +317,8 @@ def describe(node: exp.Expression) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).upper()
 
 
-def _refusal_of(node: exp.Expression) -> Refusal:
+def refusal_of(node: exp.Expression) -> Refusal:
+    """Why a node that the binder has no meaning for is not maintained."""
     name = describe(node)
     refusal = _NODES.get(type(node))
     if refusal is not None:

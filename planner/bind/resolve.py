@@ -1,19 +1,21 @@
 """Column references to expressions, by the rule of each clause.
 
 WHERE, ON and GROUP BY see the columns of FROM; SELECT sees them and then the aliases before it in
-its own list; HAVING and ORDER BY see the aliases of the list first (Spark's order of resolution).
+its own list; HAVING sees grouping columns, then aliases; ORDER BY sees aliases first. That is
+Spark's order of resolution.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 from sqlglot import exp
 
 from planner.bind.report import Refusal, Report, suggestion
 from planner.bind.scope import Scope
+from planner.errors import BindError
 from planner.expr import Expr
 
 
@@ -42,19 +44,22 @@ class FromResolver:
     def resolve(self, node: exp.Column) -> Expr:
         found = self.find(node)
         if found is None:
-            unknown_column(node, self.report, self._known(bool(node.table)))
+            raise unknown_column(node, self.report, self._known(bool(node.table)))
         return found
 
     def find(self, node: exp.Column) -> Expr | None:
         """The column, or None if there is none of the name."""
         columns = self.scope.find(node.name, node.table or None)
         if len(columns) > 1:
-            self.report.fail(
-                node,
-                f'column reference "{_written(node)}" is ambiguous',
-                f"It could be {' or '.join(dict.fromkeys(c.qualified for c in columns))}.",
-                "Write the table's name or alias before it.",
-            )
+            names = tuple(dict.fromkeys(c.qualified for c in columns))
+            detail = f"{len(columns)} columns in FROM have that name."
+            if len(names) > 1:
+                detail = f"It could be {' or '.join(names)}."
+            hint = "Write the relation's name or alias before it."
+            if len(names) == 1:
+                hint = "Give the relations, or the columns of a subquery, different aliases."
+            message = f'column reference "{_written(node)}" is ambiguous'
+            self.report.fail(node, message, detail, hint)
         return columns[0].reference() if columns else None
 
     def _known(self, qualified: bool) -> list[str]:
@@ -77,23 +82,51 @@ class SelectResolver:
         return found if found is not None else self.below.resolve(node)
 
 
-class OutputResolver:
-    """The names of the select list, then (unless None) the columns of FROM."""
+class HavingResolver:
+    """The grouping columns of FROM, then the names of the select list, then the rest of FROM."""
 
     def __init__(
-        self, outputs: Sequence[Output], below: FromResolver | None, report: Report
+        self, outputs: Sequence[Output], below: FromResolver, keys: Sequence[Expr]
     ) -> None:
         self.outputs = outputs
         self.below = below
+        self.keys = keys
+
+    def resolve(self, node: exp.Column) -> Expr:
+        report = self.below.report
+        named = find_output(node, self.outputs, report) if not node.table else None
+        if named is None:
+            return self.below.resolve(node)
+        found = self.below.find(node)
+        return found if found is not None and found in self.keys else named
+
+
+class OrderResolver:
+    """The names of the select list, then the columns of FROM.
+
+    `below` is None around a UNION. Where `distinct`, a column of FROM is reached only with its
+    relation's name, and must be in the select list.
+    """
+
+    def __init__(
+        self,
+        outputs: Sequence[Output],
+        below: FromResolver | None,
+        distinct: bool,
+        report: Report,
+    ) -> None:
+        self.outputs = outputs
+        self.below = below
+        self.distinct = distinct
         self.report = report
 
     def resolve(self, node: exp.Column) -> Expr:
         found = find_output(node, self.outputs, self.report) if not node.table else None
         if found is not None:
             return found
-        if self.below is not None:
+        if self.below is not None and (node.table or not self.distinct):
             return self.below.resolve(node)
-        unknown_column(node, self.report, [o.name for o in self.outputs])
+        raise unknown_column(node, self.report, [o.name for o in self.outputs])
 
 
 def find_output(node: exp.Column, outputs: Sequence[Output], report: Report) -> Expr | None:
@@ -109,11 +142,11 @@ def find_output(node: exp.Column, outputs: Sequence[Output], report: Report) -> 
     return found[0] if found else None
 
 
-def unknown_column(node: exp.Column, report: Report, known: Sequence[str]) -> NoReturn:
+def unknown_column(node: exp.Column, report: Report, known: Sequence[str]) -> BindError:
     hint = suggestion(_written(node), known)
     if hint is None and known and len(known) <= 12:
         hint = f"The columns here are {', '.join(known)}."
-    report.fail(node, f'column "{_written(node)}" does not exist', hint=hint)
+    return report.error(node, f'column "{_written(node)}" does not exist', hint=hint)
 
 
 def check_reference(node: exp.Column, report: Report) -> None:

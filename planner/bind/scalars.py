@@ -7,23 +7,41 @@ parentheses (`a = b < c`), so such chains are refused.
 
 from __future__ import annotations
 
-import decimal
-import re
 from collections.abc import Callable
 from typing import Protocol
 
 from sqlglot import exp
 
-from planner import functions, types
-from planner.bind.report import CHANGING_FUNCTIONS, Refusal, Report, describe, suggestion
+from planner import coercion, functions, types
+from planner.bind.literals import has_suffix, interval_value, number
+from planner.bind.report import (
+    CHANGING_FUNCTIONS,
+    Refusal,
+    Report,
+    describe,
+    refusal_of,
+    suggestion,
+)
 from planner.bind.resolve import Resolver, check_reference
+from planner.bind.tables import (
+    AGGREGATES,
+    ARITHMETIC,
+    CAST_TYPES,
+    CHAINED,
+    COMPARISONS,
+    EXTRACT,
+    NAMED,
+    PLAIN,
+    TO_THE_END,
+    TRUNC_DATE,
+    TRUNC_TIMESTAMP,
+)
+from planner.coercion import TypeMismatch
 from planner.expr import FUNCTIONS, Call, Expr, Literal
-from planner.functions import Interval, TypeMismatch
+from planner.functions import Interval
 from planner.types import (
-    BIGINT,
     BOOLEAN,
     DATE,
-    DOUBLE,
     INT,
     STRING,
     TIMESTAMP,
@@ -55,111 +73,6 @@ class NoAggregates:
         )
 
 
-_CHAINED = (
-    exp.EQ,
-    exp.NEQ,
-    exp.LT,
-    exp.LTE,
-    exp.GT,
-    exp.GTE,
-    exp.NullSafeEQ,
-    exp.NullSafeNEQ,
-    exp.Is,
-    exp.In,
-    exp.Between,
-    exp.Like,
-    exp.ILike,
-    exp.Escape,
-    exp.RegexpLike,
-    exp.Not,
-)
-_ARITHMETIC: dict[type[exp.Expression], str] = {
-    exp.Mul: "multiply",
-    exp.Div: "divide",
-    exp.IntDiv: "integral_divide",
-    exp.Mod: "remainder",
-}
-_COMPARISONS: dict[type[exp.Expression], str] = {
-    exp.EQ: "eq",
-    exp.NEQ: "ne",
-    exp.LT: "lt",
-    exp.LTE: "le",
-    exp.GT: "gt",
-    exp.GTE: "ge",
-    exp.NullSafeEQ: "eq_null_safe",
-}
-#: Functions whose arguments are these arguments of the node, in turn.
-_PLAIN: dict[type[exp.Expression], tuple[str, tuple[str, ...]]] = {
-    exp.Year: ("year", ("this",)),
-    exp.Quarter: ("quarter", ("this",)),
-    exp.Month: ("month", ("this",)),
-    exp.Day: ("day", ("this",)),
-    exp.DayOfMonth: ("day", ("this",)),
-    exp.DayOfWeek: ("day_of_week", ("this",)),
-    exp.DayOfYear: ("day_of_year", ("this",)),
-    exp.WeekOfYear: ("week", ("this",)),
-    exp.Hour: ("hour", ("this",)),
-    exp.Minute: ("minute", ("this",)),
-    exp.Second: ("second", ("this",)),
-    exp.Upper: ("upper", ("this",)),
-    exp.Lower: ("lower", ("this",)),
-    exp.Length: ("length", ("this",)),
-    exp.SplitPart: ("split_part", ("this", "delimiter", "part_index")),
-    exp.StartsWith: ("starts_with", ("this", "expression")),
-    exp.EndsWith: ("ends_with", ("this", "expression")),
-    exp.Contains: ("contains", ("this", "expression")),
-    exp.Floor: ("floor", ("this",)),
-    exp.Ceil: ("ceil", ("this",)),
-    exp.Abs: ("abs", ("this",)),
-    exp.Sqrt: ("sqrt", ("this",)),
-    exp.Pow: ("power", ("this", "expression")),
-    exp.AddMonths: ("add_months", ("this", "expression")),
-}
-_AGGREGATES = (exp.Sum, exp.Count, exp.Avg)
-#: Functions that sqlglot leaves by their name: name -> number of arguments.
-_NAMED = {"isnull": 1, "isnotnull": 1}
-_EXTRACT = {
-    **dict.fromkeys(("YEAR", "YEARS", "Y", "YR", "YRS"), "year"),
-    **dict.fromkeys(("QUARTER", "QTR"), "quarter"),
-    **dict.fromkeys(("MONTH", "MONTHS", "MON", "MONS"), "month"),
-    **dict.fromkeys(("WEEK", "WEEKS", "W"), "week"),
-    **dict.fromkeys(("DAY", "DAYS", "D"), "day"),
-    **dict.fromkeys(("DAYOFWEEK", "DOW"), "day_of_week"),
-    "DOY": "day_of_year",
-    **dict.fromkeys(("HOUR", "HOURS", "H", "HR", "HRS"), "hour"),
-    **dict.fromkeys(("MINUTE", "MINUTES", "MIN", "MINS", "M"), "minute"),
-}
-_TRUNC_DATE = {
-    **dict.fromkeys(("YEAR", "YYYY", "YY"), "year"),
-    "QUARTER": "quarter",
-    **dict.fromkeys(("MONTH", "MON", "MM"), "month"),
-    "WEEK": "week",
-}
-_TRUNC_TIMESTAMP = {
-    **_TRUNC_DATE,
-    **dict.fromkeys(("DAY", "DD"), "day"),
-    "HOUR": "hour",
-    "MINUTE": "minute",
-    "SECOND": "second",
-}
-_CAST_TYPES: dict[exp.DataType.Type, SqlType] = {
-    exp.DataType.Type.BOOLEAN: types.BOOLEAN,
-    exp.DataType.Type.TINYINT: types.TINYINT,
-    exp.DataType.Type.SMALLINT: types.SMALLINT,
-    exp.DataType.Type.INT: types.INT,
-    exp.DataType.Type.BIGINT: types.BIGINT,
-    exp.DataType.Type.FLOAT: types.FLOAT,
-    exp.DataType.Type.DOUBLE: types.DOUBLE,
-    exp.DataType.Type.TEXT: types.STRING,
-    exp.DataType.Type.BINARY: types.BINARY,
-    exp.DataType.Type.DATE: types.DATE,
-    exp.DataType.Type.TIMESTAMPTZ: types.TIMESTAMP,
-    exp.DataType.Type.TIMESTAMPLTZ: types.TIMESTAMP,
-    exp.DataType.Type.TIMESTAMPNTZ: types.TIMESTAMP_NTZ,
-}
-_TO_THE_END = Literal(2**31 - 1, INT)
-
-
 class Scalars:
     """Binds the expressions of one clause."""
 
@@ -172,23 +85,20 @@ class Scalars:
         """The bound expression; errors carry the place of the innermost node that is wrong."""
         self.report.check(node)
         try:
-            if type(node) in _AGGREGATES:
+            if type(node) in AGGREGATES:
                 return self.aggregates.bind(node)
-            if type(node) in _COMPARISONS:
+            if type(node) in COMPARISONS:
                 left, right = self._operands(node)
-                return functions.compare(_COMPARISONS[type(node)], left, right)
-            if type(node) in _ARITHMETIC:
+                return functions.compare(COMPARISONS[type(node)], left, right)
+            if type(node) in ARITHMETIC:
                 left, right = self._operands(node)
-                return functions.arithmetic(_ARITHMETIC[type(node)], left, right)
-            if type(node) in _PLAIN:
-                name, args = _PLAIN[type(node)]
+                return functions.arithmetic(ARITHMETIC[type(node)], left, right)
+            if type(node) in PLAIN:
+                name, args = PLAIN[type(node)]
                 return functions.scalar(name, [self._argument(node, a) for a in args])
             method = _METHODS.get(type(node))
             if method is None:
-                self.report.refuse(
-                    node,
-                    Refusal(describe(node), "is not an expression", "Write it where it belongs."),
-                )
+                self.report.refuse(node, refusal_of(node))
             return method(self, node)
         except TypeMismatch as mismatch:
             self.report.fail(node, mismatch.message, mismatch.detail, mismatch.hint)
@@ -208,7 +118,7 @@ class Scalars:
 
     def _operand(self, node: exp.Expression) -> Expr:
         """An operand of a comparison or predicate."""
-        if isinstance(node, _CHAINED):
+        if isinstance(node, CHAINED):
             self.report.fail(
                 node,
                 "comparisons and predicates cannot follow each other without parentheses",
@@ -227,27 +137,12 @@ class Scalars:
         return self.resolver.resolve(node)
 
     def _literal(self, node: exp.Expression) -> Expr:
-        return self._number(node, "") if not node.is_string else Literal(str(node.this), STRING)
+        return (
+            number(node, "", self.report) if not node.is_string else Literal(str(node.this), STRING)
+        )
 
     def _raw_string(self, node: exp.Expression) -> Expr:
         return Literal(str(node.this), STRING)
-
-    def _number(self, node: exp.Expression, sign: str) -> Literal:
-        """A numeric literal: the smallest of INT, BIGINT, DECIMAL; DOUBLE with an exponent."""
-        text = sign + str(node.this)
-        if "e" in text.lower():
-            return Literal(float(text), DOUBLE)
-        value = decimal.Decimal(text)
-        if "." not in text:
-            for kind in (INT, BIGINT):
-                if kind.min <= int(text) <= kind.max:
-                    return Literal(int(text), kind)
-        digits, exponent = value.as_tuple().digits, value.as_tuple().exponent
-        assert isinstance(exponent, int)
-        precision = max(len(digits) if value else 1, -exponent)
-        if precision > types.MAX_PRECISION:
-            self.report.fail(node, f"the number {text} has more than 38 digits")
-        return Literal(value if value else abs(value), DecimalType(precision, -exponent))
 
     def _boolean(self, node: exp.Expression) -> Expr:
         return Literal(bool(node.this), BOOLEAN)
@@ -264,7 +159,9 @@ class Scalars:
         child = node.this
         if isinstance(child, exp.Literal) and not child.is_string:
             self.report.check(child)
-            return self._number(child, "-")
+            return number(child, "-", self.report)
+        if isinstance(child, exp.TryCast) and has_suffix(child.this):
+            return self._suffixed(child.this, "-", self._type(child.args["to"]))
         return functions.negative(self.bind(child))
 
     def _add(self, node: exp.Expression) -> Expr:
@@ -286,7 +183,7 @@ class Scalars:
         left, right = self.bind(node.this), self.bind(node.expression)
         moments = (DateType, TimestampType)
         if isinstance(left.type, DateType) and isinstance(right.type, IntegerType):
-            return functions.add_days(left, functions.negative(right))
+            return functions.add_days(left, functions.negated(right))
         if isinstance(left.type, moments) and isinstance(right.type, (*moments, StringType)):
             self.report.refuse(
                 node,
@@ -309,10 +206,10 @@ class Scalars:
         value, unit = node.args.get("this"), node.args.get("unit")
         if isinstance(value, exp.Literal) and isinstance(unit, (exp.Var, exp.IntervalSpan)):
             self.report.check(unit)
-            found = _interval_value(str(value.this).strip(), unit)
+            found = interval_value(str(value.this).strip(), unit)
             if found is not None:
                 return found
-        self.report.refuse(
+        raise self.report.refusal(
             node,
             Refusal(
                 "this interval",
@@ -344,7 +241,7 @@ class Scalars:
         if isinstance(what, exp.Boolean):
             truth = Literal(bool(what.this), BOOLEAN)
             return functions.compare("eq_null_safe", functions.boolean(value, "IS"), truth)
-        self.report.refuse(
+        raise self.report.refusal(
             what, Refusal(f"IS {describe(what)}", "is not read", "Use IS NULL, TRUE or FALSE.")
         )
 
@@ -381,7 +278,7 @@ class Scalars:
         return functions.scalar("rlike", (value, self._pattern(node)))
 
     def _pattern(self, node: exp.Expression) -> Expr:
-        pattern = functions.cast(self._operand(node.expression), STRING)
+        pattern = coercion.cast(self._operand(node.expression), STRING)
         if not isinstance(pattern, Literal) or pattern.value is None:
             name = "RLIKE" if isinstance(node, exp.RegexpLike) else "LIKE"
             self.report.refuse(
@@ -430,11 +327,20 @@ class Scalars:
         target = self._type(node.args["to"])
         if type(node) is exp.Cast and isinstance(node.this, exp.Literal) and node.this.is_string:
             return self._typed_literal(node, target)
-        return functions.explicit_cast(self.bind(node.this), target, bool(node.args.get("safe")))
+        if has_suffix(node.this):
+            return self._suffixed(node.this, "", target)
+        return coercion.explicit_cast(self.bind(node.this), target, bool(node.args.get("safe")))
+
+    def _suffixed(self, literal: exp.Expression, sign: str, target: SqlType) -> Expr:
+        """5L, 5S, 5Y, 1.5D, 1.5F: a literal, where an explicit cast of an integer is none."""
+        value = coercion.cast(number(literal, sign, self.report), target)
+        if isinstance(target, IntegerType) and not isinstance(value, Literal):
+            self.report.fail(literal, f"{sign}{literal.this} is outside the range of {target}")
+        return value
 
     def _typed_literal(self, node: exp.Expression, target: SqlType) -> Expr:
         """DATE '…' and TIMESTAMP '…', which must be valid."""
-        literal = functions.cast(self.bind(node.this), target)
+        literal = coercion.cast(self.bind(node.this), target)
         if isinstance(target, (DateType, TimestampType)) and not isinstance(literal, Literal):
             form = "yyyy-mm-dd" if isinstance(target, DateType) else "yyyy-mm-dd hh:mm:ss.ffffff"
             self.report.fail(
@@ -444,13 +350,14 @@ class Scalars:
 
     def _type(self, node: exp.Expression) -> SqlType:
         self.report.check(node)
-        if node.this == exp.DataType.Type.DECIMAL:
+        name = str(node.this.name)
+        if name == "DECIMAL":
             sizes = [int(p.this.this) for p in node.expressions]
             precision, scale = (*sizes, *(10, 0)[len(sizes) :])
             if not (0 < precision <= types.MAX_PRECISION and 0 <= scale <= precision):
                 self.report.fail(node, f"there is no type DECIMAL({precision},{scale})")
             return DecimalType(precision, scale)
-        if node.this not in _CAST_TYPES or node.expressions:
+        if name not in CAST_TYPES or node.expressions:
             self.report.refuse(
                 node,
                 Refusal(
@@ -459,25 +366,25 @@ class Scalars:
                     "Cast to a scalar type.",
                 ),
             )
-        return _CAST_TYPES[node.this]
+        return CAST_TYPES[name]
 
     def _to_date(self, node: exp.Expression) -> Expr:
-        return functions.explicit_cast(self.bind(node.this), DATE, False)
+        return coercion.explicit_cast(self.bind(node.this), DATE, False)
 
     # functions
 
     def _extract(self, node: exp.Expression) -> Expr:
         field = str(node.this.this).upper()
-        if field not in _EXTRACT:
+        if field not in EXTRACT:
             self.report.refuse(
                 node,
                 Refusal(
                     f"EXTRACT({field} …)",
                     "is not among the functions",
-                    f"Use one of {', '.join(sorted(set(_EXTRACT.values())))}, or second(…).",
+                    f"Use one of {', '.join(sorted(set(EXTRACT.values())))}, or second(…).",
                 ),
             )
-        return functions.scalar(_EXTRACT[field], [self.bind(node.expression)])
+        return functions.scalar(EXTRACT[field], [self.bind(node.expression)])
 
     def _ts_or_ds_add(self, node: exp.Expression) -> Expr:
         """date_add, and date_sub, which sqlglot turns into the addition of days * -1."""
@@ -485,7 +392,7 @@ class Scalars:
             self.report.fail(node, "date_add adds days")
         day, days = self.bind(node.this), node.expression
         if isinstance(days, exp.Mul) and isinstance(days.expression, exp.Neg):
-            return functions.add_days(day, functions.negative(self.bind(days.this)))
+            return functions.add_days(day, functions.negated(self.bind(days.this)))
         return functions.add_days(day, self.bind(days))
 
     def _date_diff(self, node: exp.Expression) -> Expr:
@@ -502,7 +409,7 @@ class Scalars:
     def _date_trunc(self, node: exp.Expression) -> Expr:
         """date_trunc gives a TIMESTAMP, trunc (exp.DateTrunc) a DATE."""
         to_date = isinstance(node, exp.DateTrunc)
-        units = _TRUNC_DATE if to_date else _TRUNC_TIMESTAMP
+        units = TRUNC_DATE if to_date else TRUNC_TIMESTAMP
         unit = str(node.args["unit"].this).upper()
         if unit not in units:
             self.report.fail(
@@ -511,11 +418,13 @@ class Scalars:
                 hint=f"The units are {', '.join(dict.fromkeys(units.values()))}.",
             )
         value = self.bind(node.this)
-        return functions.date_trunc(units[unit], functions.instant(value, DATE if to_date else TIMESTAMP))
+        return functions.date_trunc(
+            units[unit], functions.instant(value, DATE if to_date else TIMESTAMP)
+        )
 
     def _substring(self, node: exp.Expression) -> Expr:
         length = node.args.get("length")
-        last = self.bind(length) if length is not None else _TO_THE_END
+        last = self.bind(length) if length is not None else TO_THE_END
         args = [self.bind(node.this), self._argument(node, "start"), last]
         return functions.scalar("substring", args)
 
@@ -536,9 +445,7 @@ class Scalars:
 
     def _dpipe(self, node: exp.Expression) -> Expr:
         if isinstance(node.expression, (exp.Add, exp.Sub)):
-            self.report.fail(
-                node, "|| and + or - cannot follow each other without parentheses"
-            )
+            self.report.fail(node, "|| and + or - cannot follow each other without parentheses")
         return functions.scalar("concat", [self.bind(node.this), self.bind(node.expression)])
 
     def _replace(self, node: exp.Expression) -> Expr:
@@ -563,45 +470,15 @@ class Scalars:
         if name in CHANGING_FUNCTIONS:
             changing = CHANGING_FUNCTIONS[name]
             self.report.refuse(node, Refusal(name.upper(), changing.why, changing.hint))
-        if name not in _NAMED:
-            known = [*FUNCTIONS, *_NAMED, "sum", "count", "avg", "datediff", "nvl", "nullif"]
+        if name not in NAMED:
+            known = [*FUNCTIONS, *NAMED, "sum", "count", "avg", "datediff", "nvl", "nullif"]
             self.report.fail(node, f'unknown function "{name}"', hint=suggestion(name, known))
-        if len(node.expressions) != _NAMED[name]:
+        if len(node.expressions) != NAMED[name]:
             self.report.fail(
-                node, f"{name.upper()} takes {_NAMED[name]} arguments, not {len(node.expressions)}"
+                node, f"{name.upper()} takes {NAMED[name]} arguments, not {len(node.expressions)}"
             )
         missing = functions.is_null(self.bind(node.expressions[0]))
         return missing if name == "isnull" else functions.negation(missing)
-
-
-def _interval_value(text: str, unit: exp.Expression) -> Interval | None:
-    if isinstance(unit, exp.IntervalSpan):
-        span = (str(unit.this.this).upper(), str(unit.expression.this).upper())
-        parts = re.fullmatch(r"([+-]?)(\d{1,6})-(\d{1,2})", text)
-        if span != ("YEAR", "MONTH") or not parts or int(parts[3]) > 11:
-            return None
-        months = int(parts[2]) * 12 + int(parts[3])
-        return Interval(months=-months if parts[1] == "-" else months)
-    if not re.fullmatch(r"[+-]?\d{1,8}", text):
-        return None
-    number = int(text)
-    match str(unit.this).upper().removesuffix("S"):
-        case "YEAR":
-            return Interval(months=12 * number)
-        case "MONTH":
-            return Interval(months=number)
-        case "WEEK":
-            return Interval(days=7 * number)
-        case "DAY":
-            return Interval(days=number)
-        case "HOUR":
-            return Interval(microseconds=3_600_000_000 * number, timed=True)
-        case "MINUTE":
-            return Interval(microseconds=60_000_000 * number, timed=True)
-        case "SECOND":
-            return Interval(microseconds=1_000_000 * number, timed=True)
-        case _:
-            return None
 
 
 _Method = Callable[[Scalars, exp.Expression], Expr]

@@ -30,7 +30,7 @@ TYPES = (t.BOOLEAN, *INTEGERS, *FLOATS, *DECIMALS, t.STRING, *MOMENTS)
 
 
 def column_of(kind: t.SqlType, values: list[Any]) -> Column:
-    """A column of Python values (as in tests.reference.scalar), NULL where None."""
+    """A column of Python values (as in tests.reference.expressions), NULL where None."""
     valid = np.array([v is not None for v in values], np.bool_)
     mask = None if valid.all() else valid
     match kind:

@@ -36,7 +36,7 @@ from tests.operators.scalar_cases import (
     same,
     values,
 )
-from tests.reference import scalar as reference
+from tests.reference import expressions as reference
 
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "eq_null_safe")
 

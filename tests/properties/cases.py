@@ -92,8 +92,9 @@ def make(seed: int, epochs: int) -> Case:
     made = 0
     stream = Stream(rng, tables)
     done = 0
-    while done < epochs or made < views:
-        if made < views and rng.random() < (0.7 if done == 0 else 0.2):
+    while done < epochs:
+        # Some views come late, over data and live arrangements, but not too late to change.
+        if made < views and (done > epochs // 3 or rng.random() < (0.8 if done == 0 else 0.3)):
             made += 1
             query, columns = maker.view()
             operations.append(MakeView(f"v{made}", query))
@@ -101,7 +102,7 @@ def make(seed: int, epochs: int) -> Case:
             continue
         many = rng.choice((1, 1, 1, 3, 6))
         # Sometimes everything comes at once and sometimes row by row.
-        fill = done == 0 and rng.random() < 0.7
+        fill = done == 0 and rng.random() < 0.85
         transactions = [stream.filling() if fill else stream.transaction() for _ in range(many)]
         operations.append(Step(tuple(tuple(changes) for changes in transactions)))
         done += many

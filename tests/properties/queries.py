@@ -72,6 +72,13 @@ _LITERALS = {
     "date": ("DATE '1996-01-31'", "DATE '1996-02-29'", "DATE '1997-06-30'"),
     "boolean": ("TRUE", "FALSE"),
 }
+_BOUNDS = {
+    "int": ("0", "2"),
+    "decimal": ("-1.05", "5"),
+    "double": ("-2e0", "1e0"),
+    "string": ("'a'", "'b'"),
+    "date": ("DATE '1996-01-01'", "DATE '1997-01-01'"),
+}
 _LITERAL_TYPES: dict[str, t.SqlType] = {
     "int": t.INT,
     "decimal": t.DecimalType(3, 2),
@@ -81,7 +88,7 @@ _LITERAL_TYPES: dict[str, t.SqlType] = {
     "boolean": t.BOOLEAN,
 }
 _PATTERNS = ("'a%'", "'%b'", "'_'", "'%!_%' ESCAPE '!'", "'a'", "''", "'%'")
-_OPERATORS = ("=", "<>", "<", "<=", ">", ">=", "<=>")
+_OPERATORS = ("=", "<>", "<>", "<", "<=", "<=", ">", ">=", ">=", "<=>")
 _COLUMN = re.compile(r"\br\d+\.")
 _KINDS = ("int", "int", "decimal", "double", "string", "date")
 
@@ -259,7 +266,12 @@ class QueryMaker:
         """An output: mostly a column, else an expression."""
         if self._chance(0.5):
             return self.rng.choice(scope)
-        return self._of_kind(self.rng.choice(_KINDS), scope, 2)
+        return self._of_kind(self._some_kind(scope), scope, 2)
+
+    def _some_kind(self, scope: Scope) -> str:
+        """Mostly a kind that the scope has columns of, so that expressions are not constant."""
+        present = [v.kind for v in scope if v.kind != "boolean"]
+        return self.rng.choice(present if present and self._chance(0.85) else _KINDS)
 
     def _key(self, scope: Scope) -> Value:
         """A value to group, order or tell rows apart by: never inexact, never constant."""
@@ -267,7 +279,7 @@ class QueryMaker:
         for _ in range(4):
             if usable and self._chance(0.6):
                 return self.rng.choice(usable)
-            value = self._of_kind(self.rng.choice(_KINDS), usable, 1)
+            value = self._of_kind(self._some_kind(usable), usable, 1)
             if value.exactness != INEXACT and _COLUMN.search(value.text):
                 return value
         if usable:
@@ -393,22 +405,24 @@ class QueryMaker:
     def _test(self, a: Value, scope: Scope) -> str:
         roll = self.rng.random()
         if roll < 0.1:
-            return f"{a.text} IS {self.rng.choice(('', 'NOT '))}NULL"
+            return f"{a.text} IS {self.rng.choice(('', 'NOT ', 'NOT ', 'NOT '))}NULL"
         if a.kind == "boolean" and roll < 0.6:
             return a.text
         if roll < 0.2:
             self._use("in list")
             listed = ", ".join(self.rng.sample(_LITERALS[a.kind], 2))
-            negated = self.rng.choice(("", "NOT "))
+            negated = self.rng.choice(("", "NOT ", "NOT "))
             return f"{a.text} {negated}IN ({listed})"
         if roll < 0.3 and a.kind != "boolean":
             self._use("between")
-            low, high = self.rng.sample(_LITERALS[a.kind], 2)
+            low, high = _BOUNDS[a.kind]
             return f"{a.text} BETWEEN {low} AND {high}"
         if a.kind == "string" and roll < 0.55:
             self._use("like")
             return f"{a.text} {self.rng.choice(('', 'NOT '))}LIKE {self.rng.choice(_PATTERNS)}"
         b = self._of_kind(a.kind, scope, 0) if self._chance(0.6) else self._literal(a.kind)
+        if a.text == b.text:
+            b = self._literal(a.kind)
         operators = ("=", "<>", "<=>") if a.kind == "boolean" else _OPERATORS
         return f"{a.text} {self.rng.choice(operators)} {b.text}"
 
@@ -418,7 +432,8 @@ class QueryMaker:
         if self._chance(0.25):
             self._use("count(*)")
             return Value("count(*)", t.BIGINT, MAX_ROWS)
-        a = self._of_kind(self.rng.choice(("int", "decimal", "double")), scope, 1)
+        numbers = [v.kind for v in scope if v.kind in ("int", "decimal", "double")]
+        a = self._of_kind(self.rng.choice(numbers or ["int"]), scope, 1)
         function = self.rng.choice(("sum", "sum", "avg", "count"))
         if function == "count":
             self._use("count(x)")
@@ -461,7 +476,7 @@ class QueryMaker:
         if call.exactness == INEXACT:
             call = Value("count(*)", t.BIGINT)
         literal = self.rng.choice(_LITERALS[call.kind])
-        return f" HAVING {call.text} {self.rng.choice(_OPERATORS)} {literal}"
+        return f" HAVING {call.text} {self.rng.choice(('>', '>=', '<=', '<>', '<=>'))} {literal}"
 
     # --- small things
 

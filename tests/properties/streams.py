@@ -54,7 +54,7 @@ class Stream:
     def transaction(self) -> list[Change]:
         """One epoch's changes, to one or more tables; rarely none at all."""
         changes: list[Change] = []
-        for _ in range(self._rng.choice((0, 1, 2, 3, 4, 4, 6, 8))):
+        for _ in range(self._rng.choice((0, 1, 2, 4, 6, 8, 8, 12))):
             changes += self._some(self._rng.choice(list(self.tables.values())))
         return changes
 

@@ -39,10 +39,10 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
     with report.StepProgress("Streaming", 4000, Console(file=output, width=100)) as progress:
         for _ in range(4):
             now[0] += 3.0
-            progress.step(1000)
+            progress.step(1000, 0.5)
     lines = output.getvalue().splitlines()
-    assert lines[0] == "Streaming: 50%, 2,000 rows, 333 rows/s, 2 steps"
-    assert lines[-1] == "Streaming: 100%, 4,000 rows, 333 rows/s, 4 steps"
+    assert lines[0] == "Streaming: 50%, 2,000 rows, 2000 rows/s, 2 steps"
+    assert lines[-1] == "Streaming: 100%, 4,000 rows, 2000 rows/s, 4 steps"
     assert len(lines) == 3
 
 
@@ -50,6 +50,6 @@ def test_progress_on_a_terminal_is_a_bar() -> None:
     output = io.StringIO()
     console = Console(file=output, width=100, force_terminal=True)
     with report.StepProgress("Streaming", 2000, console) as progress:
-        progress.step(2000)
+        progress.step(2000, 0.5)
     assert "100%" in output.getvalue()
-    assert "rows/s, 1 steps" in output.getvalue()
+    assert "4000 rows/s, 1 steps" in output.getvalue()

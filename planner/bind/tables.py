@@ -1,0 +1,113 @@
+"""What the scalar binder knows of sqlglot's nodes, names and units."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from planner import types
+from planner.expr import Literal
+from planner.types import INT, SqlType
+
+CHAINED = (
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.NullSafeEQ,
+    exp.NullSafeNEQ,
+    exp.Is,
+    exp.In,
+    exp.Between,
+    exp.Like,
+    exp.ILike,
+    exp.Escape,
+    exp.RegexpLike,
+    exp.Not,
+)
+ARITHMETIC: dict[type[exp.Expression], str] = {
+    exp.Mul: "multiply",
+    exp.Div: "divide",
+    exp.IntDiv: "integral_divide",
+    exp.Mod: "remainder",
+}
+COMPARISONS: dict[type[exp.Expression], str] = {
+    exp.EQ: "eq",
+    exp.NEQ: "ne",
+    exp.LT: "lt",
+    exp.LTE: "le",
+    exp.GT: "gt",
+    exp.GTE: "ge",
+    exp.NullSafeEQ: "eq_null_safe",
+}
+#: Functions whose arguments are these arguments of the node, in turn.
+PLAIN: dict[type[exp.Expression], tuple[str, tuple[str, ...]]] = {
+    exp.Year: ("year", ("this",)),
+    exp.Quarter: ("quarter", ("this",)),
+    exp.Month: ("month", ("this",)),
+    exp.Day: ("day", ("this",)),
+    exp.DayOfMonth: ("day", ("this",)),
+    exp.DayOfWeek: ("day_of_week", ("this",)),
+    exp.DayOfYear: ("day_of_year", ("this",)),
+    exp.WeekOfYear: ("week", ("this",)),
+    exp.Hour: ("hour", ("this",)),
+    exp.Minute: ("minute", ("this",)),
+    exp.Second: ("second", ("this",)),
+    exp.Upper: ("upper", ("this",)),
+    exp.Lower: ("lower", ("this",)),
+    exp.Length: ("length", ("this",)),
+    exp.SplitPart: ("split_part", ("this", "delimiter", "part_index")),
+    exp.StartsWith: ("starts_with", ("this", "expression")),
+    exp.EndsWith: ("ends_with", ("this", "expression")),
+    exp.Contains: ("contains", ("this", "expression")),
+    exp.Floor: ("floor", ("this",)),
+    exp.Ceil: ("ceil", ("this",)),
+    exp.Abs: ("abs", ("this",)),
+    exp.Sqrt: ("sqrt", ("this",)),
+    exp.Pow: ("power", ("this", "expression")),
+    exp.AddMonths: ("add_months", ("this", "expression")),
+}
+AGGREGATES = (exp.Sum, exp.Count, exp.Avg)
+#: Functions that sqlglot leaves by their name: name -> number of arguments.
+NAMED = {"isnull": 1, "isnotnull": 1}
+EXTRACT = {
+    **dict.fromkeys(("YEAR", "YEARS", "Y", "YR", "YRS"), "year"),
+    **dict.fromkeys(("QUARTER", "QTR"), "quarter"),
+    **dict.fromkeys(("MONTH", "MONTHS", "MON", "MONS"), "month"),
+    **dict.fromkeys(("WEEK", "WEEKS", "W"), "week"),
+    **dict.fromkeys(("DAY", "DAYS", "D"), "day"),
+    **dict.fromkeys(("DAYOFWEEK", "DOW"), "day_of_week"),
+    "DOY": "day_of_year",
+    **dict.fromkeys(("HOUR", "HOURS", "H", "HR", "HRS"), "hour"),
+    **dict.fromkeys(("MINUTE", "MINUTES", "MIN", "MINS", "M"), "minute"),
+}
+TRUNC_DATE = {
+    **dict.fromkeys(("YEAR", "YYYY", "YY"), "year"),
+    "QUARTER": "quarter",
+    **dict.fromkeys(("MONTH", "MON", "MM"), "month"),
+    "WEEK": "week",
+}
+TRUNC_TIMESTAMP = {
+    **TRUNC_DATE,
+    **dict.fromkeys(("DAY", "DD"), "day"),
+    "HOUR": "hour",
+    "MINUTE": "minute",
+    "SECOND": "second",
+}
+CAST_TYPES: dict[str, SqlType] = {
+    "BOOLEAN": types.BOOLEAN,
+    "TINYINT": types.TINYINT,
+    "SMALLINT": types.SMALLINT,
+    "INT": types.INT,
+    "BIGINT": types.BIGINT,
+    "FLOAT": types.FLOAT,
+    "DOUBLE": types.DOUBLE,
+    "TEXT": types.STRING,
+    "BINARY": types.BINARY,
+    "DATE": types.DATE,
+    "TIMESTAMPTZ": types.TIMESTAMP,
+    "TIMESTAMPLTZ": types.TIMESTAMP,
+    "TIMESTAMPNTZ": types.TIMESTAMP_NTZ,
+}
+TO_THE_END = Literal(2**31 - 1, INT)

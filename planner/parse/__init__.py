@@ -1,0 +1,43 @@
+"""The parser: statements and queries from SQL text.
+
+tokens      tokens and a cursor over them
+statements  CREATE, DROP, EXPLAIN, SHOW, VERIFY
+queries     SELECT, by sqlglot
+"""
+
+from planner.parse.queries import Query, offset_of, oracle_sql, parse_query
+from planner.parse.statements import (
+    CreateTable,
+    CreateView,
+    DropTable,
+    DropView,
+    ExplainView,
+    Select,
+    ShowArrangements,
+    ShowTables,
+    ShowViews,
+    Statement,
+    VerifyView,
+    parse_statement,
+)
+from planner.parse.tokens import line_and_column
+
+__all__ = [
+    "CreateTable",
+    "CreateView",
+    "DropTable",
+    "DropView",
+    "ExplainView",
+    "Query",
+    "Select",
+    "ShowArrangements",
+    "ShowTables",
+    "ShowViews",
+    "Statement",
+    "VerifyView",
+    "line_and_column",
+    "offset_of",
+    "oracle_sql",
+    "parse_query",
+    "parse_statement",
+]

@@ -1,0 +1,167 @@
+"""Queries: text to sqlglot's tree, and back to text for the oracle.
+
+sqlglot's Spark parser is lenient, and some texts it silently misreads. Those that do not show in
+its tree are refused here; the rest is the binder's, which refuses every part of the tree that it
+does not use.
+
+Invariant: offsets in a query's tree count in `Query.source`, so every node that sqlglot positions
+can be named by line and column of the text the user wrote.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass, field
+from typing import cast
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
+
+from planner.errors import SqlSyntaxError
+from planner.parse.tokens import TOKEN, Cursor, Token
+
+_INTERVAL_UNITS = frozenset(
+    f"{unit}{plural}"
+    for unit in "YEAR QUARTER MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND".split()
+    for plural in ("", "S")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A parsed query. `text` is the query as written, `source` the statement around it."""
+
+    text: str
+    source: str = field(repr=False)
+    tree: exp.Expression = field(compare=False, repr=False)
+
+
+def parse_query(text: str) -> Query:
+    """Parse the text of a query alone. Raises: as `parse_statement`."""
+    return query_at(Cursor(text))
+
+
+def oracle_sql(query: Query) -> str:
+    """The query in DuckDB's dialect, to recompute a view from scratch.
+
+    Read as Databricks SQL, not as Spark SQL: sqlglot then keeps that casts and divisions may fail.
+    The caller must still cast each column to the view's Spark type (sums, averages and decimal
+    arithmetic have other types in DuckDB), give ORDER BY … LIMIT the view's tie columns, compare
+    as multisets, and keep away from it what DuckDB computes differently (casts to integers, 64-bit
+    overflow, division by zero, decimal division, wide decimal products).
+    """
+    return sqlglot.transpile(normalise(query.text), read="databricks", write="duckdb")[0]
+
+
+def offset_of(node: exp.Expression) -> int | None:
+    """Where the node, or else its first positioned descendant, starts in `Query.source`."""
+    own = node.meta.get("start") if node.meta else None
+    if own is not None:
+        return int(own)
+    below = [n.meta["start"] for n in node.walk() if n.meta and "start" in n.meta]
+    return min(below, default=None)
+
+
+def query_at(cursor: Cursor) -> Query:
+    """The rest of the text as a query; everything before it is blanked, so that offsets hold."""
+    _refuse_misread(cursor)
+    start, text = cursor.peek().start, cursor.text
+    blank = re.sub(r"\S", " ", text[:start])
+    tree = _parse_tree(cursor, blank + normalise(text[start : cursor.stop]))
+    return Query(text[start : cursor.stop].rstrip(), text, tree)
+
+
+def _parse_tree(cursor: Cursor, text: str) -> exp.Expression:
+    logger = logging.getLogger("sqlglot")
+    disabled, logger.disabled = logger.disabled, True  # sqlglot warns where it falls back
+    try:
+        tree = sqlglot.parse_one(text, read="spark")
+    except ParseError as error:
+        raise _syntax_error(cursor, error) from None
+    except SqlglotError:
+        raise cursor.error(cursor.peek(), "the text cannot be split into tokens") from None
+    finally:
+        logger.disabled = disabled
+    if not isinstance(tree, exp.Query) or (
+        type(tree) is exp.Select and not tree.expressions and not tree.args.get("from_")
+    ):
+        raise cursor.error(
+            cursor.peek(), "this is not a query", hint="A query starts with SELECT or WITH."
+        )
+    return cast(exp.Expression, tree)
+
+
+def _syntax_error(cursor: Cursor, error: ParseError) -> SqlSyntaxError:
+    first = error.errors[0]
+    description = str(first.get("description") or "")
+    near = str(first.get("highlight") or "")
+    line, column = int(first.get("line") or 1), int(first.get("col") or 1)
+    if "SENTINEL" in description or not near:
+        message = "syntax error at end of input"
+    else:
+        message = f'syntax error at or near "{near}"'
+        column = max(1, column - len(near) + 1)
+    detail = None
+    arguments = re.match(r"The number of provided arguments \((\d+)\)", description)
+    if arguments:
+        detail = f"{arguments[1]} arguments are too many for this function."
+    elif missing := re.match(
+        r"Required keyword: '\w+' missing for <class '.*\.(\w+)'>", description
+    ):
+        detail = f"Something is missing in {missing[1].upper()}."
+    elif description.startswith("Expect") and "<" not in description:
+        detail = description.rstrip(".") + "."
+    return SqlSyntaxError(message, detail=detail, line=line, column=column)
+
+
+def normalise(text: str) -> str:
+    r"""Doubled quotes inside a string written \' instead: sqlglot reads 'it''s' as two strings.
+
+    The length stays the same, and with it every offset.
+    """
+
+    def change(token: re.Match[str]) -> str:
+        if token.lastgroup != "string":
+            return token[0]
+        quote = token[0][0]
+        return re.sub(
+            rf"\\.|{quote}{quote}",
+            lambda m: m[0] if m[0][0] == "\\" else "\\" + quote,
+            token[0][1:-1],
+            flags=re.DOTALL,
+        ).join((quote, quote))
+
+    return TOKEN.sub(change, text)
+
+
+def _refuse_misread(cursor: Cursor) -> None:
+    """Refuse what sqlglot accepts with another meaning than Spark's and leaves no trace of."""
+    tokens = cursor.rest()
+    for i, token in enumerate(tokens):
+        after = [t.word for t in tokens[i + 1 : i + 4]] + [""] * 3
+        if token.word in _INTERVAL_UNITS and after[0] == "(" and _in_interval(tokens, i):
+            raise cursor.error(
+                token,
+                f"an interval unit takes no precision: {token.text} (…)",
+                hint=f"Write the interval without it, as in interval '90' {token.text}.",
+            )
+        if token.word == "," and (after[0] in (")", "FROM") or i + 1 == len(tokens)):
+            raise cursor.error(token, 'syntax error at or near ","')
+        if token.word == "LIMIT" and after[1] == ",":
+            raise cursor.error(
+                tokens[i + 2], 'syntax error at or near ","', hint="Write LIMIT n OFFSET m."
+            )
+        if token.word == "|>":
+            cursor.unsupported(
+                "pipe syntax", token, "is not part of the view language", "Nest subqueries in FROM."
+            )
+
+
+def _in_interval(tokens: list[Token], unit: int) -> bool:
+    """Whether the unit at that position ends INTERVAL value unit [TO unit]."""
+    start = max(0, unit - 7)
+    return any(t.word == "INTERVAL" for t in tokens[start:unit]) and (
+        tokens[unit - 1].kind in ("string", "number") or tokens[unit - 1].word == "TO"
+    )

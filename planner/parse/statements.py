@@ -1,0 +1,369 @@
+"""Statements: SQL text to a closed set of small values.
+
+What is said about tables and views is read here by a cursor over tokens, so that a clause nobody
+knows is an error at its place; only queries go to sqlglot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn, TypeAlias
+
+from planner import types
+from planner.parse.queries import Query, query_at
+from planner.parse.tokens import Cursor, Token
+from planner.types import Field, SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """`primary_key` is empty for a bag; `enforced` False is NOT ENFORCED RELY."""
+
+    name: str
+    columns: tuple[Field, ...]
+    primary_key: tuple[str, ...]
+    enforced: bool
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """`columns` renames the query's columns; None keeps their names."""
+
+    name: str
+    query: Query
+    columns: tuple[str, ...] | None
+    or_replace: bool
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainView:
+    """EXPLAIN of an existing view, or (`create` set) of one that would be created."""
+
+    name: str
+    create: CreateView | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowArrangements:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTables:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ShowViews:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyView:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A query over tables and views that Spark SQL runs; its text is not parsed here."""
+
+    text: str
+
+
+Statement: TypeAlias = (
+    CreateTable
+    | CreateView
+    | DropTable
+    | DropView
+    | ExplainView
+    | ShowArrangements
+    | ShowTables
+    | ShowViews
+    | VerifyView
+    | Select
+)
+
+_STATEMENTS = (
+    "CREATE TABLE, CREATE MATERIALIZED VIEW, DROP TABLE, DROP MATERIALIZED VIEW, "
+    "EXPLAIN MATERIALIZED VIEW, EXPLAIN CREATE MATERIALIZED VIEW, SHOW TABLES, SHOW VIEWS, "
+    "SHOW ARRANGEMENTS, VERIFY MATERIALIZED VIEW and queries"
+)
+
+_TYPES: dict[str, SqlType] = {
+    "BOOLEAN": types.BOOLEAN,
+    "TINYINT": types.TINYINT,
+    "BYTE": types.TINYINT,
+    "SMALLINT": types.SMALLINT,
+    "SHORT": types.SMALLINT,
+    "INT": types.INT,
+    "INTEGER": types.INT,
+    "BIGINT": types.BIGINT,
+    "LONG": types.BIGINT,
+    "FLOAT": types.FLOAT,
+    "REAL": types.FLOAT,
+    "DOUBLE": types.DOUBLE,
+    "STRING": types.STRING,
+    "BINARY": types.BINARY,
+    "DATE": types.DATE,
+    "TIMESTAMP": types.TIMESTAMP,
+    "TIMESTAMP_LTZ": types.TIMESTAMP,
+    "TIMESTAMP_NTZ": types.TIMESTAMP_NTZ,
+}
+_DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
+_PADDED = ("CHAR", "CHARACTER", "VARCHAR")
+_OTHER_TYPES = ("ARRAY", "MAP", "STRUCT", "INTERVAL", "VARIANT", "VOID", "GEOMETRY", "GEOGRAPHY")
+_QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
+
+
+def parse_statement(text: str) -> Statement:
+    """Parse one statement; a closing semicolon is allowed.
+
+    Raises: SqlSyntaxError for text that is no statement, UnsupportedError for Spark SQL that this
+    library has no counterpart for; both with line and column.
+    """
+    cursor = Cursor(text)
+    match cursor.peek().word:
+        case "CREATE":
+            return _create(cursor)
+        case "DROP":
+            return _drop(cursor)
+        case "EXPLAIN":
+            return _explain(cursor)
+        case "SHOW":
+            return _show(cursor)
+        case "VERIFY":
+            cursor.expect("VERIFY", "MATERIALIZED", "VIEW")
+            name = cursor.name("view")
+            cursor.end()
+            return VerifyView(name)
+        case word if word in _QUERY_STARTS:
+            return Select(text[cursor.peek().start : cursor.stop].rstrip())
+        case _:
+            raise cursor.near(hint=f"The statements are {_STATEMENTS}.")
+
+
+def _create(cursor: Cursor) -> CreateTable | CreateView:
+    start = cursor.expect("CREATE")
+    or_replace = cursor.accept("OR", "REPLACE")
+    if cursor.accept("MATERIALIZED", "VIEW"):
+        return _create_view(cursor, or_replace)
+    if cursor.accept("TABLE"):
+        if or_replace:
+            cursor.unsupported(
+                "CREATE OR REPLACE TABLE",
+                start,
+                "would empty a table under its views",
+                "Drop the table and create it again.",
+            )
+        return _create_table(cursor)
+    if cursor.accept("VIEW") or cursor.accept("TEMPORARY") or cursor.accept("TEMP"):
+        cursor.unsupported(
+            "a view that is not materialized",
+            start,
+            "keeps no result that could be maintained",
+            "Write CREATE MATERIALIZED VIEW.",
+        )
+    raise cursor.near(hint=f"The statements are {_STATEMENTS}.")
+
+
+def _create_view(cursor: Cursor, or_replace: bool) -> CreateView:
+    exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.name("view")
+    columns = cursor.name_list("column") if cursor.peek().word == "(" else None
+    if cursor.peek().word != "AS":
+        cursor.fail(hint="Write CREATE MATERIALIZED VIEW name [(column, …)] AS query.")
+    cursor.next()
+    return CreateView(name, query_at(cursor), columns, or_replace, exists)
+
+
+def _create_table(cursor: Cursor) -> CreateTable:
+    exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.name("table")
+    cursor.expect("(")
+    columns: list[Field] = []
+    key: tuple[str, ...] = ()
+    key_token: Token | None = None
+    enforced = True
+    while True:
+        here = cursor.peek()
+        if cursor.accept("CONSTRAINT"):
+            cursor.name("constraint")
+            if cursor.peek().word != "PRIMARY":
+                _refuse_constraint(cursor)
+        if cursor.accept("PRIMARY", "KEY"):
+            names = cursor.name_list("column")
+        elif cursor.peek().word in ("CHECK", "UNIQUE", "FOREIGN"):
+            _refuse_constraint(cursor)
+        else:
+            column, is_key = _column(cursor)
+            if any(column.name.lower() == c.name.lower() for c in columns):
+                cursor.fail_at(here, f'column "{column.name}" is specified more than once')
+            columns.append(column)
+            names = (column.name,) if is_key else ()
+        if names:
+            if key:
+                cursor.fail_at(here, f'table "{name}" has more than one primary key')
+            key, key_token, enforced = names, here, _enforcement(cursor)
+            if not cursor.accept("NOT", "NULL"):
+                cursor.accept("NULL")
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    cursor.end(hint="A table of this library has columns and a primary key, and no other clauses.")
+    by_name = {c.name.lower(): c.name for c in columns}
+    spelled: list[str] = []
+    for part in key:
+        assert key_token is not None
+        if part.lower() not in by_name:
+            cursor.fail_at(key_token, f'the primary key names an unknown column "{part}"')
+        if by_name[part.lower()] in spelled:
+            cursor.fail_at(key_token, f'the primary key names column "{part}" twice')
+        spelled.append(by_name[part.lower()])
+    fields = tuple(Field(c.name, c.type, c.nullable and c.name not in spelled) for c in columns)
+    return CreateTable(name, fields, tuple(spelled), enforced, exists)
+
+
+def _column(cursor: Cursor) -> tuple[Field, bool]:
+    """A column, and whether PRIMARY KEY follows its type."""
+    name = cursor.name("column")
+    kind = _type(cursor)
+    nullable = True
+    while True:
+        if cursor.accept("NOT", "NULL"):
+            nullable = False
+        elif cursor.accept("PRIMARY", "KEY"):
+            return Field(name, kind, nullable), True
+        elif cursor.accept("COMMENT"):
+            cursor.take("string", "a string")
+        elif cursor.peek().word in ("DEFAULT", "GENERATED", "CHECK", "UNIQUE", "REFERENCES"):
+            _refuse_constraint(cursor)
+        else:
+            return Field(name, kind, nullable), False
+
+
+def _enforcement(cursor: Cursor) -> bool:
+    """What follows PRIMARY KEY: whether the key is checked."""
+    start = cursor.peek()
+    if not cursor.accept("NOT", "ENFORCED"):
+        cursor.accept("ENFORCED")
+        cursor.accept("RELY")
+        return True
+    if not cursor.accept("RELY"):
+        cursor.unsupported(
+            "a primary key that is NOT ENFORCED without RELY",
+            start,
+            "promises nothing that could be relied on",
+            "Write NOT ENFORCED RELY where the source guarantees the key, or leave both out.",
+        )
+    return False
+
+
+def _refuse_constraint(cursor: Cursor) -> NoReturn:
+    word = cursor.peek().word
+    cursor.unsupported(
+        f"the column clause {word}",
+        cursor.peek(),
+        "is not checked or computed by this library",
+        "Leave it out; NOT NULL and PRIMARY KEY are checked.",
+    )
+
+
+def _type(cursor: Cursor) -> SqlType:
+    token = cursor.take("word", "a type")
+    name = token.text.upper()
+    if name in _DECIMALS:
+        sizes = _sizes(cursor, 2)
+        precision, scale = (*sizes, *(10, 0)[len(sizes) :])
+        if not (0 < precision <= types.MAX_PRECISION and scale <= precision):
+            cursor.fail_at(
+                token,
+                f"there is no type DECIMAL({precision},{scale})",
+                detail="The precision is 1 to 38, and the scale 0 to the precision.",
+            )
+        return types.DecimalType(precision, scale)
+    if name in _PADDED:
+        cursor.unsupported(
+            f"a column of type {name}",
+            token,
+            "has a length that Spark checks on write, and pads CHAR to; this library does not",
+            "Use STRING.",
+        )
+    if name in _OTHER_TYPES:
+        cursor.unsupported(
+            f"a column of type {name}",
+            token,
+            "is not among the types that can be maintained",
+            "Use columns of scalar types.",
+        )
+    if name not in _TYPES:
+        cursor.fail_at(token, f'unknown type "{token.text}"', hint=f"Types: {', '.join(_TYPES)}.")
+    return _TYPES[name]
+
+
+def _sizes(cursor: Cursor, most: int) -> tuple[int, ...]:
+    if not cursor.accept("("):
+        return ()
+    sizes = [cursor.integer()]
+    while len(sizes) < most and cursor.accept(","):
+        sizes.append(cursor.integer())
+    cursor.expect(")")
+    return tuple(sizes)
+
+
+def _drop(cursor: Cursor) -> DropTable | DropView:
+    start = cursor.expect("DROP")
+    is_view = cursor.accept("MATERIALIZED", "VIEW")
+    if not is_view and cursor.accept("VIEW"):
+        cursor.fail_at(start, "views are dropped with DROP MATERIALIZED VIEW")
+    if not is_view:
+        cursor.expect("TABLE")
+    exists = cursor.accept("IF", "EXISTS")
+    name = cursor.name("view" if is_view else "table")
+    cursor.end()
+    return DropView(name, exists) if is_view else DropTable(name, exists)
+
+
+def _explain(cursor: Cursor) -> ExplainView:
+    cursor.expect("EXPLAIN")
+    if cursor.peek().word == "CREATE":
+        created = _create(cursor)
+        if isinstance(created, CreateTable):
+            cursor.fail_at(cursor.first, "EXPLAIN shows how a view is maintained, not a table")
+        return ExplainView(created.name, created)
+    if cursor.peek().word != "MATERIALIZED":
+        cursor.fail(
+            hint="Write EXPLAIN MATERIALIZED VIEW name, or EXPLAIN CREATE MATERIALIZED VIEW …"
+        )
+    cursor.expect("MATERIALIZED", "VIEW")
+    name = cursor.name("view")
+    cursor.end()
+    return ExplainView(name, None)
+
+
+def _show(cursor: Cursor) -> ShowArrangements | ShowTables | ShowViews:
+    cursor.expect("SHOW")
+    shown: ShowArrangements | ShowTables | ShowViews
+    if cursor.accept("ARRANGEMENTS"):
+        shown = ShowArrangements()
+    elif cursor.accept("TABLES"):
+        shown = ShowTables()
+    elif cursor.accept("VIEWS") or cursor.accept("MATERIALIZED", "VIEWS"):
+        shown = ShowViews()
+    else:
+        cursor.fail(hint="SHOW knows TABLES, VIEWS and ARRANGEMENTS.")
+    cursor.end()
+    return shown

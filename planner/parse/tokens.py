@@ -1,0 +1,169 @@
+"""Tokens of a statement, and a cursor over them that makes errors with their place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+from planner.errors import SqlSyntaxError, UnsupportedError
+
+TOKEN = re.compile(
+    r"""
+    (?P<space> \s+ | --[^\n]* | /\*.*?\*/ )
+    | (?P<raw> [rR](?: '[^']*' | "[^"]*" ) )
+    | (?P<string> '(?: \\. | '' | [^'\\] )*' | "(?: \\. | "" | [^"\\] )*" )
+    | (?P<quoted> `(?: `` | [^`] )*` )
+    | (?P<number> (?: \d+\.?\d* | \.\d+ ) (?: [eE][+-]?\d+ )? )
+    | (?P<word> [^\W\d]\w* )
+    | (?P<open> /\* | ['"`] )
+    | (?P<symbol> \|> | \S )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_OPENED = {"'": "string", '"': "string", "`": "quoted identifier", "/*": "comment"}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: str
+    text: str
+    start: int
+
+    @property
+    def word(self) -> str:
+        """The upper-case keyword or symbol; empty for strings and quoted identifiers."""
+        return self.text.upper() if self.kind in ("word", "symbol") else ""
+
+
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    """The 1-based place of a character offset."""
+    return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
+
+
+class Cursor:
+    """Tokens of one statement. `stop` is where it ends, before a closing semicolon."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._index = 0
+        self._tokens = list(self._tokenise())
+        while self._tokens and self._tokens[-1].word == ";":
+            self._tokens.pop()
+        last = self._tokens[-1] if self._tokens else Token("end", "", 0)
+        self.stop = last.start + len(last.text)
+        if not self._tokens:
+            raise SqlSyntaxError("the statement is empty")
+        self.first = self._tokens[0]
+        for token in self._tokens:
+            if token.word == ";":
+                raise self.error(token, "there is more than one statement in the text")
+
+    def _tokenise(self) -> Iterator[Token]:
+        for found in TOKEN.finditer(self.text):
+            token = Token(str(found.lastgroup), found[0], found.start())
+            if token.kind == "open":
+                raise self.error(token, f"unterminated {_OPENED[token.text]}")
+            if token.kind != "space":
+                yield token
+
+    def peek(self) -> Token:
+        if self._index < len(self._tokens):
+            return self._tokens[self._index]
+        return Token("end", "", self.stop)
+
+    def rest(self) -> list[Token]:
+        return self._tokens[self._index :]
+
+    def next(self) -> Token:
+        token = self.peek()
+        self._index += 1
+        return token
+
+    def accept(self, *words: str) -> bool:
+        """Skip these words if all of them come next."""
+        ahead = self._tokens[self._index : self._index + len(words)]
+        if tuple(t.word for t in ahead) != words:
+            return False
+        self._index += len(words)
+        return True
+
+    def expect(self, *words: str) -> Token:
+        first = self.peek()
+        for word in words:
+            if not self.accept(word):
+                self.fail(detail=f"Expected {word}.")
+        return first
+
+    def take(self, kind: str, what: str) -> Token:
+        if self.peek().kind != kind:
+            self.fail(detail=f"Expected {what}.")
+        return self.next()
+
+    def integer(self) -> int:
+        token = self.take("number", "a number")
+        if not token.text.isdigit():
+            self.fail_at(token, f'syntax error at or near "{token.text}"')
+        return int(token.text)
+
+    def name(self, what: str) -> str:
+        token = self.peek()
+        if token.kind not in ("word", "quoted"):
+            self.fail(detail=f"Expected the name of a {what}.")
+        self.next()
+        if self.peek().word == ".":
+            self.unsupported(
+                "a qualified name",
+                token,
+                "names a catalog or schema, and this library has one flat catalog",
+                "Use a simple name.",
+            )
+        return _unquote(token.text) if token.kind == "quoted" else token.text
+
+    def name_list(self, what: str) -> tuple[str, ...]:
+        self.expect("(")
+        names = [self.name(what)]
+        while self.accept(","):
+            names.append(self.name(what))
+        self.expect(")")
+        return tuple(names)
+
+    def end(self, hint: str | None = None) -> None:
+        if self.peek().kind != "end":
+            self.fail(hint=hint)
+
+    def near(self, detail: str | None = None, hint: str | None = None) -> SqlSyntaxError:
+        """The next token does not belong here."""
+        token = self.peek()
+        place = f'at or near "{token.text}"' if token.kind != "end" else "at end of input"
+        return self.error(token, f"syntax error {place}", detail, hint)
+
+    def fail(self, detail: str | None = None, hint: str | None = None) -> NoReturn:
+        raise self.near(detail, hint)
+
+    def fail_at(
+        self, token: Token, message: str, detail: str | None = None, hint: str | None = None
+    ) -> NoReturn:
+        raise self.error(token, message, detail, hint)
+
+    def error(
+        self, token: Token, message: str, detail: str | None = None, hint: str | None = None
+    ) -> SqlSyntaxError:
+        line, column = line_and_column(self.text, token.start)
+        return SqlSyntaxError(message, detail=detail, hint=hint, line=line, column=column)
+
+    def unsupported(self, what: str, token: Token, why: str, hint: str) -> NoReturn:
+        line, column = line_and_column(self.text, token.start)
+        shown = what[0].upper() + what[1:]
+        raise UnsupportedError(
+            f"cannot maintain {what}",
+            detail=f"{shown} at line {line}, column {column} {why}.",
+            hint=hint,
+            line=line,
+            column=column,
+        )
+
+
+def _unquote(text: str) -> str:
+    return text[1:-1].replace("``", "`")

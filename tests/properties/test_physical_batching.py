@@ -1,0 +1,84 @@
+"""A step with many transactions emits what one step for each would, at the same times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.conftest import Connect
+from tests.harness import Checked
+from tests.properties.streams import Stream
+from tests.reference.tables import Change, Row
+from tests.sql.scenario import Scenario, install
+from tests.sql.traps_both_sides import SCENARIOS as BOTH_SIDES
+from tests.sql.traps_flips import SCENARIOS as FLIPS
+from tests.sql.traps_multiplicities import SCENARIOS as MULTIPLICITIES
+from tests.sql.traps_order import SCENARIOS as ORDER
+
+CASES = (*BOTH_SIDES, *FLIPS[:2], *MULTIPLICITIES[:3], *ORDER[:2], ORDER[6])
+
+Deltas = dict[str, Counter[tuple[Row, int]]]
+
+
+def _listen(checked: Checked) -> dict[str, list[Any]]:
+    heard: dict[str, list[Any]] = {name: [] for name in checked.views}
+    for name, batches in heard.items():
+        checked.db.subscribe(name, batches.append)
+    return heard
+
+
+def _consolidated(heard: dict[str, list[Any]]) -> Deltas:
+    deltas: Deltas = {}
+    for name, batches in heard.items():
+        counts: Counter[tuple[Row, int]] = Counter()
+        for batch in batches:
+            for *row, time, diff in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+                key = tuple("NaN" if v != v else v for v in row)
+                counts[key, time] += diff
+        deltas[name] = Counter({k: n for k, n in counts.items() if n})
+    return deltas
+
+
+def _transactions(checked: Checked, seed: int, many: int) -> list[list[Change]]:
+    stream = Stream(Random(seed), checked.tables)
+    return [stream.filling(), *(stream.transaction() for _ in range(many - 1))]
+
+
+@pytest.mark.parametrize("scenario", CASES, ids=str)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_one_step_equals_many(scenario: Scenario, seed: int, connect: Connect) -> None:
+    results = []
+    for sizes in ([1] * 24, [24], [5, 1, 11, 7]):
+        checked = connect(form="arrow")
+        install(scenario, checked)
+        heard = _listen(checked)
+        transactions = _transactions(checked, seed, 24)
+        for size in sizes:
+            checked.batch(*transactions[:size])
+            transactions = transactions[size:]
+        results.append(_consolidated(heard))
+    assert results[0] == results[1] == results[2]
+    assert any(results[0].values())
+
+
+def test_a_thousand_times_in_one_step(connect: Connect) -> None:
+    diamond = next(s for s in BOTH_SIDES if s.name.startswith("diamond"))
+    results = []
+    for sizes in ([1_000], [1] * 1_000):
+        checked = connect(form="tuples")
+        install(diamond, checked)
+        heard = _listen(checked)
+        transactions = _transactions(checked, 5, 1_000)
+        for size in sizes:
+            begun = []
+            for changes in transactions[:size]:
+                begun.append(checked.db.begin())
+                checked.fill(begun[-1], changes)
+            checked.db.apply(begun)
+            transactions = transactions[size:]
+        results.append(_consolidated(heard))
+    assert results[0] == results[1]
+    assert all(len({time for _, time in deltas}) > 300 for deltas in results[0].values())
