@@ -32,7 +32,8 @@ from planner import types as t
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
-Values: TypeAlias = npt.NDArray[Any] | pa.Array
+#: A NumPy array, or an Arrow array, which has no types to check against.
+Values: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)

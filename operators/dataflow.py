@@ -1,8 +1,8 @@
 """The running dataflow: installed nodes, their operators, relations, indexes and filters.
 
 Nodes are shared by structure: two views with an equal subplan have one operator, and every index
-and every filter of a relation exists once, whoever asks for it first. Each has the set of views that
-read it and goes when the last one does. With an `owner` other than "" a view keeps private ones.
+and every filter of a relation exists once, whoever asks for it first. Each has the set of views
+that read it and goes when the last one does. With an `owner` other than "" a view keeps its own.
 
 Invariant: `nodes` is in topological order; after a relation's operator has run, and before any
 consumer does, all indexes and filters over that relation hold its new rows.
@@ -309,9 +309,7 @@ class Dataflow:
                 )
             case ir.Reduce():
                 relation = self._relations[owner, node] = Relation(node.schema)
-                return ReduceOperator(
-                    node, relation, self.index(ir.group_index(node), view, owner)
-                )
+                return ReduceOperator(node, relation, self.index(ir.group_index(node), view, owner))
             case ir.DeltaJoin():
                 keys = [self.relation_key(i.relation, owner) for i in node.inputs]
                 return DeltaJoinOperator(

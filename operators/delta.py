@@ -188,9 +188,7 @@ def concatenate(schema: Schema, parts: list[Delta]) -> Delta:
         return empty(schema)
     if len(parts) == 1:
         return parts[0]
-    columns: list[Origin] = [
-        concat([p.column(i) for p in parts]) for i in range(len(schema))
-    ]
+    columns: list[Origin] = [concat([p.column(i) for p in parts]) for i in range(len(schema))]
     time = np.concatenate([p.time for p in parts])
     diff = np.concatenate([p.diff for p in parts])
     return Delta(schema, time, diff, columns)

@@ -107,7 +107,9 @@ def from_values(values: npt.NDArray[Any], diffs: npt.NDArray[np.int64]) -> Sum:
     np.add.at(highs, place, high * diffs)
     np.add.at(lows, place, low * diffs)
     total = 0
-    for exponent, upper, lower in zip(distinct.tolist(), highs.tolist(), lows.tolist(), strict=True):
+    for exponent, upper, lower in zip(
+        distinct.tolist(), highs.tolist(), lows.tolist(), strict=True
+    ):
         total += _scaled((upper << 26) + lower, exponent - 53 + _UNIT_BITS)
     return Sum(total, nan, pinf, ninf)
 

@@ -43,9 +43,7 @@ class Occurrence:
 class HalfJoinOperator:
     """One step of a path: look an occurrence up, test its filter and the residual predicates."""
 
-    def __init__(
-        self, node: ir.HalfJoin, index: ArrangementState, occurrence: Occurrence
-    ) -> None:
+    def __init__(self, node: ir.HalfJoin, index: ArrangementState, occurrence: Occurrence) -> None:
         self.node = node
         self.index = index
         self.occurrence = occurrence
@@ -97,8 +95,7 @@ class DeltaJoinOperator:
         self.node = node
         firsts = ir.offsets(tuple(i.schema for i in node.inputs))
         self.occurrences = [
-            Occurrence(r, f, first)
-            for r, f, first in zip(relations, filters, firsts, strict=True)
+            Occurrence(r, f, first) for r, f, first in zip(relations, filters, firsts, strict=True)
         ]
         self.paths = [
             [HalfJoinOperator(s, indexes[s.index], self.occurrences[s.input]) for s in path.steps]
@@ -184,8 +181,7 @@ def merge_bound(node: ir.DeltaJoin, parts: list[Delta]) -> Delta:
     origins: list[deltas.Origin] = []
     for first, source in zip(firsts, node.inputs, strict=True):
         own = [p.binding_of(first) for p in parts]
-        for column in range(len(source.schema)):
-            origins.append(deltas.Bound(len(bindings), column))
+        origins.extend(deltas.Bound(len(bindings), c) for c in range(len(source.schema)))
         rows = np.concatenate([b.rows for b in own])
         bindings.append(deltas.Binding(own[0].relation, rows))
     time = np.concatenate([p.time for p in parts])

@@ -8,6 +8,8 @@ Source: Shared Arrangements §5.1-5.2.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from operators import delta as deltas
@@ -118,17 +120,22 @@ def equal_rows(left: Column, right: Column) -> Bools:
         if a.dtype.kind == "f":
             whole = np.int64 if a.dtype.itemsize == 8 else np.int32
             a, b = a.view(whole), b.view(whole)
-        same: Bools = a == b
+        same: Any = a == b
         if same.ndim == 2:
             same = same.all(axis=1)
     else:
         same = np.array(
-            [x == y for x, y in zip(left.values.to_pylist(), right.values.to_pylist(), strict=True)],
+            [
+                x == y
+                for x, y in zip(left.values.to_pylist(), right.values.to_pylist(), strict=True)
+            ],
             np.bool_,
         )
     if left.valid is None and right.valid is None:
-        return same
+        both: Bools = same
+        return both
     ones = np.ones(len(left), np.bool_)
     left_valid = ones if left.valid is None else left.valid
     right_valid = ones if right.valid is None else right.valid
-    return (left_valid == right_valid) & (same | ~left_valid)
+    equal: Bools = (left_valid == right_valid) & (same | ~left_valid)
+    return equal

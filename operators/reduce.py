@@ -113,7 +113,7 @@ class ReduceOperator:
                 word += 1
             elif kind == "sum":
                 assert column is not None
-                add = grouping.sum_runs_wide if column.wide else grouping.sum_runs
+                add: Any = grouping.sum_runs_wide if column.wide else grouping.sum_runs
                 add(
                     order, starts, count, delta.diff, column.values, valid,
                     change[word], change[word + 1],
@@ -229,9 +229,7 @@ class ReduceOperator:
                 values = np.ascontiguousarray(births[word : word + 2, by_time].T)
                 word += 2
             elif kind == "sum_double":
-                states = self._exact_states(
-                    i, runs.exact[exact], birth_run[:n], birth_prior[:n]
-                )
+                states = self._exact_states(i, runs.exact[exact], birth_run[:n], birth_prior[:n])
                 values = pa.array([states[b] for b in by_time.tolist()], pa.binary())
                 exact += 1
             else:

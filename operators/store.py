@@ -85,9 +85,7 @@ def consolidate(columns: list[Column], time: Ints, diff: Ints) -> tuple[Ints, In
     return words, order[starts[runs]], net[runs]
 
 
-def living(
-    index: ArrangementState, probes: Ints, groups: Ints, count: int
-) -> tuple[Ints, Ints]:
+def living(index: ArrangementState, probes: Ints, groups: Ints, count: int) -> tuple[Ints, Ints]:
     """Rows alive now for keys probes int64[w, m] of the groups numbered `groups` (ascending).
 
     Returns: start int64[count + 1] into rows, and rows, by group.
@@ -103,7 +101,7 @@ def living(
 
 def apply_changes(
     relation: Relation,
-    born: list[deltas.Column],
+    born: list[Column],
     applied: Normalised,
     indexes: tuple[ArrangementState, ...],
 ) -> Delta:

@@ -74,9 +74,7 @@ class TableState:
             return ir.HashArrangement(self.source)
         return ir.Arrangement(self.source, self.key)
 
-    def check(
-        self, batch: Sequence[Change], index: ArrangementState | None
-    ) -> Checked | Refusal:
+    def check(self, batch: Sequence[Change], index: ArrangementState | None) -> Checked | Refusal:
         """Normalise a step's changes (times not falling). Writes nothing.
 
         `index`: the state of `row_index`; None only where no change needs it: inserts into a bag,
@@ -161,6 +159,4 @@ def _rows(change: Change) -> int:
 
 def _plain_births(times: Ints) -> Normalised:
     none = np.empty(0, np.int64)
-    return Normalised(
-        np.arange(len(times)), times, none, none, none, none, none, changes.OK, 0
-    )
+    return Normalised(np.arange(len(times)), times, none, none, none, none, none, changes.OK, 0)

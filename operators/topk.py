@@ -12,6 +12,8 @@ Cost of a step: O(k + d + b) entries, plus those that tie with the last on the i
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from operators import delta as deltas
@@ -67,9 +69,7 @@ class TopKOperator:
         """The present rows, as births at `time`."""
         n = len(self._members)
         births = np.ones(n, np.int64)
-        return deltas.bound(
-            self.index.relation, self._members, np.full(n, time, np.int64), births
-        )
+        return deltas.bound(self.index.relation, self._members, np.full(n, time, np.int64), births)
 
     def _replace(self, time: int) -> Delta:
         """The step that makes the first rows as of `time` the present ones."""
@@ -88,9 +88,7 @@ class TopKOperator:
         rows = rows[(born <= time) & (time < died)]
         return rows[self.node.offset : self._high]
 
-    def _follow(
-        self, rows: Ints, alive: Bools, place: Ints, time: Ints, sign: Ints
-    ) -> Delta:
+    def _follow(self, rows: Ints, alive: Bools, place: Ints, time: Ints, sign: Ints) -> Delta:
         low, high = self.node.offset, self._high
         capacity = 2 * len(place) + 16
         while True:
@@ -112,9 +110,7 @@ class TopKOperator:
         while True:
             out, work = np.empty(capacity, np.int64), np.zeros(2, np.int64)
             heads = np.zeros(len(spine.table), np.int64)
-            count = fronts.front(
-                spine.table, spine.width, wanted, dead, died_row, heads, out, work
-            )
+            count = fronts.front(spine.table, spine.width, wanted, dead, died_row, heads, out, work)
             if count <= capacity:
                 break
             capacity = count
@@ -140,7 +136,7 @@ def sort_rows(columns: list[Column], keys: tuple[SortKey, ...]) -> Ints:
     words: list[Ints] = []
     for column, key in zip(columns, keys, strict=True):
         if is_textual(column.type):
-            texts = np.array(column.values.to_pylist(), dtype=object)
+            texts: Any = np.array(column.values.to_pylist(), dtype=object)
             _, ranks = np.unique(texts, return_inverse=True)
             ranks = ranks.astype(np.int64)
             valid = column.valid if column.valid is not None else np.ones(len(ranks), np.bool_)

@@ -1,13 +1,13 @@
 """sqlview: materialized SQL views over Spark that stay right while their tables change.
 
-    import sqlview
+import sqlview
 
-    db = sqlview.connect()
-    db.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, price DECIMAL(15,2))")
-    db.sql("CREATE MATERIALIZED VIEW revenue AS SELECT sum(price) AS total FROM orders")
-    with db.transaction() as tx:
-        tx.insert("orders", [(1, 10), (2, 20)])
-    db.view("revenue").rows()
+db = sqlview.connect()
+db.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, price DECIMAL(15,2))")
+db.sql("CREATE MATERIALIZED VIEW revenue AS SELECT sum(price) AS total FROM orders")
+with db.transaction() as tx:
+    tx.insert("orders", [(1, 10), (2, 20)])
+db.view("revenue").rows()
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ from sqlview.metrics import ViewMetrics
 
 ARRANGEMENTS_SCHEMA = pa.schema(
     [
-        pa.field("relation", pa.string(), False),  # table, view, or view/node for what is inside one
+        pa.field(
+            "relation", pa.string(), False
+        ),  # table, view, or view/node for what is inside one
         pa.field("key", pa.string(), False),  # key columns, leading one first
         pa.field("rows", pa.int64(), False),  # entries, those of dead rows not yet merged away too
         pa.field("bytes", pa.int64(), False),  # of the index alone, not of the rows

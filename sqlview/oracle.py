@@ -204,7 +204,9 @@ def compare(actual: pa.Table, expected: pa.Table, ordered: bool = False) -> Diff
     if missing or extra:
         return Difference(_table(missing, expected.schema), _table(extra, actual.schema))
     if ordered:
-        for i, (a, b) in enumerate(zip(canonical_rows(actual), canonical_rows(expected), strict=True)):
+        for i, (a, b) in enumerate(
+            zip(canonical_rows(actual), canonical_rows(expected), strict=True)
+        ):
             if not _close(a, b):
                 return Difference(expected.slice(0, 0), actual.slice(0, 0), i)
     return None

@@ -103,7 +103,9 @@ class Session:
                 case parse.ShowArrangements():
                     return self._result(self.arrangements())
                 case parse.ShowTables():
-                    return self._result(pa.table({"table": [t.name for t in self._catalog.tables()]}))
+                    return self._result(
+                        pa.table({"table": [t.name for t in self._catalog.tables()]})
+                    )
                 case parse.ShowViews():
                     return self._result(pa.table({"view": [v.name for v in self._catalog.views()]}))
                 case parse.VerifyView():
@@ -356,7 +358,11 @@ class Session:
             view.changes += len(delta)
             callbacks = self._subscribers.get(view.name, ())
             if callbacks:
-                fields = (*view.schema, Field("__time", BIGINT, False), Field("__diff", BIGINT, False))
+                fields = (
+                    *view.schema,
+                    Field("__time", BIGINT, False),
+                    Field("__diff", BIGINT, False),
+                )
                 columns = [*delta.columns(), Column(BIGINT, delta.time), Column(BIGINT, delta.diff)]
                 table = arrow.from_columns(columns, fields)
                 for callback in callbacks:
@@ -412,7 +418,7 @@ class Session:
             "== Logical plan ==",
             explain_logical(logical),
             "== Dataflow ==",
-            explain_dataflow(planned.root, readers.get),
+            explain_dataflow(planned.root, lambda index: readers.get(index, 0)),
         ]
         return self._result(pa.table({"plan": "\n".join(lines).splitlines()}))
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 #: What changes may be given as.
-Data: TypeAlias = "pa.Table | pa.RecordBatch | list[tuple[Any, ...]] | list[dict[str, Any]] | DataFrame"
+Data: TypeAlias = (
+    "pa.Table | pa.RecordBatch | list[tuple[Any, ...]] | list[dict[str, Any]] | DataFrame"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +109,26 @@ class Transaction:
 
     def _columns(self, data: Data, schema: Schema, table: Table, by_key: bool) -> list[Column]:
         if isinstance(data, list):
-            if by_key and data and len(data[0]) == len(table.schema) != len(schema):
-                if isinstance(data[0], tuple):
-                    assert table.key is not None
-                    data = [tuple(row[k] for k in table.key) for row in data]
-            if by_key and data and isinstance(data[0], dict):
-                names = {f.name for f in schema}
-                data = [{k: v for k, v in row.items() if k in names} for row in data]
-            data = arrow.rows_to_table(data, schema)
+            rows = _key_rows(data, table) if by_key else data
+            data = arrow.rows_to_table(rows, schema)
         elif not isinstance(data, (pa.Table, pa.RecordBatch)):
             data = self._read_dataframe(data)
         return arrow.to_columns(matched(data, schema, exact=not by_key), schema)
+
+
+def _key_rows(rows: list[Any], table: Table) -> list[Any]:
+    """Rows given to a delete by key, cut down to the key: whole rows are welcome too."""
+    assert table.key is not None
+    names = {table.schema[k].name for k in table.key}
+    out: list[Any] = []
+    for row in rows:
+        if isinstance(row, dict):
+            out.append({k: v for k, v in row.items() if k in names})
+        elif len(row) == len(table.schema):
+            out.append(tuple(row[k] for k in table.key))
+        else:
+            out.append(row)
+    return out
 
 
 def matched(data: pa.Table | pa.RecordBatch, schema: Schema, exact: bool) -> pa.Table:

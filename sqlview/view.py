@@ -37,7 +37,8 @@ class Result:
         return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
 
     def __len__(self) -> int:
-        return self._table().num_rows
+        rows: int = self._table().num_rows
+        return rows
 
     def __str__(self) -> str:
         table = self._table()

@@ -194,8 +194,8 @@ class ResidentMemory:
 class StepProgress:
     """Shows how far a stream is and at what rate: a bar on a terminal, else a line now and then.
 
-    The rate is that of the steps alone, whatever lies between them. Writes to the console's stream (standard error by default), so that standard output holds
-    results only.
+    The rate is that of the steps alone, whatever lies between them. Writes to the console's stream
+    (standard error by default), so that standard output holds results only.
     """
 
     def __init__(self, title: str, total_rows: int, console: Console | None = None) -> None:

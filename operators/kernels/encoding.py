@@ -33,7 +33,7 @@ def _mix2(h, x):
 
 @kernel
 def hash_texts(offsets, text, out):
-    """128-bit hashes of Arrow texts. Shapes: offsets int32[n + 1], text uint8[m], out int64[2, n]."""
+    """128-bit hashes of Arrow texts: offsets int32[n + 1], text uint8[m], out int64[2, n]."""
     for i in range(out.shape[1]):
         start = np.int64(offsets[i])
         end = np.int64(offsets[i + 1])

@@ -67,8 +67,8 @@ def half_join(
 ):  # fmt: skip
     """Pairs (probe, visible row of the index with that key prefix).
 
-    Shapes: probes int64[w, n], times int64[n]; order int64[n] sorts probes by (bucket, key); bits is
-    a slot of filter bitmaps, or of length 0 for no filter. out_probe, out_row int64[capacity].
+    Shapes: probes int64[w, n], times int64[n]; order int64[n] sorts probes by (bucket, key); bits
+    is a slot of filter bitmaps, or of length 0 for no filter. out_probe, out_row int64[capacity].
     `check_time` False sees every version that is in the index at all (callers filter).
     work int64[2] counts index entries visited and seeks.
     Returns: how many pairs there are; if that exceeds the capacity, call again with more.

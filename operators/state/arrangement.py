@@ -21,6 +21,7 @@ from operators.state import encode
 from operators.state.relation import Relation
 from operators.state.spine import Spine, make_batch, sort_keys
 from planner import dataflow as ir
+from planner.algebra import SortKey
 
 _EMPTY = np.empty(0, np.int64)
 
@@ -136,12 +137,12 @@ class ArrangementState:
         order = sort_keys(probes) if order is None else order
         work = np.zeros(2, np.int64)
         capacity = 2 * n + 64
-        dead, *versions = self.relation.versions
+        dead, born_first, born_time, died_row, died_time = self.relation.versions
         while True:
             out_probe, out_row = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
             found = spines.half_join(
                 self.spine.table, probes, order, times, as_of, True, bits,
-                dead, *versions, out_probe, out_row, work,
+                dead, born_first, born_time, died_row, died_time, out_probe, out_row, work,
             )  # fmt: skip
             if found <= capacity:
                 break
@@ -162,6 +163,6 @@ class ArrangementState:
         return self.spine.nbytes
 
 
-def order_keys(spec: ir.OrderedArrangement) -> tuple[ir.SortKey, ...]:
+def order_keys(spec: ir.OrderedArrangement) -> tuple[SortKey, ...]:
     """The whole order of an ordered index: its ORDER BY, then its ties ascending, NULLs first."""
-    return spec.order + tuple(ir.SortKey(c) for c in spec.ties)
+    return spec.order + tuple(SortKey(c) for c in spec.ties)

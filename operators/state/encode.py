@@ -1,6 +1,6 @@
 """Keys as words: what indexes sort by and compare.
 
-An equality key is the words of its columns in turn: one exact, order-preserving int64 for every type
+An equality key is the words of its columns in turn: one exact, order-preserving int64 for any type
 that fits 64 bits (booleans, integers, dates, timestamps, decimals of at most 18 digits, floats
 with -0.0 as 0.0 and one NaN), two hash words for the rest (128 bits; the real value stays in the
 row). A null-safe key has one more word behind each column that may be NULL: 0 for NULL, else 1.

@@ -219,9 +219,12 @@ class Relation:
         """Row ids visible as of `time`, ascending. Cost: one pass over row ids in use."""
         start = self._first_block << BLOCK_BITS
         out = np.empty(self.next_row - start, np.int64)
-        dead, *rest = self.versions
+        dead, born_first, born_time, died_row, died_time = self.versions
         ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
-        count = versions.visible_rows(start, self.next_row, time, dead, *rest, ids, kept, out)
+        count = versions.visible_rows(
+            start, self.next_row, time, dead, born_first, born_time, died_row, died_time,
+            ids, kept, out,
+        )  # fmt: skip
         return out[:count]
 
     @property
@@ -394,7 +397,13 @@ class Relation:
     def _kept_rows(self, block: int) -> int:
         compacted = self._addresses[self._ids_slot, block] != 0
         empty = self._buffers[block][self._value_slot[0]] is None if self.schema else False
-        return 0 if empty else int(self._addresses[self._kept_slot, block]) if compacted else BLOCK_ROWS
+        return (
+            0
+            if empty
+            else int(self._addresses[self._kept_slot, block])
+            if compacted
+            else BLOCK_ROWS
+        )
 
     def _living(self, first: int, end: int) -> Ints:
         """Rows of [first, end) that have not died at any time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import math
 import re
 
 from sqlglot import exp
@@ -18,6 +19,8 @@ def number(node: exp.Expression, sign: str, report: Report) -> Literal:
     """A numeric literal: the smallest of INT, BIGINT, DECIMAL; DOUBLE with an exponent."""
     text = sign + str(node.this)
     if "e" in text.lower():
+        if math.isinf(float(text)):
+            report.fail(node, f"the number {text} is outside the range of DOUBLE")
         return Literal(float(text), DOUBLE)
     value = decimal.Decimal(text)
     if "." not in text:

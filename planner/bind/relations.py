@@ -146,7 +146,8 @@ class Relations:
             str(node.args.get(a) or "").upper() for a in ("side", "kind", "method")
         )
         if kind in ("SEMI", "ANTI"):
-            self._refuse_join(node, f"a {kind} JOIN", _SEMI_JOIN)
+            article = "an" if kind == "ANTI" else "a"
+            self._refuse_join(node, f"{article} {kind} JOIN", _SEMI_JOIN)
         if side or kind == "OUTER":
             self._refuse_join(node, f"a {side or 'FULL'} JOIN", _OUTER_JOIN)
         if kind not in ("", "INNER", "CROSS") or method not in ("", "NATURAL"):

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from planner.errors import BindError, UnsupportedError
 from planner.parse import line_and_column, offset_of
+from planner.parse.tokens import TOKEN
 
 
 def _table(*rows: tuple[type[exp.Expression], str]) -> dict[type[exp.Expression], frozenset[str]]:
@@ -251,8 +252,18 @@ class Report:
             offset = offset_of(around)
             if offset is not None:
                 return line_and_column(self.source, offset)
+            if isinstance(around, exp.Func) and (offset := self._named(around)) is not None:
+                return line_and_column(self.source, offset)
             around = cast("exp.Expression | None", around.parent)
         return line_and_column(self.source, len(self.source) - len(self.source.lstrip()))
+
+    def _named(self, function: exp.Func) -> int | None:
+        """Where a function without arguments and place, such as CURRENT_DATE, is first named."""
+        name = describe(function)
+        for token in TOKEN.finditer(self.source):
+            if token.lastgroup == "word" and token[0].upper() == name:
+                return token.start()
+        return None
 
     def error(
         self,
@@ -331,7 +342,7 @@ def refusal_of(node: exp.Expression) -> Refusal:
         )
     kind = "the function " if isinstance(node, exp.Func) else ""
     return Refusal(
-        f"{kind}{name}", "is not among what the view language has", "Compute it when reading."
+        f"{kind}{name}", "is not among what the view language has", _LATER
     )
 
 

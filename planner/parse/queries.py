@@ -106,7 +106,7 @@ def _syntax_error(cursor: Cursor, error: ParseError) -> SqlSyntaxError:
     detail = None
     arguments = re.match(r"The number of provided arguments \((\d+)\)", description)
     if arguments:
-        detail = f"{arguments[1]} arguments are too many for this function."
+        message = f"too many arguments of a function: {arguments[1]}"
     elif missing := re.match(
         r"Required keyword: '\w+' missing for <class '.*\.(\w+)'>", description
     ):
@@ -126,12 +126,13 @@ def normalise(text: str) -> str:
         if token.lastgroup != "string":
             return token[0]
         quote = token[0][0]
-        return re.sub(
+        inner = re.sub(
             rf"\\.|{quote}{quote}",
             lambda m: m[0] if m[0][0] == "\\" else "\\" + quote,
             token[0][1:-1],
             flags=re.DOTALL,
-        ).join((quote, quote))
+        )
+        return f"{quote}{inner}{quote}"
 
     return TOKEN.sub(change, text)
 

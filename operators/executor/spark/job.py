@@ -1,0 +1,355 @@
+"""A job as its tasks read it: a part of the dataflow, numbered, and references to published state.
+
+The driver makes one for each layer and publishes it as a file, the *manifest*; closures carry its
+path alone, which is the same for every attempt.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.dataflow import Dataflow, Key
+from operators.delta import Delta
+from operators.executor.spark.cut import SinkCut, edges, key_of
+from operators.column import Ints
+from operators.join import DeltaJoinOperator
+from operators.kernels.memory import BLOCK_BITS
+from operators.linear import MapOperator
+from operators.state.arrangement import ArrangementState
+from operators.state.filters import Filter
+from operators.state.publish import FilterRef, IndexRef, Place, Publication, RelationRef
+from operators.state.relation import Relation
+from planner import dataflow as ir
+from planner.expr import Column as ColumnRef
+from planner.expr import columns_used
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRef:
+    """The changes of one node, rows of relation number `relation`, in one chunk for each task.
+
+    Chunk c is updates [starts[c], starts[c + 1]); its last 2 × pairs[c] are updates of rows: that
+    many old versions, then the new ones in the same order.
+    """
+
+    node: int
+    relation: int
+    rows: Place
+    time: Place
+    diff: Place
+    starts: tuple[int, ...]
+    pairs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRef:
+    """A join, node number `node`. Relations, filters and indexes by number, None where the job does
+    not read them; indexes as ir.indexes(node) lists them. `wanted`: columns that consumers read."""
+
+    node: int
+    relations: tuple[int | None, ...]
+    filters: tuple[int | None, ...]
+    indexes: tuple[int | None, ...]
+    wanted: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Path `source` of join number `join`, for the changes of node `node`; `exchanged` says for each
+    of its half joins whether its probes go to the task of their bucket."""
+
+    join: int
+    source: int
+    node: int
+    exchanged: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`consumers[n]`: nodes that take the updates of node n (joins take theirs by routes).
+    `counted`: maps whose failing rows an earlier job of the step has counted. `tasks`: per stage.
+    `exchanges`: half joins with an exchange on the longest route. `combined`: whether a last stage
+    adds up what other tasks found for the same group or row.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    consumers: tuple[tuple[int, ...], ...]
+    sinks: tuple[int, ...]
+    counted: frozenset[int]
+    sources: tuple[SourceRef, ...]
+    joins: tuple[JoinRef, ...]
+    routes: tuple[Route, ...]
+    relations: tuple[RelationRef, ...]
+    filters: tuple[tuple[int, FilterRef], ...]
+    indexes: tuple[tuple[int, IndexRef], ...]
+    tasks: int
+    exchanges: int
+    combined: bool
+
+    @property
+    def stages(self) -> int:
+        return 1 + self.exchanges + self.combined
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What decides the shape of a job.
+
+    tasks: at most so many per stage (64 at the most, one per bucket). task_rows: changed rows that
+    are worth a task. small_index_rows: indexes up to this size are probed where the probes are.
+    combine_rows: from so many changed rows on the changes of sinks are added up by one more stage.
+    """
+
+    tasks: int
+    task_rows: int
+    small_index_rows: int
+    combine_rows: int
+
+
+class JobBuilder:
+    """Makes the job of one layer and publishes what it reads."""
+
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        changes: dict[Key, Delta],
+        cuts: Iterable[SinkCut],
+        counted: frozenset[Key],
+        limits: Limits,
+        publication: Publication,
+    ) -> None:
+        self._dataflow = dataflow
+        self._changes = changes
+        self._limits = limits
+        self._publication = publication
+        self._operators = {(i.owner, i.node): i.operator for i in dataflow.installed}
+        self._counted = counted
+        self._cuts = tuple(cuts)
+        self._relations: dict[int, tuple[int, Relation]] = {}
+        self._relation_columns: list[set[int]] = []
+        self._relation_blocks: list[set[int] | None] = []
+        self._filters: dict[int, tuple[int, Filter]] = {}
+        self._indexes: dict[int, tuple[int, ArrangementState]] = {}
+        #: Nodes of the job: changed leaves, then region nodes and sinks above them.
+        self.keys: dict[Key, int] = {}
+        for cut in self._cuts:
+            for leaf in cut.leaves:
+                if leaf in changes:
+                    self.keys.setdefault(leaf, len(self.keys))
+        for cut in self._cuts:
+            for key in (*cut.region, (cut.sink.owner, cut.sink.node)):
+                if any(key_of(i, key[0]) in self.keys for i in ir.inputs(key[1])):
+                    self.keys.setdefault(key, len(self.keys))
+        self._leaves = [k for k in self.keys if k in changes]
+        self.rows = sum(len(changes[k]) for k in self._leaves)
+
+    def build(self) -> Job:
+        """The job, its state added to the publication (which is to be written)."""
+        limits = self._limits
+        tasks = max(1, min(limits.tasks, 64, -(-self.rows // max(limits.task_rows, 1))))
+        consumers: list[list[int]] = [[] for _ in self.keys]
+        for key, number in self.keys.items():
+            if number >= len(self._leaves) and not isinstance(key[1], ir.DeltaJoin):
+                for i in edges(key[1]):
+                    source = self.keys.get(key_of(i, key[0]))
+                    if source is not None:
+                        consumers[source].append(number)
+        needed = self._needed()
+        joins: list[JoinRef] = []
+        routes: list[Route] = []
+        for key in self.keys:
+            if isinstance(key[1], ir.DeltaJoin):
+                found = self._routes(key, len(joins), tasks)
+                joins.append(self._join(key, found, needed[key]))
+                routes += found
+        sources = [self._source(k, needed[k], tasks) for k in self._leaves]
+        exchanges = max((sum(r.exchanged) for r in routes), default=0)
+        publication = self._publication
+        return Job(
+            nodes=tuple(node for _, node in self.keys),
+            consumers=tuple(map(tuple, consumers)),
+            sinks=tuple(self.keys[c.sink.owner, c.sink.node] for c in self.active),
+            counted=frozenset(self.keys[k] for k in self.keys if k in self._counted),
+            sources=tuple(sources),
+            joins=tuple(joins),
+            routes=tuple(routes),
+            relations=tuple(
+                publication.relation(r, columns, blocks if blocks is None else sorted(blocks))
+                for (_, r), columns, blocks in zip(
+                    self._relations.values(),
+                    self._relation_columns,
+                    self._relation_blocks,
+                    strict=True,
+                )
+            ),
+            filters=tuple(
+                (self._relation(f.relation), publication.filter(f))
+                for _, f in self._filters.values()
+            ),
+            indexes=tuple(
+                (self._relation(i.relation), publication.index(i))
+                for _, i in self._indexes.values()
+            ),
+            tasks=tasks,
+            exchanges=exchanges,
+            combined=tasks > 1 and self.rows >= limits.combine_rows,
+        )
+
+    @property
+    def active(self) -> tuple[SinkCut, ...]:
+        """The sinks that something changes under."""
+        return tuple(c for c in self._cuts if (c.sink.owner, c.sink.node) in self.keys)
+
+    def _needed(self) -> dict[Key, set[int]]:
+        """For each node of the job the columns that its consumers read."""
+        needed: dict[Key, set[int]] = {k: set() for k in self.keys}
+        for key in reversed(self.keys):
+            owner, node = key
+            match node:
+                case ir.Reduce() if key not in self._changes:
+                    args = (a.arg for a in node.accumulators if a.arg is not None)
+                    own = {e.index for e in (*node.keys, *args) if isinstance(e, ColumnRef)}
+                case ir.Store() if key not in self._changes:
+                    own = set(range(len(node.schema)))
+                case ir.Map():
+                    operator = self._operators[key]
+                    assert isinstance(operator, MapOperator)
+                    own = set(operator.used)
+                case ir.Union():
+                    own = needed[key]
+                case _:
+                    continue
+            for i in ir.inputs(node):
+                if key_of(i, owner) in needed:
+                    needed[key_of(i, owner)] |= own
+        return needed
+
+    def _routes(self, key: Key, join: int, tasks: int) -> list[Route]:
+        owner, node = key
+        operator = self._join_operator(key)
+        assert isinstance(node, ir.DeltaJoin)
+        routes: list[Route] = []
+        for source, i in enumerate(node.inputs):
+            leaf = key_of(i.relation, owner)
+            if leaf in self.keys:
+                exchanged = tuple(
+                    tasks > 1 and h.index.spine.entries > self._limits.small_index_rows
+                    for h in operator.paths[source]
+                )
+                routes.append(Route(join, source, self.keys[leaf], exchanged))
+        return routes
+
+    def _join(self, key: Key, routes: list[Route], needed: set[int]) -> JoinRef:
+        node, operator = key[1], self._join_operator(key)
+        assert isinstance(node, ir.DeltaJoin)
+        read = {h.node.index for r in routes for h in operator.paths[r.source]}
+        looked_up = {h.node.input for r in routes for h in operator.paths[r.source]}
+        columns = set(needed)
+        for r in routes:
+            for h in operator.paths[r.source]:
+                columns.update(h.node.probe)
+                columns.update(columns_used(*h.node.residual))
+            first = operator.occurrences[r.source].first
+            columns.update(first + c for c in operator.reads(r.source))
+        relations: list[int | None] = []
+        filters: list[int | None] = []
+        for i, (occurrence, source) in enumerate(
+            zip(operator.occurrences, node.inputs, strict=True)
+        ):
+            width = len(source.schema)
+            own = {c - occurrence.first for c in columns} & set(range(width))
+            number = self._relation(occurrence.relation, own)
+            if i in looked_up:
+                self._relation_blocks[number] = None
+            relations.append(number)
+            if occurrence.filter is None:
+                filters.append(None)
+            else:
+                known = self._filters.setdefault(
+                    id(occurrence.filter), (len(self._filters), occurrence.filter)
+                )
+                filters.append(known[0])
+        states = {h.node.index: h.index for path in operator.paths for h in path}
+        indexes = [
+            self._index(states[spec]) if spec in read else None for spec in ir.indexes(node)
+        ]
+        return JoinRef(
+            self.keys[key], tuple(relations), tuple(filters), tuple(indexes), operator.wanted
+        )
+
+    def _source(self, key: Key, needed: set[int], tasks: int) -> SourceRef:
+        delta = self._changes[key]
+        binding = delta.bindings[0]
+        number = self._relation(binding.relation, needed)
+        blocks = self._relation_blocks[number]
+        if blocks is not None:
+            blocks.update(np.unique(binding.rows >> BLOCK_BITS).tolist())
+        order, starts, pairs = chunks(delta, tasks)
+        array = self._publication.array
+        return SourceRef(
+            self.keys[key],
+            number,
+            array(binding.rows[order]),
+            array(delta.time[order]),
+            array(delta.diff[order]),
+            starts,
+            pairs,
+        )
+
+    def _relation(self, relation: Relation, columns: Iterable[int] = ()) -> int:
+        number, _ = self._relations.setdefault(id(relation), (len(self._relations), relation))
+        if number == len(self._relation_columns):
+            self._relation_columns.append(set())
+            self._relation_blocks.append(set())
+        self._relation_columns[number].update(columns)
+        return number
+
+    def _index(self, state: ArrangementState) -> int:
+        return self._indexes.setdefault(id(state), (len(self._indexes), state))[0]
+
+    def _join_operator(self, key: Key) -> DeltaJoinOperator:
+        operator = self._operators[key]
+        assert isinstance(operator, DeltaJoinOperator)
+        return operator
+
+
+def chunks(delta: Delta, count: int) -> tuple[Ints, tuple[int, ...], tuple[int, ...]]:
+    """Deal the updates out to `count` chunks, both versions of an updated row to the same one.
+
+    Returns: the order of the updates, and starts and pairs as SourceRef has them.
+    """
+    none = np.empty(0, np.int64)
+    old, new = (none, none) if delta.pairs is None else (delta.pairs.old, delta.pairs.new)
+    single = np.ones(len(delta), np.bool_)
+    single[old] = False
+    single[new] = False
+    alone = np.flatnonzero(single)
+    order: list[Ints] = []
+    starts, pairs = [0], []
+    for c in range(count):
+        some = alone[len(alone) * c // count : len(alone) * (c + 1) // count]
+        low, high = len(old) * c // count, len(old) * (c + 1) // count
+        order += [some, old[low:high], new[low:high]]
+        pairs.append(high - low)
+        starts.append(starts[-1] + len(some) + 2 * (high - low))
+    return np.concatenate(order), tuple(starts), tuple(pairs)
+
+
+def write_manifest(job: Job, path: str) -> None:
+    """Write the job under `path`, complete when the name appears."""
+    temporary = f"{path}.part"
+    with open(temporary, "wb") as out:
+        pickle.dump(job, out, protocol=5)
+    os.replace(temporary, path)
+
+
+def read_manifest(path: str) -> Job:
+    with open(path, "rb") as file:
+        job = pickle.load(file)
+    assert isinstance(job, Job)
+    return job
