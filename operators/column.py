@@ -89,6 +89,16 @@ def flight_dtype(kind: t.SqlType) -> np.dtype[Any]:
             raise TypeError(f"{kind} does not lie in a NumPy array")
 
 
+def null_column(kind: t.SqlType, n: int) -> Column:
+    """`n` NULLs of a type."""
+    nothing = np.zeros(n, np.bool_)
+    if isinstance(kind, t.StringType):
+        return Column(kind, pa.array([""] * n, pa.string()), nothing)
+    if isinstance(kind, t.BinaryType):
+        return Column(kind, pa.array([b""] * n, pa.binary()), nothing)
+    return Column(kind, np.zeros(n, flight_dtype(kind)), nothing)
+
+
 def concat(parts: list[Column]) -> Column:
     """Columns of one type one after the other; wide if any is. Needs at least one part."""
     if len(parts) == 1:

@@ -309,7 +309,13 @@ class Dataflow:
                 )
             case ir.Reduce():
                 relation = self._relations[owner, node] = Relation(node.schema)
-                return ReduceOperator(node, relation, self.index(ir.group_index(node), view, owner))
+                group_index = self.index(ir.group_index(node), view, owner)
+                ordered = {
+                    a.index: self.index(a.index, view, owner)
+                    for a in node.accumulators
+                    if a.index is not None
+                }
+                return ReduceOperator(node, relation, group_index, ordered)
             case ir.DeltaJoin():
                 keys = [self.relation_key(i.relation, owner) for i in node.inputs]
                 return DeltaJoinOperator(

@@ -20,11 +20,14 @@ import pyarrow as pa
 
 from operators import delta as deltas
 from operators import exact_sum
-from operators.column import Column, Ints
+from operators.column import Column, Ints, null_column
 from operators.delta import Delta, Pairs
 from operators.kernels import grouping, sorting
-from operators.state.arrangement import ArrangementState
+from operators.state import encode
+from operators.state.arrangement import ArrangementState, order_keys
 from operators.state.relation import Relation
+from operators.state.spine import sort_keys
+from operators.topk import sort_rows
 from planner import dataflow as ir
 from planner.expr import Column as ColumnRef
 
@@ -49,19 +52,35 @@ class Runs:
 
 
 class ReduceOperator:
-    """The group operator. State: `relation`, and `index` on its keys."""
+    """The group operator. State: `relation`, and `index` on its keys. It reads `ordered`, the
+    indexes of its input that MIN and MAX stand in front of."""
 
-    def __init__(self, node: ir.Reduce, relation: Relation, index: ArrangementState) -> None:
+    def __init__(
+        self,
+        node: ir.Reduce,
+        relation: Relation,
+        index: ArrangementState,
+        ordered: dict[ir.OrderedArrangement, ArrangementState],
+    ) -> None:
         self.node = node
         self.relation = relation
         self.index = index
         self._keys = [_position(k) for k in node.keys]
         self._args = [None if a.arg is None else _position(a.arg) for a in node.accumulators]
         self._kinds = [a.kind for a in node.accumulators]
-        wide: list[bool] = []
-        for kind in self._kinds:
-            wide.extend({"sum": (True, False), "sum_double": ()}.get(kind, (False,)))
-        self._wide = np.array(wide, np.bool_)
+        self._ordered = ordered
+        mode: list[int] = []
+        for accumulator, field in zip(node.accumulators, node.schema[len(node.keys) :], strict=True):
+            match accumulator.kind:
+                case "sum":
+                    mode.extend((grouping.WIDE, grouping.ADD))
+                case "first":
+                    mode.extend([grouping.SET] * encode.key_width([field.type], [True]))
+                case "sum_double":
+                    pass
+                case _:
+                    mode.append(grouping.ADD)
+        self._mode = np.array(mode, np.int64)
 
     def step(self, delta: Delta) -> Delta:
         """Apply a delta to the groups; returns the changes of the stored rows."""
@@ -80,7 +99,7 @@ class ReduceOperator:
             key_starts=np.array([0, 1], np.int64),
             first_row=one,
             time=np.array([time], np.int64),
-            change=np.zeros((len(self._wide), 1), np.int64),
+            change=np.zeros((len(self._mode), 1), np.int64),
             exact=exact,
         )
         return self.apply(delta, runs)
@@ -102,7 +121,7 @@ class ReduceOperator:
         key_starts = np.empty(count + 1, np.int64)
         groups = sorting.run_starts(run_words, np.arange(count), key_starts)
         key_starts = key_starts[: groups + 1]
-        change = np.empty((len(self._wide), count), np.int64)
+        change = np.empty((len(self._mode), count), np.int64)
         exact: list[tuple[exact_sum.Sum, ...]] = []
         word = 0
         for kind, arg in zip(self._kinds, self._args, strict=True):
@@ -111,6 +130,8 @@ class ReduceOperator:
             if kind in ("count_rows", "count"):
                 grouping.count_runs(order, starts, count, delta.diff, valid, change[word])
                 word += 1
+            elif kind == "first":
+                word += self._first_width(arg)
             elif kind == "sum":
                 assert column is not None
                 add: Any = grouping.sum_runs_wide if column.wide else grouping.sum_runs
@@ -135,16 +156,17 @@ class ReduceOperator:
         """Change the stored groups by `runs`, whose keys' values are in `delta`."""
         groups, count = len(runs.key_starts) - 1, len(runs.time)
         old_row, old = self._stored(runs.words, runs.time)
+        firsts = self._firsts(delta, runs)
         touched = np.zeros(count, np.bool_)
         for changes in runs.exact:
             touched |= np.fromiter((c != exact_sum.Sum() for c in changes), np.bool_, count)
         event_time, event_prior = np.empty(count, np.int64), np.empty(count, np.int64)
         event_birth, birth_run = np.empty(count, np.int64), np.empty(count, np.int64)
         birth_time, birth_prior = np.empty(count, np.int64), np.empty(count, np.int64)
-        births = np.empty((len(self._wide), count), np.int64)
+        births = np.empty((len(self._mode), count), np.int64)
         sizes = np.zeros(2, np.int64)
         bad = grouping.sweep_groups(
-            runs.key_starts, groups, runs.time, runs.change, self._wide, touched, old_row, old,
+            runs.key_starts, groups, runs.time, runs.change, self._mode, touched, old_row, old,
             not self._keys, event_time, event_prior, event_birth, birth_run, birth_time,
             birth_prior, births, sizes,
         )  # fmt: skip
@@ -155,7 +177,7 @@ class ReduceOperator:
             return deltas.empty(self.node.schema)
         # Row ids ascend with time.
         by_time = np.argsort(birth_time[:n_births], kind="stable")
-        columns = self._rows(delta, runs, old_row, births, birth_run, birth_prior, by_time)
+        columns = self._rows(delta, runs, firsts, births, birth_run, birth_prior, by_time)
         first = self.relation.append(columns, birth_time[:n_births][by_time])
         row_of = np.empty(n_births, np.int64)
         row_of[by_time] = np.arange(first, first + n_births)
@@ -188,13 +210,18 @@ class ReduceOperator:
         last = np.full(groups, times.max() if len(times) else 0, np.int64)
         matches = self.index.lookup(words, last, True, order=np.arange(groups))
         old_row[matches.probe] = matches.row
-        old = np.zeros((len(self._wide), groups), np.int64)
+        old = np.zeros((len(self._mode), groups), np.int64)
         word = 0
         for i, kind in enumerate(self._kinds):
             if kind == "sum_double":
                 continue
-            values = self.relation.gather(len(self._keys) + i, matches.row).values
-            if kind == "sum":
+            column = self.relation.gather(len(self._keys) + i, matches.row)
+            values = column.values
+            if kind == "first":
+                words_of = encode.equality_words([column], [True])
+                old[word : word + len(words_of), matches.probe] = words_of
+                word += len(words_of)
+            elif kind == "sum":
                 old[word, matches.probe] = values[:, 0]
                 old[word + 1, matches.probe] = values[:, 1]
                 word += 2
@@ -203,11 +230,34 @@ class ReduceOperator:
                 word += 1
         return old_row, old
 
+    def _firsts(self, delta: Delta, runs: Runs) -> list[Column]:
+        """For each accumulator `first` its value after each run, also entered into runs.change."""
+        values: list[Column] = []
+        word = 0
+        for accumulator, arg in zip(self.node.accumulators, self._args, strict=True):
+            if accumulator.index is None:
+                word += {"sum": 2, "sum_double": 0}.get(accumulator.kind, 1)
+                continue
+            assert arg is not None
+            index = self._ordered[accumulator.index]
+            keys = [delta.peek(k, runs.first_row) for k in self._keys]
+            rows = first_rows(index, keys, runs.time)
+            value = gather_or_null(index.relation, arg, rows)
+            words = encode.equality_words([value], [True])
+            runs.change[word : word + len(words)] = words
+            word += len(words)
+            values.append(value)
+        return values
+
+    def _first_width(self, arg: int | None) -> int:
+        assert arg is not None
+        return encode.key_width([self.node.input.schema[arg].type], [True])
+
     def _rows(
         self,
         delta: Delta,
         runs: Runs,
-        old_row: Ints,
+        firsts: list[Column],
         births: Ints,
         birth_run: Ints,
         birth_prior: Ints,
@@ -222,7 +272,7 @@ class ReduceOperator:
             Column(fields[i].type, c.values, c.valid)
             for i, c in enumerate(delta.peek(k, source) for k in self._keys)
         ]
-        word, exact = 0, 0
+        word, exact, ordered = 0, 0, 0
         for i, kind in enumerate(self._kinds, start=len(self._keys)):
             values: Any
             if kind == "sum":
@@ -232,6 +282,12 @@ class ReduceOperator:
                 states = self._exact_states(i, runs.exact[exact], birth_run[:n], birth_prior[:n])
                 values = pa.array([states[b] for b in by_time.tolist()], pa.binary())
                 exact += 1
+            elif kind == "first":
+                value = firsts[ordered].take(run)
+                columns.append(Column(fields[i].type, value.values, value.valid))
+                word += encode.key_width([fields[i].type], [True])
+                ordered += 1
+                continue
             else:
                 values = births[word, by_time]
                 word += 1
@@ -257,6 +313,49 @@ class ReduceOperator:
 def _position(expr: object) -> int:
     assert isinstance(expr, ColumnRef), "the plan computes keys and arguments in a Map below"
     return expr.index
+
+
+def gather_or_null(relation: Relation, column: int, rows: Ints) -> Column:
+    """Values of a column at `rows`; NULL for row -1."""
+    present = rows >= 0
+    if present.all():
+        return relation.gather(column, rows)
+    some = np.flatnonzero(present)
+    if len(some) == 0:
+        return null_column(relation.schema[column].type, len(rows))
+    # Absent rows borrow a present one's value, which is harmless, under the NULL.
+    value = relation.gather(column, np.where(present, rows, rows[some[0]]))
+    return Column(
+        value.type, value.values, present if value.valid is None else value.valid & present
+    )
+
+
+def first_rows(index: ArrangementState, keys: list[Column], times: Ints) -> Ints:
+    """The row in front of each partition as of its time, or -1; ties on the index's words (texts
+    that share their first bytes) are broken by the values.
+
+    Shapes: keys[i] of n rows, times int64[n]; returns int64[n].
+    """
+    n = len(times)
+    words = index.partition_words(keys, n)
+    framed = np.vstack((words, times))
+    order = sort_keys(framed)
+    matches = index.first(np.ascontiguousarray(words[:, order]), times[order])
+    out = np.full(n, -1, np.int64)
+    probe, row = matches.probe, matches.row
+    if len(probe) > len(np.unique(probe)):
+        spec = index.spec
+        assert isinstance(spec, ir.OrderedArrangement)
+        key = order_keys(spec)[0]
+        values = [index.relation.gather(key.column, row)]
+        ranks = np.empty(len(row), np.int64)
+        ranks[sort_rows(values, (key,))] = np.arange(len(row))
+        best = np.lexsort((ranks, probe))
+        probe, row = probe[best], row[best]
+        starts = np.flatnonzero(np.diff(probe, prepend=-1))
+        probe, row = probe[starts], row[starts]
+    out[order[probe]] = row
+    return out
 
 
 def _exact_runs(column: Column, order: Ints, starts: Ints, diff: Ints) -> tuple[exact_sum.Sum, ...]:

@@ -111,16 +111,22 @@ class Accumulator:
                                                    its scale), NULLs skipped, 0 if none
     sum_double    BINARY, never NULL               exact sum of a FLOAT or DOUBLE arg; read it with
                                                    the function exact_sum_to_double
+    first         the arg's type                   value of arg in the first row of the group that
+                                                   `index` puts in front (MIN, MAX); NULL if none
     """
 
     kind: str
     arg: Expr | None
+    index: OrderedArrangement | None = None
 
 
 @node
 class Reduce:
     """One row per group: the keys, then the accumulators. accumulators[0] is count_rows; a group
     lives while that is not 0, except that without keys the one row always lives.
+
+    An accumulator `first` needs a stored input, and its index: over that input, partitioned by the
+    keys' columns, ordered by its arg with NULLs last.
 
     State: one row per group, and the index on its keys (shared with joins on the same keys).
     """
@@ -153,11 +159,13 @@ class HashArrangement:
 
 @node
 class OrderedArrangement:
-    """An index in the order of `order`, then `ties` (see algebra.TopK): reads from the front."""
+    """An index in the order of `order`, then `ties` (see algebra.TopK): reads from the front, of
+    the whole, or of the rows with equal columns `partition` (NULLs are equal to each other)."""
 
     relation: Stored
     order: tuple[SortKey, ...]
     ties: tuple[int, ...]
+    partition: tuple[int, ...] = ()
 
 
 @node
@@ -270,7 +278,8 @@ def indexes(node: Node) -> tuple[Index, ...]:
         case Store():
             return (HashArrangement(node),)
         case Reduce():
-            return (group_index(node),)
+            ordered = (a.index for a in node.accumulators if a.index is not None)
+            return tuple(dict.fromkeys((group_index(node), *ordered)))
         case DeltaJoin():
             return tuple(dict.fromkeys(s.index for p in node.paths for s in p.steps))
         case TopK():

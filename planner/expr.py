@@ -245,18 +245,22 @@ def size(expr: Expr) -> int:
     return sum(1 for _ in walk(expr))
 
 
+#: Nodes up to which substitution may always go, and by which it may grow beyond that.
+_SMALL, _GROWTH = 256, 24
+
+
 def substitution_grows(exprs: tuple[Expr, ...], replacements: tuple[Expr, ...]) -> bool:
     """Whether `substitute` would copy so much that the work should stay shared instead.
 
-    Up to twice the nodes of both is fine; beyond that, a tower of projections that each use a
-    column twice would grow exponentially.
+    The bound is absolute: a tower of projections that each use a column twice would grow
+    exponentially under any factor.
     """
     sizes = [size(r) for r in replacements]
     before = sum(map(size, exprs)) + sum(sizes)
     after = sum(
         sizes[e.index] if isinstance(e, Column) else 1 for expr in exprs for e in walk(expr)
     )
-    return after > 2 * before
+    return after > max(_SMALL, before + _GROWTH)
 
 
 _MAY_FAIL = frozenset(

@@ -7,8 +7,8 @@ driver, and reads it back with `spark.read.format("sqlview").load(directory)`.
 Invariant: Spark's columns are those of the files, in type, order and nullability. Filters are never
 pushed down: in pyspark 4.3 a pushed filter leaks into later reads of the same source.
 
-The classes travel to Spark's workers by value: a worker that only reads a snapshot need not load
-the rest of the package.
+The classes travel to Spark's workers by value (see `sqlview.spark`): a worker that only reads
+a snapshot need not load the rest of the package, which takes longer than the reading.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark import cloudpickle
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -81,11 +79,3 @@ def write_snapshot(table: pa.Table, directory: Path) -> None:
         path = directory / f"{number:06}{SUFFIX}"
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table.slice(start, FILE_ROWS), max_chunksize=BATCH_ROWS)
-
-
-def register(spark: SparkSession) -> None:
-    """Make the format known to a Spark session."""
-    import sqlview.datasource as module
-
-    cloudpickle.register_pickle_by_value(module)
-    spark.dataSource.register(SnapshotSource)

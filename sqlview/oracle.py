@@ -162,7 +162,7 @@ class Oracle:
         self._translated.clear()
 
     def is_ordered(self, text: str) -> bool:
-        """Whether the result of `text` has an order (ORDER BY or LIMIT at the top)."""
+        """Whether the result of `text` has an order: an ORDER BY of output columns at the top."""
         return self._translate(text).ordered
 
     def describe(self, text: str) -> Translated:

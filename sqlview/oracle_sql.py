@@ -48,7 +48,11 @@ _DUCKDB_NARROW_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """DuckDB's text, and the result's columns: lower-case names and Spark types where known."""
+    """DuckDB's text, and the result's columns: lower-case names and Spark types where known.
+
+    `ordered`: the outermost ORDER BY has output columns alone, so that a reader who sees only the
+    rows can tell whether they are in order.
+    """
 
     sql: str
     names: tuple[str, ...]
@@ -72,7 +76,7 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
     for scope in traverse_scope(tree):  # innermost first, the whole query last
         types = typer.rewrite(scope)
         names = [e.alias_or_name for e in _selects(scope)]
-    ordered = tree.args.get("order") is not None or tree.args.get("limit") is not None
+    ordered = _is_ordered(tree)
     for query in list(tree.find_all(exp.Query)):
         _order_totally(query)
     return Translated(tree.sql("duckdb"), tuple(names), types, ordered)
@@ -81,6 +85,19 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
 def _selects(scope: Scope) -> list[exp.Expr]:
     query = scope.expression.unnest()
     return list(query.selects) if isinstance(query, exp.Query) else []
+
+
+def _is_ordered(query: exp.Expr) -> bool:
+    order = query.args.get("order")
+    if order is None or not isinstance(query, exp.Query):
+        return False
+    outputs = {e.alias_or_name for e in query.selects} | {e.unalias() for e in query.selects}
+    for key in order.expressions:
+        column = key.this
+        bare = isinstance(column, exp.Column) and not column.table
+        if (column.name if bare else column) not in outputs:
+            return False
+    return True
 
 
 def _order_totally(query: exp.Query) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from operators.kernels.jit import kernel
-from operators.kernels.memory import load_i64
-from operators.kernels.spines import _is_gone
+from operators.kernels.memory import load_i64, store_i64
+from operators.kernels.sorting import bucket_of
+from operators.kernels.spines import _equal, _gallop, _is_gone
+from operators.kernels.versions import is_visible
 
 
 @kernel
@@ -127,4 +129,98 @@ def follow(
                     out_diff[count] = 1 if now else -1
                 count += 1
             p += 1
+    return count
+
+
+@kernel
+def _first_in_batch(
+    batch, start, end, probes, p, time, dead, born_first, born_time, died_row, died_time, work
+):
+    """Place of the first entry from `start` on with probe p's prefix that is visible as of time,
+    or -1. Leaves a skip at `start` over the entries that nobody can see again."""
+    keys, rows, n, skips = batch[0], batch[1], batch[3], batch[4]
+    i = start
+    leading = True
+    while i < end:
+        skip = load_i64(skips, i)
+        if skip > 0:
+            i += skip
+            continue
+        if not _equal(keys, n, i, probes, p):
+            break
+        row = load_i64(rows, i)
+        work[0] += 1
+        if leading and not _is_gone(row, dead, died_row):
+            leading = False
+            if i > start:
+                store_i64(skips, start, i - start)
+        if is_visible(row, time, True, dead, born_first, born_time, died_row, died_time):
+            return i
+        i += 1
+    if leading and i > start:
+        store_i64(skips, start, i - start)
+    return np.int64(-1)
+
+
+@kernel
+def first_visible(
+    spine, width, probes, times, dead, born_first, born_time, died_row, died_time,
+    out_probe, out_row, work,
+):  # fmt: skip
+    """For each probe the first entries in key order, under its prefix, visible as of its time: one,
+    and all visible ones whose key equals its key.
+
+    Shapes: spine int64[b, 5] (addresses of keys, rows, offsets; n; skips), probes int64[p, m] sorted
+    by (bucket, key), times int64[m], out int64[capacity]. Returns how many; beyond the capacity they
+    are counted only.
+    """
+    count = np.int64(0)
+    batches = spine.shape[0]
+    at = np.zeros(batches, np.int64)
+    bucket_at = np.full(batches, -1, np.int64)
+    found = np.empty(batches, np.int64)
+    for p in range(probes.shape[1]):
+        bucket = bucket_of(probes[0, p])
+        best = np.int64(-1)
+        for b in range(batches):
+            offsets = spine[b, 2]
+            end = load_i64(offsets, bucket + 1)
+            if bucket_at[b] != bucket:
+                bucket_at[b] = bucket
+                at[b] = load_i64(offsets, bucket)
+            at[b] = _gallop(spine[b, 0], spine[b, 3], at[b], end, probes, p)
+            work[1] += 1
+            found[b] = _first_in_batch(
+                spine[b], at[b], end, probes, p, times[p],
+                dead, born_first, born_time, died_row, died_time, work,
+            )  # fmt: skip
+            if found[b] >= 0 and (
+                best < 0
+                or _entry_before(
+                    spine[b, 0], spine[b, 3], found[b],
+                    spine[best, 0], spine[best, 3], found[best], width,
+                )
+            ):  # fmt: skip
+                best = b
+        if best < 0:
+            continue
+        for b in range(batches):
+            if found[b] < 0:
+                continue
+            end = load_i64(spine[b, 2], bucket + 1)
+            i = found[b]
+            while i < end and _entries_equal(
+                spine[b, 0], spine[b, 3], i,
+                spine[best, 0], spine[best, 3], found[best], width,
+            ):  # fmt: skip
+                row = load_i64(spine[b, 1], i)
+                work[0] += 1
+                if is_visible(
+                    row, times[p], True, dead, born_first, born_time, died_row, died_time
+                ):
+                    if count < out_row.shape[0]:
+                        out_probe[count] = p
+                        out_row[count] = row
+                    count += 1
+                i += 1
     return count

@@ -13,6 +13,8 @@ _LOW = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)
 #: What a group's event replaces: a stored row (>= 0), nothing, or birth b (-2 - b).
 NOTHING = np.int64(-1)
+#: How a run's word changes an accumulator's.
+ADD, WIDE, SET = 0, 1, 2
 
 
 @kernel
@@ -99,14 +101,15 @@ def sum_runs_wide(order, starts, runs, diff, values, valid, out_low, out_high):
 
 @kernel
 def sweep_groups(
-    key_starts, keys, run_time, change, wide, touched, old_row, old, always,
+    key_starts, keys, run_time, change, mode, touched, old_row, old, always,
     event_time, event_prior, event_birth, birth_run, birth_time, birth_prior, births, sizes,
 ):  # fmt: skip
     """Sweep each group's runs in order of time.
 
     key_starts[k]..key_starts[k+1] are the runs of group k, one per time. change int64[words, runs]:
-    what each run adds to the accumulators, word 0 being the count of rows; wide[word] marks the low
-    word of a 128-bit sum, whose high word follows. touched[run]: changes something beside `change`.
+    what each run adds to the accumulators, word 0 being the count of rows, or, where mode[word] is
+    SET, what the word is from then on; WIDE is the low word of a 128-bit sum, whose high word
+    follows. touched[run]: something changes beside `change`.
     old_row[k] is the stored row of the group or -1, old int64[words, groups] its accumulators.
     `always`: the group lives at count 0 too.
     Out: events (time; prior: NOTHING, a stored row, or -2 - birth; birth or -1), births (their run,
@@ -124,13 +127,16 @@ def sweep_groups(
         for run in range(key_starts[k], key_starts[k + 1]):
             same = not touched[run]
             for w in range(words):
-                if change[w, run] != 0:
+                if change[w, run] != (current[w] if mode[w] == SET else 0):
                     same = False
             if same and not (always and prior == NOTHING):
                 continue
             w = 0
             while w < words:
-                if wide[w]:
+                if mode[w] == SET:
+                    current[w] = change[w, run]
+                    w += 1
+                elif mode[w] == WIDE:
                     current[w], current[w + 1] = _add(
                         current[w], current[w + 1], change[w, run], change[w + 1, run]
                     )

@@ -48,10 +48,34 @@ def _loader(name: str, kind: Any, plain: Any) -> Any:
     return intrinsic(typed)
 
 
+def _storer(name: str, kind: Any, plain: Any) -> Any:
+    """An intrinsic `name(address, index, value)` that writes one element."""
+
+    def typed(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            element = context.get_data_type(kind)
+            pointer = builder.inttoptr(args[0], element.as_pointer())
+            builder.store(args[2], builder.gep(pointer, [args[1]]))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, kind), codegen
+
+    if numba.config.DISABLE_JIT:
+        size = ctypes.sizeof(plain)
+
+        def write(address: int, index: int, value: int) -> None:
+            plain.from_address(int(address) + size * int(index)).value = int(value)
+
+        return write
+    typed.__name__ = name
+    return intrinsic(typed)
+
+
 load_u8 = _loader("load_u8", types.uint8, ctypes.c_uint8)
 load_u16 = _loader("load_u16", types.uint16, ctypes.c_uint16)
 load_i32 = _loader("load_i32", types.int32, ctypes.c_int32)
 load_i64 = _loader("load_i64", types.int64, ctypes.c_int64)
+store_i64 = _storer("store_i64", types.int64, ctypes.c_int64)
 
 
 @kernel

@@ -104,12 +104,8 @@ def _reader(index: int) -> Run:
 
 
 def _folded(call: Call, args: tuple[Node, ...]) -> Node:
-    """A call over constants: computed now, unless it fails, which only a row that is there may do.
-
-    Its arguments but the first keep being literals, which some functions insist on.
-    """
-    varying = Node(args[0].type, args[0].run)
-    run = BUILDERS[call.function](call, (varying, *args[1:]))
+    """A call over constants: computed now, unless it fails, which only a row that is there may do."""
+    run = BUILDERS[call.function](call, args)
     with np.errstate(all="ignore"):
         values, valid, errors = run(_no_columns, 1)
     if errors is not None:

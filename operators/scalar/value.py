@@ -12,6 +12,7 @@ argument always wins over one of the operator itself.
 from __future__ import annotations
 
 import datetime
+import decimal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -28,6 +29,7 @@ Fetch: TypeAlias = Callable[[int], Column]
 Physical: TypeAlias = bool | int | float | str | bytes | None
 
 _EPOCH = datetime.date(1970, 1, 1)
+_EXACT = decimal.Context(prec=100)
 _WORD = (1 << 64) - 1
 
 
@@ -205,7 +207,7 @@ def physical(literal: Literal) -> Physical:
         case _ if value is None:
             return None
         case t.DecimalType(scale=scale):
-            return int(value.scaleb(scale)) if not isinstance(value, int) else value  # type: ignore[union-attr]
+            return int(decimal.Decimal(value).scaleb(scale, _EXACT))  # type: ignore[arg-type]
         case t.DateType():
             return (value - _EPOCH).days if isinstance(value, datetime.date) else None
         case _:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from operators.column import Column, Ints
-from operators.kernels import spines
+from operators.kernels import fronts, spines
 from operators.state import encode
 from operators.state.relation import Relation
 from operators.state.spine import Spine, make_batch, sort_keys
@@ -62,8 +62,12 @@ class ArrangementState:
                 self._columns = tuple(range(len(fields)))
                 width = 2
             case ir.OrderedArrangement():
-                self._columns = tuple(k.column for k in spec.order) + spec.ties
-                width = 1 + encode.order_width([fields[c].type for c in self._columns])
+                self._columns = (*spec.partition, *(k.column for k in spec.order), *spec.ties)
+                self._nulls = tuple(fields[c].nullable for c in spec.partition)
+                types = [fields[c].type for c in self._columns]
+                split = len(spec.partition)
+                self.partition_width = encode.key_width(types[:split], self._nulls) or 1
+                width = self.partition_width + encode.order_width(types[split:])
         self.spine = Spine(max(width, 1))
         self.insert(relation.visible_to_any())
 
@@ -89,9 +93,40 @@ class ArrangementState:
             case ir.HashArrangement():
                 return encode.row_hash(columns), rows
             case ir.OrderedArrangement():
-                words = encode.order_words(columns, order_keys(self.spec))
-                # The leading word is the shard: a total order is one shard.
-                return np.vstack((np.zeros((1, len(rows)), np.int64), words)), rows
+                split = len(self.spec.partition)
+                words = encode.order_words(columns[split:], order_keys(self.spec))
+                return np.vstack((self.partition_words(columns[:split], len(rows)), words)), rows
+
+    def partition_words(self, columns: list[Column], n: int) -> Ints:
+        """Words int64[w, n] of an ordered index's partition, of n rows."""
+        if not columns:  # a total order is one shard
+            return np.zeros((1, n), np.int64)
+        return encode.equality_words(columns, self._nulls)
+
+    def first(self, probes: Ints, times: Ints) -> Matches:
+        """Of an ordered index: the rows in front of each partition as of its time.
+
+        Shapes: probes int64[partition words, n], sorted as sort_keys does; times int64[n]. More
+        rows than one come back for a probe where they tie on the index's words, in any order.
+        Cost: one seek per probe and batch; dead entries in front are skipped once, then leapt over.
+        """
+        n = probes.shape[1]
+        work = np.zeros(2, np.int64)
+        capacity = n + 16
+        dead, born_first, born_time, died_row, died_time = self.relation.versions
+        while True:
+            out_probe, out_row = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+            found = fronts.first_visible(
+                self.spine.table_with_skips(), self.spine.width, probes, times,
+                dead, born_first, born_time, died_row, died_time, out_probe, out_row, work,
+            )  # fmt: skip
+            if found <= capacity:
+                break
+            capacity = found
+            work[:] = 0
+        self.work.entries += int(work[0])
+        self.work.seeks += int(work[1])
+        return Matches(out_probe[:found], out_row[:found])
 
     def absorb(self) -> int:
         """Index the rows appended to the relation since the last call; returns how many."""

@@ -47,6 +47,10 @@ class Place:
     offset: int
     nbytes: int
 
+    def within(self, start: int, end: int) -> Place:
+        """Bytes [start, end) of these."""
+        return Place(self.file, self.offset + start, end - start)
+
 
 @dataclass(frozen=True, slots=True)
 class RelationRef:
@@ -146,12 +150,17 @@ class Publisher:
             remove(self._unused.pop())
 
     def close(self) -> None:
-        """Delete every file."""
-        for path in (*self._uses, *self._unused):
-            remove(path)
+        """Delete every file, those too that a failure left behind."""
+        self.remove_like(self._token)
         self._lasting.clear()
         self._uses.clear()
         self._unused.clear()
+
+    def remove_like(self, name: str) -> None:
+        """Delete the files whose names contain `name`."""
+        for file in os.listdir(self.directory):
+            if name in file:
+                remove(os.path.join(self.directory, file))
 
     def known(self, buffer: _Array) -> Place | None:
         """Where the buffer was published for good, if it was."""

@@ -13,7 +13,7 @@ separate spines (this project's own).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,11 +31,16 @@ RATIO = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """keys int64[w, n], rows int64[n], sorted by (bucket, key, row); offsets int64[65]."""
+    """keys int64[w, n], rows int64[n], sorted by (bucket, key, row); offsets int64[65].
+
+    skips int64[n], of ordered indexes: how many entries from each on are known to be gone. It is
+    the one thing here that changes, and only to leap over what nobody can see again.
+    """
 
     keys: Ints
     rows: Ints
     offsets: Ints
+    skips: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -174,6 +179,16 @@ class Spine:
             self._table = np.array(rows, np.int64).reshape(-1, 4)
         return self._table
 
+    def table_with_skips(self) -> Ints:
+        """int64[b, 5]: `table`, and the address of each batch's skips, made where missing."""
+        for at, part in enumerate(self._parts):
+            if isinstance(part, _Merge):
+                part.left, part.right = _with_skips(part.left), _with_skips(part.right)
+            else:
+                self._parts[at] = _with_skips(part)
+        skips = [b.skips.ctypes.data for b in self.batches if len(b) and b.skips is not None]
+        return np.column_stack((self.table, np.array(skips, np.int64)))
+
     @property
     def nbytes(self) -> int:
         """Bytes of all batches and of merges in progress."""
@@ -197,3 +212,9 @@ class Spine:
                     at -= 1
             at -= 1
         return any(isinstance(p, _Merge) for p in self._parts)
+
+
+def _with_skips(batch: Batch) -> Batch:
+    if batch.skips is not None:
+        return batch
+    return replace(batch, skips=np.zeros(len(batch), np.int64))

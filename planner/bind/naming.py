@@ -55,8 +55,6 @@ _FUNCTIONS: dict[type[exp.Expression], str] = {
     exp.Round: "round",
     exp.Between: "between",
     exp.RegexpLike: "RLIKE",
-    exp.Trim: "trim",
-    exp.Replace: "replace",
 }
 
 
@@ -127,6 +125,13 @@ def _printed(node: exp.Expression) -> str:
             return f"date_trunc({str(node.args['unit'].this).lower()}, {_printed(node.this)})"
         case exp.DateTrunc():
             return f"trunc({_printed(node.this)}, {str(node.args['unit'].this).lower()})"
+        case exp.Trim():
+            names = {"LEADING": "ltrim", "TRAILING": "rtrim"}
+            return _call(names.get(str(node.args.get("position")), "trim"), node.this)
+        case exp.Anonymous():
+            return _call(str(node.this).lower(), *node.expressions)
+        case exp.Func():
+            return _call(str(node.sql_name()).lower(), *_arguments(node))
         case _:
             return str(node.sql(dialect="spark", comments=False))
 

@@ -31,7 +31,8 @@ from planner.bind.resolve import (
 from planner.bind.scalars import NoAggregates, Scalars, is_constant
 from planner.bind.scope import Ctes
 from planner.context import CatalogReader
-from planner.expr import Column, Expr
+from planner.errors import UnsupportedError
+from planner.expr import Column, Expr, columns_used
 from planner.parse import CreateView, Query
 from planner.types import INT, Field, NullType
 
@@ -70,7 +71,13 @@ def bind_query(query: Query, catalog: CatalogReader) -> BoundQuery:
     Raises: BindError for names, types and calls that do not fit, UnsupportedError for what cannot
     be maintained; both with line and column in the statement's text.
     """
-    return _Queries(catalog, Report(query.source)).bind(query.tree, {})
+    try:
+        return _Queries(catalog, Report(query.source)).bind(query.tree, {})
+    except RecursionError:
+        raise UnsupportedError(
+            "cannot maintain a query that is nested so deeply",
+            hint="Write long chains of OR as IN, and split the query into views.",
+        ) from None
 
 
 def bind_view(view: CreateView, catalog: CatalogReader) -> BoundQuery:
@@ -200,7 +207,8 @@ class _Queries:
         has_keys = group is not None and bool(group.expressions)
         calls = AggregateCalls(below, len(input.schema), has_keys, self.report)
         outputs = self._select_list(node, below, calls)
-        keys = self._group_keys(group, outputs, below) if group is not None else ()
+        width = len(input.schema)
+        keys = self._group_keys(group, outputs, below, width) if group is not None else ()
         distinct = self._is_distinct(node)
         having = node.args.get("having")
         condition: Expr | None = None
@@ -273,8 +281,9 @@ class _Queries:
     # GROUP BY
 
     def _group_keys(
-        self, group: exp.Expression, outputs: Sequence[Output], below: FromResolver
+        self, group: exp.Expression, outputs: Sequence[Output], below: FromResolver, width: int
     ) -> tuple[tuple[Expr, str], ...]:
+        """The keys and their names. `width`: the columns of FROM; those beyond are aggregates."""
         self.report.check(group)
         binder = Scalars(below, NoAggregates("GROUP BY", self.report), self.report)
         keys: list[tuple[Expr, str]] = []
@@ -293,8 +302,7 @@ class _Queries:
             if aliased is None:
                 keys.append((binder.bind(node), output_name(node)))
                 continue
-            found = next((n for n in aliased.node.find_all(exp.AggFunc)), None)
-            if found is not None:
+            if max(columns_used(aliased.expr), default=0) >= width:
                 self.report.fail(node, "an aggregate is not allowed in GROUP BY")
             keys.append((aliased.expr, aliased.name))
         return tuple(keys)

@@ -252,12 +252,13 @@ class Report:
             offset = offset_of(around)
             if offset is not None:
                 return line_and_column(self.source, offset)
-            if isinstance(around, exp.Func) and (offset := self._named(around)) is not None:
-                return line_and_column(self.source, offset)
+            named = self._named(around) if isinstance(around, exp.Func) else None
+            if named is not None:
+                return line_and_column(self.source, named)
             around = cast("exp.Expression | None", around.parent)
         return line_and_column(self.source, len(self.source) - len(self.source.lstrip()))
 
-    def _named(self, function: exp.Func) -> int | None:
+    def _named(self, function: exp.Expression) -> int | None:
         """Where a function without arguments and place, such as CURRENT_DATE, is first named."""
         name = describe(function)
         for token in TOKEN.finditer(self.source):
@@ -341,9 +342,7 @@ def refusal_of(node: exp.Expression) -> Refusal:
             "Use SUM, COUNT or AVG, or compute it when reading the view.",
         )
     kind = "the function " if isinstance(node, exp.Func) else ""
-    return Refusal(
-        f"{kind}{name}", "is not among what the view language has", _LATER
-    )
+    return Refusal(f"{kind}{name}", "is not among what the view language has", _LATER)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str | None:

@@ -66,6 +66,8 @@ def offset_of(node: exp.Expression) -> int | None:
 
 def query_at(cursor: Cursor) -> Query:
     """The rest of the text as a query; everything before it is blanked, so that offsets hold."""
+    if cursor.peek().kind == "end":
+        cursor.fail()
     _refuse_misread(cursor)
     start, text = cursor.peek().start, cursor.text
     blank = re.sub(r"\S", " ", text[:start])
@@ -80,6 +82,8 @@ def _parse_tree(cursor: Cursor, text: str) -> exp.Expression:
         tree = sqlglot.parse_one(text, read="spark")
     except ParseError as error:
         raise _syntax_error(cursor, error) from None
+    except RecursionError:
+        raise cursor.error(cursor.peek(), "the query is nested too deeply to be parsed") from None
     except SqlglotError:
         raise cursor.error(cursor.peek(), "the text cannot be split into tokens") from None
     finally:

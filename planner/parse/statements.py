@@ -310,7 +310,11 @@ def _type(cursor: Cursor) -> SqlType:
             "Use columns of scalar types.",
         )
     if name not in _TYPES:
-        cursor.fail_at(token, f'unknown type "{token.text}"', hint=f"Types: {', '.join(_TYPES)}.")
+        cursor.fail_at(
+            token,
+            f'unknown type "{token.text}"',
+            hint=f"Types: {', '.join((*_TYPES, *_DECIMALS))}.",
+        )
     return _TYPES[name]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from planner import types as t
 EPOCH = datetime.datetime(1970, 1, 1)
 MICRO = datetime.timedelta(microseconds=1)
 WORD = (1 << 64) - 1
+EXACT = Context(prec=100)
 
 D = t.DecimalType
 NARROW, MONEY, WIDE = D(9, 2), D(15, 2), D(38, 6)
@@ -58,7 +59,7 @@ def column_of(kind: t.SqlType, values: list[Any]) -> Column:
 def unscaled(kind: t.SqlType, value: Any) -> int:
     match kind:
         case t.DecimalType():
-            return int(value.scaleb(kind.scale))
+            return int(value.scaleb(kind.scale, EXACT))
         case t.DateType():
             return (value - EPOCH.date()).days
         case t.TimestampType():
@@ -76,16 +77,24 @@ def python_values(column: Column) -> list[Any]:
         raw = values.tolist() if isinstance(values, np.ndarray) else values.to_pylist()
     match column.type:
         case t.DecimalType(scale=scale):
-            raw = [Decimal(x).scaleb(-scale) for x in raw]
+            raw = [Decimal(x).scaleb(-scale, EXACT) for x in raw]
         case t.DateType():
             raw = [EPOCH.date() + datetime.timedelta(x) for x in raw]
         case t.TimestampType():
-            raw = [EPOCH + x * MICRO for x in raw]
+            raw = [moment(x) for x in raw]
         case _:
             pass
     if column.valid is None:
         return raw
     return [v if ok else None for v, ok in zip(raw, column.valid, strict=True)]
+
+
+def moment(micros: int) -> Any:
+    """A datetime, or the bare number beyond Python's years."""
+    try:
+        return EPOCH + micros * MICRO
+    except OverflowError:
+        return micros
 
 
 def evaluate(
@@ -163,7 +172,7 @@ def values(kind: t.SqlType) -> st.SearchStrategy[Any]:
             top = 10**kind.precision - 1
             ends = st.sampled_from([0, 1, -1, top, -top, min(top, 5 * 10**kind.scale // 10)])
             ints = st.one_of(ends, st.integers(-min(top, 999), min(top, 999)), st.integers(-top, top))
-            return ints.map(lambda x: Decimal(x).scaleb(-kind.scale))
+            return ints.map(lambda x: Decimal(x).scaleb(-kind.scale, EXACT))
         case t.StringType():
             return st.one_of(st.sampled_from(TEXTS), st.text("aAbé日😀 %_1.", max_size=6))
         case t.DateType():

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from planner.algebra import Aggregate, AggregateCall, Filter, Join, Plan, Project, SortKey, TopK
-from planner.algebra import UnionAll
+from planner.algebra import (
+    Aggregate,
+    AggregateCall,
+    Filter,
+    Join,
+    Plan,
+    Project,
+    SortKey,
+    TopK,
+    UnionAll,
+)
 from planner.expr import Call, Column, Expr, Literal, conjunction
 from planner.types import BIGINT, BOOLEAN, DOUBLE, Field
 from tests.planner.build import scan
@@ -69,7 +78,7 @@ def _call(function: str, *args: Expr) -> Call:
 def numbers(draw: st.DrawFn, plan: Plan) -> Expr:
     """A BIGINT: a column, a literal, a sum, or a quotient that fails on 0."""
     columns = _numbers(plan)
-    leaf = st.integers(0, 3).map(lambda n: Literal(n, BIGINT))
+    leaf: st.SearchStrategy[Expr] = st.integers(0, 3).map(lambda n: Literal(n, BIGINT))
     if columns:
         leaf = st.sampled_from(columns) | st.sampled_from(columns) | leaf
     kind = draw(st.integers(0, 9))

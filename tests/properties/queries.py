@@ -400,7 +400,7 @@ class QueryMaker:
             return Value(form.format(a, b), t.BOOLEAN)
         column = self.rng.choice(usable)
         a = self._of_kind(column.kind, usable, 1) if self._chance(0.3) else column
-        return Value(self._test(a, usable), t.BOOLEAN)
+        return Value(f"({self._test(a, usable)})", t.BOOLEAN)
 
     def _test(self, a: Value, scope: Scope) -> str:
         roll = self.rng.random()

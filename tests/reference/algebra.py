@@ -76,7 +76,7 @@ def _call(call: AggregateCall, members: list[Row]) -> Any:
         return len(values)
     if not values:
         return None
-    total = sum(map(Fraction, values))
+    total = sum(map(Fraction, values), Fraction(0))
     if call.function == "sum":
         return fit(total, call.type)
     if isinstance(call.arg.type, IntegerType) and not isinstance(call.type, DecimalType):

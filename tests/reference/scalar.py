@@ -161,4 +161,7 @@ def compare_rows(left: Row, right: Row, keys: tuple[tuple[int, bool, bool], ...]
 
 
 def sort_rows(rows: list[Row], keys: tuple[tuple[int, bool, bool], ...]) -> list[Row]:
-    return sorted(rows, key=functools.cmp_to_key(lambda a, b: compare_rows(a, b, keys)))
+    def compare(left: Row, right: Row) -> int:
+        return compare_rows(left, right, keys)
+
+    return sorted(rows, key=functools.cmp_to_key(compare))

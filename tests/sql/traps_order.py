@@ -1,4 +1,8 @@
-"""Traps: ORDER BY and LIMIT. Ties: all output columns, left to right, ascending, NULLs first."""
+"""Traps: ORDER BY and LIMIT. Ties: all output columns, left to right, ascending, NULLs first.
+
+Rows are read in the order of ORDER BY where all its columns are output columns; a view does not
+keep the others, so there, and without ORDER BY, only the multiset counts.
+"""
 
 from __future__ import annotations
 

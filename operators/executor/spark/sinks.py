@@ -56,7 +56,7 @@ class GroupSink:
     def __init__(self, node: ir.Reduce) -> None:
         relation = Relation(node.schema)
         self._operator = ReduceOperator(
-            node, relation, ArrangementState(ir.group_index(node), relation)
+            node, relation, ArrangementState(ir.group_index(node), relation), {}
         )
         self._node = node
         self._keys = [k.index for k in node.keys if isinstance(k, ColumnRef)]

@@ -1,0 +1,284 @@
+"""The Spark executor: a step as a few Spark jobs over published state.
+
+The driver keeps the state. For each layer of the dataflow (see `cut`) it publishes what the layer
+reads, runs one job whose tasks read that and return what the layer's sinks are to apply, and applies
+it in the order of the dataflow. Jobs change nothing: one that fails for good is done again by the
+driver itself, from the same state, and the step goes on inline.
+
+Only the DataFrame API is used: a job is `range`, then `mapInArrow` and `repartitionById` in turn.
+Source: DESIGN §7.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from operators.dataflow import Dataflow, Installed, Key
+from operators.delta import Delta
+from operators.executor.spark import blobs, task
+from operators.executor.spark.cut import Layer, SinkCut, layers
+from operators.executor.spark.job import Job, JobBuilder, Limits, write_manifest
+from operators.executor.spark.sinks import sink_of
+from operators.linear import MapOperator
+from operators.reduce import ReduceOperator
+from operators.state.publish import Publisher, remove
+from operators.store import StoreOperator
+from planner import dataflow as ir
+
+_log = logging.getLogger(__name__)
+
+DEFAULT_TASKS = 4
+#: Fewer changed rows than this per task cost more to start than to process.
+TASK_ROWS = 16_384
+#: A task that probes an index of this size as it is reads at most 16 MB more than its share.
+SMALL_INDEX_ROWS = 1 << 20
+#: One more stage costs what the driver needs to add up about so many rows.
+COMBINE_ROWS = 1 << 18
+
+
+@dataclass(slots=True)
+class JobMetrics:
+    """One job: changed rows it started from, tasks per stage, bytes published and returned."""
+
+    rows: int
+    tasks: int
+    stages: int
+    routes: int
+    published_bytes: int
+    result_bytes: int
+    publish_seconds: float
+    run_seconds: float
+    apply_seconds: float
+
+
+class SparkExecutor:
+    """Runs steps on Spark.
+
+    `directory`: for published state; all executors of the cluster must see it under this path.
+    `tasks`: per stage; None: twice the cores of a local master, else DEFAULT_TASKS.
+    `driver_rows`: layers with fewer changed rows than this run in the driver (0: none does).
+    `probe`: called in every task, for tests.
+    """
+
+    name = "spark"
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        directory: str,
+        tasks: int | None = None,
+        *,
+        task_rows: int = TASK_ROWS,
+        small_index_rows: int = SMALL_INDEX_ROWS,
+        combine_rows: int = COMBINE_ROWS,
+        driver_rows: int = 0,
+        probe: task.Probe | None = None,
+    ) -> None:
+        self._spark = spark
+        self._publisher = Publisher(os.path.abspath(directory))
+        self._limits = Limits(
+            default_tasks(spark) if tasks is None else tasks,
+            task_rows,
+            small_index_rows,
+            combine_rows,
+        )
+        self._driver_rows = driver_rows
+        self._probe = probe
+        #: Jobs that failed for good; the driver did their work.
+        self.failures = 0
+        #: The jobs of the last step.
+        self.jobs: list[JobMetrics] = []
+
+    def step(self, dataflow: Dataflow, changes: dict[Key, Delta]) -> None:
+        """Run the installed nodes; `changes` gains the deltas of those that keep rows, and of TopK."""
+        self.jobs = []
+        counted: set[Key] = set()
+        inline = False
+        for layer in layers(dataflow):
+            for top in layer.tops:
+                dataflow.run(top, changes)
+            if not inline and not self._is_small(layer, changes):
+                try:
+                    self._run(layer, dataflow, changes, counted)
+                    continue
+                except JobFailed as failure:
+                    self.failures += 1
+                    inline = True
+                    _log.warning(
+                        "a Spark job failed; the step goes on in the driver", exc_info=failure
+                    )
+            run_inline(layer, dataflow, changes, counted)
+        self._publisher.collect()
+
+    def close(self) -> None:
+        """Delete what was published. The Spark session stays."""
+        self._publisher.close()
+
+    def _is_small(self, layer: Layer, changes: dict[Key, Delta]) -> bool:
+        leaves = {leaf for cut in layer.sinks for leaf in cut.leaves}
+        rows = sum(len(changes[leaf]) for leaf in leaves if leaf in changes)
+        return rows == 0 or rows < self._driver_rows
+
+    def _run(
+        self, layer: Layer, dataflow: Dataflow, changes: dict[Key, Delta], counted: set[Key]
+    ) -> None:
+        """One job, and its outcome applied. Raises: JobFailed with nothing applied."""
+        publisher = self._publisher
+        started = time.perf_counter()
+        written = publisher.written_bytes
+        publication = publisher.publication()
+        builder = JobBuilder(
+            dataflow, changes, layer.sinks, frozenset(counted), self._limits, publication
+        )
+        path = publisher.name("job")
+        try:
+            job = builder.build()
+            publication.write()
+            write_manifest(job, path)
+            published = time.perf_counter()
+            rows = _results(self._collect(job, path))
+        except Exception as error:
+            raise JobFailed from error
+        finally:
+            publication.drop()
+            remove(path)
+            publisher.remove_like(os.path.basename(path) + "-result-")
+        ran = time.perf_counter()
+        self._apply(job, builder, rows, dataflow, changes, counted)
+        self.jobs.append(
+            JobMetrics(
+                rows=builder.rows,
+                tasks=job.tasks,
+                stages=job.stages,
+                routes=len(job.routes),
+                published_bytes=publisher.written_bytes - written,
+                result_bytes=sum(len(p) for some in rows.values() for p in some),
+                publish_seconds=published - started,
+                run_seconds=ran - published,
+                apply_seconds=time.perf_counter() - ran,
+            )
+        )
+
+    def _collect(self, job: Job, path: str) -> pa.Table:
+        """The rows of the last stage."""
+        frame = self._spark.range(0, job.tasks, 1, job.tasks)
+        for stage in range(job.stages):
+            if stage:
+                frame = frame.repartitionById(job.tasks, "target")
+            last = stage == job.stages - 1
+            schema = task.RESULT_SCHEMA if last else task.EXCHANGE_SCHEMA
+            frame = frame.mapInArrow(_stage(path, stage, self._probe), schema)
+        return frame.toArrow()
+
+    def _apply(
+        self,
+        job: Job,
+        builder: JobBuilder,
+        rows: dict[int, list[bytes]],
+        dataflow: Dataflow,
+        changes: dict[Key, Delta],
+        counted: set[Key],
+    ) -> None:
+        first = len(job.routes)
+        for number, cut in enumerate(builder.active):
+            payloads = rows.get(first + number)
+            if payloads:
+                sink = sink_of(cut.sink.node)
+                parts = [blobs.decode_columns(p, sink.types) for p in payloads]
+                operator = cut.sink.operator
+                assert isinstance(operator, ReduceOperator | StoreOperator)
+                output = sink.apply(operator, parts)
+                dataflow.enter((cut.sink.owner, cut.sink.node), output, changes)
+        keys = list(builder.keys)
+        operators = {(i.owner, i.node): i.operator for i in dataflow.installed}
+        for node, message, count in task.failing(rows.get(first + len(job.sinks), [])):
+            operator = operators[keys[node]]
+            assert isinstance(operator, MapOperator)
+            operator.errors.count(message, count)
+        counted.update(maps_of(builder.active))
+
+
+class JobFailed(Exception):
+    """A job that Spark gave up; its cause says why."""
+
+
+def run_inline(
+    layer: Layer, dataflow: Dataflow, changes: dict[Key, Delta], counted: set[Key]
+) -> None:
+    """Run the sinks of a layer in the driver, on an operator of its own where a map has counted its
+    failing rows in an earlier layer."""
+    known = dict(changes)
+    installed = {(i.owner, i.node): i for i in dataflow.installed}
+    for key in _region(layer.sinks):
+        if key not in known:
+            node = installed[key]
+            if key in counted:
+                assert isinstance(node.operator, MapOperator)
+                node = Installed(node.node, node.owner, MapOperator(node.operator.node))
+            dataflow.run(node, known)
+    for cut in layer.sinks:
+        dataflow.run(cut.sink, known)
+    counted.update(maps_of(layer.sinks))
+    for cut in layer.sinks:
+        key = (cut.sink.owner, cut.sink.node)
+        if key in known:
+            changes[key] = known[key]
+
+
+def maps_of(cuts: tuple[SinkCut, ...]) -> Iterator[Key]:
+    """The maps under some sinks."""
+    return (k for cut in cuts for k in cut.region if isinstance(k[1], ir.Map))
+
+
+def default_tasks(spark: SparkSession) -> int:
+    """Twice the cores of a local master; DEFAULT_TASKS where Spark does not tell."""
+    master = spark.conf.get("spark.master", "") or ""
+    if not master.startswith("local["):
+        return DEFAULT_TASKS
+    cores = master.removeprefix("local[").rstrip("]").split(",")[0]
+    return 2 * (os.cpu_count() or 2 if cores == "*" else int(cores))
+
+
+def _region(cuts: tuple[SinkCut, ...]) -> tuple[Key, ...]:
+    return tuple(dict.fromkeys(k for cut in cuts for k in cut.region))
+
+
+def _stage(path: str, stage: int, probe: task.Probe | None) -> Any:
+    """The function of one stage. What it closes over is the same for every attempt."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from operators.executor.spark import task as worker
+
+        yield from worker.run(path, stage, batches, probe)
+
+    return run
+
+
+def _results(table: pa.Table) -> dict[int, list[bytes]]:
+    """Payloads of a job's result by tag, each tag's in the order of (source, sequence)."""
+    rows = sorted(
+        zip(*(table.column(i).to_pylist() for i in range(table.num_columns)), strict=True),
+        key=lambda r: r[:2],
+    )
+    files: dict[str, Any] = {}
+    out: dict[int, list[bytes]] = {}
+    try:
+        for _, _, tag, payload, name, offset, nbytes in rows:
+            if name is not None:
+                if name not in files:
+                    files[name] = open(name, "rb")  # noqa: SIM115 - closed below
+                files[name].seek(offset)
+                payload = files[name].read(nbytes)
+            out.setdefault(tag, []).append(payload)
+    finally:
+        for file in files.values():
+            file.close()
+    return out

@@ -1,0 +1,405 @@
+"""What a task of a job does: one stage of it, for one range of buckets.
+
+Stage 0 takes a chunk of each changed node through filters, maps and the first half joins; every
+exchange is followed by a stage that probes an index with what came for its buckets; what arrives at
+a sink is added up and goes to the task of its bucket. The same operators as inline do the work, over
+attached state.
+
+A row of an exchange is (target, source, sequence, tag, payload): the task it is for, the task that
+made it, its number there, and whose payload it is: route r is tag r, sink s is tag routes + s, and
+failing rows are the tag after those.
+
+Law: what a task emits is a byte-deterministic function of what it was given. It takes its rows in
+the order of (source, sequence), whatever the order of arrival.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from operators import delta as deltas
+from operators.column import Ints
+from operators.delta import Delta, Pairs
+from operators.errors import ErrorState
+from operators.executor.spark import blobs
+from operators.executor.spark.job import Job, Route, SourceRef, read_manifest
+from operators.executor.spark.sinks import Part, sink_of
+from operators.join import DeltaJoinOperator
+from operators.kernels import sorting
+from operators.kernels.sorting import BUCKETS
+from operators.linear import MapOperator
+from operators.state import encode
+from operators.state.arrangement import ArrangementState
+from operators.state.publish import Attachment
+from operators.state.relation import Relation
+from planner import dataflow as ir
+
+#: Rows of an exchange, and of a job's result: where `file` is set, the payload is there.
+EXCHANGE_SCHEMA = "target int, source int, sequence int, tag int, payload binary"
+RESULT_SCHEMA = (
+    "source int, sequence int, tag int, payload binary, file string, offset long, nbytes long"
+)
+#: Results of a task beyond this are handed over in a file.
+RESULT_BYTES = 1 << 20
+_KEPT_JOBS = 2
+
+#: Called in every task with (stage, task) before it hands over its results.
+Probe = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of an exchange but for its target."""
+
+    source: int
+    sequence: int
+    tag: int
+    payload: bytes
+
+
+def run(
+    path: str, stage: int, batches: Iterable[pa.RecordBatch], probe: Probe | None
+) -> Iterator[pa.RecordBatch]:
+    """Run a stage of the job at `path` on a partition; stage 0 is given the numbers of its tasks."""
+    attached = attach(path)
+    last = stage == attached.job.stages - 1
+    work: dict[int, list[Row]] = {}
+    for batch in batches:
+        if stage == 0:
+            work.update((task, []) for task in batch.column(0).to_pylist())
+        else:
+            columns = [batch.column(i).to_pylist() for i in range(5)]
+            for target, *row in zip(*columns, strict=True):
+                work.setdefault(target, []).append(Row(*row))
+    for task in sorted(work):
+        rows = sorted(work.pop(task), key=lambda r: (r.source, r.sequence))
+        out = _Outbox(attached.job, task, last)
+        attached.run(stage, task, rows, out)
+        if probe is not None:
+            probe(stage, task)
+        yield from out.results(path) if last else out.exchange()
+
+
+def attach(path: str) -> AttachedJob:
+    """The job with its state, attached once in a worker process."""
+    attached = _jobs.pop(path, None)
+    if attached is None:
+        attached = AttachedJob(read_manifest(path))
+    _jobs[path] = attached
+    while len(_jobs) > _KEPT_JOBS:
+        _jobs.popitem(last=False)
+    return attached
+
+
+_jobs: OrderedDict[str, AttachedJob] = OrderedDict()
+
+
+class _Outbox:
+    """Rows on their way to other tasks, or to the driver."""
+
+    def __init__(self, job: Job, task: int, last: bool) -> None:
+        self._job = job
+        self._task = task
+        self._last = last
+        self._targets: list[int] = []
+        self._tags: list[int] = []
+        self._payloads: list[bytes] = []
+
+    def put(self, target: int, tag: int, payload: bytes) -> None:
+        self._targets.append(target)
+        self._tags.append(tag)
+        self._payloads.append(payload)
+
+    def pass_on(self, tag: int, payload: bytes) -> None:
+        """Keep what is here already for this task in the next stage."""
+        self.put(self._task, tag, payload)
+
+    def put_words(self, tag: int, words: Ints, leading: Ints) -> None:
+        """Send matrix columns to the tasks of the buckets of `leading`."""
+        buckets = np.empty(len(leading), np.int64)
+        sorting.buckets_of(leading, buckets)
+        targets = self._targets_of(buckets).astype(np.uint8)
+        order = np.argsort(targets, kind="stable")
+        ends = np.cumsum(np.bincount(targets, minlength=self._job.tasks))
+        start = 0
+        for target, end in enumerate(ends.tolist()):
+            if start < end:
+                for payload in blobs.encode_words(words[:, order[start:end]]):
+                    self.put(target, tag, payload)
+            start = end
+
+    def put_part(self, tag: int, part: Part) -> None:
+        """Send a sink's rows to the tasks of their buckets, or to the driver."""
+        if self._last or not self._job.combined:
+            for payload in blobs.encode_columns(part.columns):
+                self.put(self._task, tag, payload)
+            return
+        bounds = np.searchsorted(self._targets_of(part.buckets), np.arange(self._job.tasks + 1))
+        for target, (start, end) in enumerate(
+            zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+        ):
+            if start < end:
+                for payload in blobs.encode_columns(part.between(start, end)):
+                    self.put(target, tag, payload)
+
+    def exchange(self) -> Iterator[pa.RecordBatch]:
+        for start, end in self._batches():
+            yield pa.record_batch(
+                [
+                    pa.array(self._targets[start:end], pa.int32()),
+                    *self._stamps(start, end),
+                    pa.array(self._payloads[start:end], pa.binary()),
+                ],
+                ["target", "source", "sequence", "tag", "payload"],
+            )
+
+    def results(self, path: str) -> Iterator[pa.RecordBatch]:
+        """Rows for the driver: small payloads as they are, large ones as places in a file, whose
+        name nobody else has (a stage may be tried again under the same attempt number)."""
+        names = ["source", "sequence", "tag", "payload", "file", "offset", "nbytes"]
+        if sum(map(len, self._payloads)) <= RESULT_BYTES:
+            n = len(self._payloads)
+            if n:
+                nothing = [pa.nulls(n, k) for k in (pa.string(), pa.int64(), pa.int64())]
+                payloads = pa.array(self._payloads, pa.binary())
+                yield pa.record_batch([*self._stamps(0, n), payloads, *nothing], names)
+            return
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt = 0 if context is None else context.taskAttemptId()
+        name = f"{path}-result-{attempt}-{uuid.uuid4().hex}"
+        offsets = []
+        with open(f"{name}.part", "wb") as file:
+            for payload in self._payloads:
+                offsets.append(file.tell())
+                file.write(payload)
+        os.replace(f"{name}.part", name)
+        n = len(offsets)
+        yield pa.record_batch(
+            [
+                *self._stamps(0, n),
+                pa.nulls(n, pa.binary()),
+                pa.array([name] * n, pa.string()),
+                pa.array(offsets, pa.int64()),
+                pa.array([len(p) for p in self._payloads], pa.int64()),
+            ],
+            names,
+        )
+
+    def _stamps(self, start: int, end: int) -> list[pa.Array]:
+        return [
+            pa.array([self._task] * (end - start), pa.int32()),
+            pa.array(range(start, end), pa.int32()),
+            pa.array(self._tags[start:end], pa.int32()),
+        ]
+
+    def _batches(self) -> Iterator[tuple[int, int]]:
+        """Ranges of rows with about one largest payload's bytes each."""
+        start, size = 0, 0
+        for end, payload in enumerate(self._payloads, start=1):
+            size += len(payload)
+            if size >= blobs.MAX_BYTES or end == len(self._payloads):
+                yield start, end
+                start, size = end, 0
+
+    def _targets_of(self, buckets: Ints) -> Ints:
+        return buckets * self._job.tasks // BUCKETS
+
+
+class AttachedJob:
+    """A job over attached state. Tasks of one process run one after the other."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        attachment = self._attachment = Attachment()
+        self._relations = [attachment.relation(r) for r in job.relations]
+        filters = [attachment.filter(ref, self._relations[r]) for r, ref in job.filters]
+        indexes = [attachment.index(ref, self._relations[r]) for r, ref in job.indexes]
+        self._joins: list[DeltaJoinOperator] = []
+        for ref in job.joins:
+            node = job.nodes[ref.node]
+            assert isinstance(node, ir.DeltaJoin)
+            specs = zip(ir.indexes(node), ref.indexes, strict=True)
+            operator = DeltaJoinOperator(
+                node,
+                [
+                    Relation(i.schema) if r is None else self._relations[r]
+                    for i, r in zip(node.inputs, ref.relations, strict=True)
+                ],
+                [None if f is None else filters[f] for f in ref.filters],
+                {spec: _unread(spec) if i is None else indexes[i] for spec, i in specs},
+            )
+            operator.add_reader(ref.wanted)
+            self._joins.append(operator)
+        self._maps = {n: MapOperator(m) for n, m in enumerate(job.nodes) if isinstance(m, ir.Map)}
+        self._sinks = {n: sink_of(job.nodes[n]) for n in job.sinks}
+        self._sink_tags = {n: len(job.routes) + i for i, n in enumerate(job.sinks)}
+        self._error_tag = len(job.routes) + len(job.sinks)
+        #: Half joins of each route that follow an exchange.
+        self._arrivals = [
+            [s for s, exchanged in enumerate(r.exchanged) if exchanged] for r in job.routes
+        ]
+
+    def run(self, stage: int, task: int, rows: list[Row], out: _Outbox) -> None:
+        """Do the work of one task of one stage."""
+        for operator in self._maps.values():
+            operator.errors = ErrorState()
+        parts: dict[int, list[Part]] = {}
+        if stage == 0:
+            for source in self.job.sources:
+                delta = self._chunk(source, task)
+                if len(delta):
+                    self._push(source.node, delta, parts)
+                    for number, route in enumerate(self.job.routes):
+                        if route.node == source.node:
+                            prefix = self._joins[route.join].start(route.source, delta)
+                            self._follow(number, route, 0, prefix, out, parts)
+        else:
+            self._receive(stage, rows, out, parts)
+        for node, some in parts.items():
+            part = some[0]
+            if len(some) > 1:
+                part = self._sinks[node].merge([p.columns for p in some])
+            if len(part):
+                out.put_part(self._sink_tags[node], part)
+        failing = [
+            (n, message, count)
+            for n, operator in self._maps.items()
+            if n not in self.job.counted
+            for message, count in operator.errors.counts
+        ]
+        if failing:
+            out.put(task, self._error_tag, json.dumps(failing).encode())
+
+    def _receive(
+        self, stage: int, rows: list[Row], out: _Outbox, parts: dict[int, list[Part]]
+    ) -> None:
+        by_tag: dict[int, list[bytes]] = {}
+        for row in rows:
+            by_tag.setdefault(row.tag, []).append(row.payload)
+        combining = self.job.combined and stage == self.job.stages - 1
+        for tag in sorted(by_tag):
+            payloads = by_tag[tag]
+            if tag < len(self.job.routes):
+                route = self.job.routes[tag]
+                self._resume(tag, route, self._arrivals[tag][stage - 1], payloads, out, parts)
+            elif tag < self._error_tag and combining:
+                node = self.job.sinks[tag - len(self.job.routes)]
+                sink = self._sinks[node]
+                merged = sink.merge([blobs.decode_columns(p, sink.types) for p in payloads])
+                parts[node] = [merged]
+            else:
+                for payload in payloads:
+                    out.pass_on(tag, payload)
+
+    def _resume(
+        self,
+        tag: int,
+        route: Route,
+        step: int,
+        payloads: list[bytes],
+        out: _Outbox,
+        parts: dict[int, list[Part]],
+    ) -> None:
+        """Probe with the prefixes of a route that an exchange brought here."""
+        join = self._joins[route.join]
+        bound = [route.source, *(h.node.input for h in join.paths[route.source][:step])]
+        half_join = join.paths[route.source][step]
+        width = _probe_width(half_join.index, len(half_join.node.probe))
+        words = blobs.decode_words(payloads, len(bound) + 2 + width)
+        prefix = _prefix(join, bound, words)
+        joined = half_join.extend_probed(prefix, words[len(bound) + 2 :], half_join.node.as_of)
+        self._follow(tag, route, step + 1, joined, out, parts)
+
+    def _follow(
+        self,
+        tag: int,
+        route: Route,
+        step: int,
+        prefix: Delta,
+        out: _Outbox,
+        parts: dict[int, list[Part]],
+    ) -> None:
+        """Take a route's prefix on from `step`, to the next exchange or to the end."""
+        join = self._joins[route.join]
+        path = join.paths[route.source]
+        while step < len(path) and len(prefix):
+            half_join = path[step]
+            if route.exchanged[step]:
+                prefix, key = half_join.probe(prefix)
+                if len(prefix):
+                    bindings = [b.rows for b in prefix.bindings]
+                    words = np.vstack([*bindings, prefix.time, prefix.diff, key])
+                    out.put_words(tag, words, key[0])
+                return
+            prefix = half_join.extend(prefix, half_join.node.as_of)
+            step += 1
+        if len(prefix):
+            self._push(self.job.joins[route.join].node, prefix, parts)
+
+    def _push(self, node: int, delta: Delta, parts: dict[int, list[Part]]) -> None:
+        """Take updates of a node through what consumes them."""
+        for consumer in self.job.consumers[node]:
+            if consumer in self._sinks:
+                parts.setdefault(consumer, []).append(self._sinks[consumer].part(delta))
+                continue
+            operator = self._maps.get(consumer)
+            output = delta if operator is None else operator.step(delta)
+            if len(output):
+                self._push(consumer, output, parts)
+
+    def _chunk(self, source: SourceRef, task: int) -> Delta:
+        """The part of a node's changes that is this task's."""
+        start, end = source.starts[task], source.starts[task + 1]
+        rows, time, diff = (
+            self._attachment.ints(p.within(8 * start, 8 * end))
+            for p in (source.rows, source.time, source.diff)
+        )
+        n, updated = end - start, source.pairs[task]
+        pairs = None
+        if updated:
+            middle = n - updated
+            old, new = np.arange(middle - updated, middle), np.arange(middle, n)
+            pairs = Pairs(old, new, may_be_equal=True)
+        return deltas.bound(self._relations[source.relation], rows, time, diff, pairs)
+
+
+def failing(payloads: Iterable[bytes]) -> Iterator[tuple[int, str, int]]:
+    """Node, message and count of the failing rows that tasks reported."""
+    for payload in payloads:
+        for node, message, count in json.loads(payload):
+            yield node, message, count
+
+
+def _prefix(join: DeltaJoinOperator, bound: list[int], words: Ints) -> Delta:
+    """The prefix that binds the inputs `bound`, in that order, to the first rows of `words`."""
+    time, diff = words[len(bound)], words[len(bound) + 1]
+    origins: list[deltas.Origin] = [None] * len(join.node.schema)
+    prefix = Delta(join.node.schema, time, diff, origins)
+    for place, source in enumerate(bound):
+        occurrence = join.occurrences[source]
+        prefix = prefix.extend(occurrence.first, occurrence.relation, words[place])
+    return prefix
+
+
+def _probe_width(index: ArrangementState, columns: int) -> int:
+    """Words of a probe by the first `columns` key columns."""
+    spec = index.spec
+    assert isinstance(spec, ir.Arrangement)
+    fields = [spec.relation.schema[c] for c in spec.columns[:columns]]
+    nulls = [spec.null_safe and f.nullable for f in fields]
+    return encode.key_width([f.type for f in fields], nulls)
+
+
+def _unread(spec: ir.Index) -> ArrangementState:
+    """In place of an index that no route of the job reads."""
+    return ArrangementState(spec, Relation(spec.relation.schema))

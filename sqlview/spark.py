@@ -1,0 +1,309 @@
+"""The Spark side of a session: Spark itself, DataFrames in and out, and SELECT.
+
+Only the DataFrame API is used, so that a Spark Connect session does as well as a classic one.
+
+Invariant: a DataFrame that this module hands out is a snapshot: whatever changes later, it gives
+the rows of the epoch at which it was made, until the session is closed. Names in the user's Spark
+session (temporary views, catalog tables) are neither replaced nor left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import sqlglot
+from pyspark import cloudpickle
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
+
+from planner.errors import BindError, CatalogError, DataError, SqlSyntaxError, SqlViewError
+from sqlview import datasource
+from sqlview.java import ensure_java
+
+if TYPE_CHECKING:
+    from operators.executor.spark import SparkExecutor
+
+#: Tables up to this size go to Spark through the driver, larger ones as files: the two take equally
+#: long at about 100,000 rows of 40 bytes.
+LOCAL_BYTES = 4 << 20
+
+# See sqlview.datasource.
+cloudpickle.register_pickle_by_value(datasource)  # type: ignore[no-untyped-call]
+
+_PLACE = re.compile(r"\bline (\d+),? pos (\d+)")
+
+
+class SparkSide:
+    """What a session does with Spark.
+
+    `spark`: the Spark session to use; None: the active one, or else a local one that is started
+    when it is first needed and stopped by `close`. `path`: a directory that every executor sees
+    under this name; None: a temporary one, removed by `close`.
+    """
+
+    def __init__(self, spark: SparkSession | None, path: str | None) -> None:
+        self._given = spark
+        self._spark: SparkSession | None = None
+        self._executor: SparkExecutor | None = None
+        self._shared = path is not None
+        self._closed = False
+        if path is None:
+            self.directory = Path(tempfile.mkdtemp(prefix="sqlview-"))
+            remove = self.directory
+        else:
+            self.directory = Path(path).absolute()
+            remove = self.directory / f"snapshots-{uuid.uuid4().hex}"
+        self._snapshots = self.directory / remove.name
+        self._remove = weakref.finalize(self, shutil.rmtree, remove, ignore_errors=True)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session; a local one is started if need be."""
+        if self._closed:
+            raise SqlViewError("the session is closed")
+        if self._spark is None:
+            self._spark = _LOCAL.acquire() if self._given is None else self._given
+            self._spark.dataSource.register(datasource.SnapshotSource)
+        return self._spark
+
+    @property
+    def executor(self) -> SparkExecutor:
+        """What runs steps as Spark jobs.
+
+        Raises: SqlViewError if Spark's executors cannot see this session's files.
+        """
+        if self._executor is None:
+            if not self._sees_files():
+                raise SqlViewError(
+                    "steps cannot run on this Spark without a shared directory",
+                    detail=f"Its master is {self._master()}, and the session's files are in a "
+                    "temporary directory of this machine.",
+                    hint="Open the session with connect(path), a directory that all executors see.",
+                )
+            from operators.executor.spark import SparkExecutor
+
+            self._executor = SparkExecutor(self.spark, str(self.directory), self._tasks())
+        return self._executor
+
+    def close(self) -> None:
+        """Remove the snapshots' files, and stop Spark if this session is the last of those for
+        which it was started."""
+        if self._closed:
+            return
+        if self._spark is not None and self._given is None:
+            _LOCAL.release(self._spark)
+        self._closed = True
+        self._spark = self._executor = None
+        self._remove()
+
+    # -- in --------------------------------------------------------------------------------------
+
+    def read(self, data: Any) -> pa.Table:
+        """The rows of a Spark DataFrame, of any Spark session.
+
+        Raises: DataError for anything else; Spark's exceptions if computing the rows fails.
+        """
+        if not isinstance(data, DataFrame):
+            kind = type(data)
+            package = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+            raise DataError(
+                f"changes cannot be given as {package}{kind.__qualname__}",
+                hint="Give a pyarrow Table or RecordBatch, a list of tuples or dicts, or a Spark "
+                "DataFrame.",
+            )
+        if data.isStreaming:
+            raise DataError(
+                "changes cannot be given as a streaming DataFrame",
+                hint="Apply each micro-batch: stream.writeStream.foreachBatch(function), where the "
+                "function inserts the DataFrame that it is given.",
+            )
+        return data.toArrow()
+
+    # -- out -------------------------------------------------------------------------------------
+
+    def dataframe(self, table: pa.Table) -> DataFrame:
+        """A DataFrame of these rows, with exactly these types and NOT NULLs.
+
+        Cost: the rows are copied once, into Spark's driver or into files.
+        """
+        if table.nbytes <= LOCAL_BYTES or not self._sees_files():
+            return self.spark.createDataFrame(table, datasource.spark_schema(table.schema))
+        self._snapshots.mkdir(parents=True, exist_ok=True)
+        directory = self._snapshots / uuid.uuid4().hex
+        datasource.write_snapshot(table, directory)
+        return self.spark.read.format(datasource.FORMAT).load(str(directory))
+
+    def select(self, text: str, names: Iterable[str], read: Callable[[str], pa.Table]) -> DataFrame:
+        """Run a query by Spark SQL, over tables and views of the session as they are now.
+
+        `names`: all of them; `read` gives the rows of one. A name of theirs goes before one of
+        Spark's; Spark's own tables, temporary views and functions can be used beside them.
+        Raises: SqlSyntaxError, BindError, CatalogError with the place in `text`.
+        Cost: a snapshot of each relation that the text names, then Spark's.
+        """
+        # Each becomes a CTE around the text, which hides what Spark has under that name and shows
+        # nowhere else. Spark's formatter stands in for the DataFrames, hence the doubled braces.
+        words = {
+            token.text.casefold()
+            for token in sqlglot.tokenize(text, read="spark")
+            if token.token_type != sqlglot.TokenType.STRING
+        }
+        used = sorted(name for name in names if name.casefold() in words)
+        frames: dict[str, Any] = {
+            f"_{i}": self.dataframe(read(name)) for i, name in enumerate(used)
+        }
+        relations = ", ".join(
+            f"{_quoted(name)} AS (SELECT * FROM {{_{i}}})" for i, name in enumerate(used)
+        )
+        head = f"WITH {relations} (" if used else "("
+        braced = text.replace("{", "{{").replace("}", "}}")
+        with _spark_errors(text, names):
+            return self.spark.sql(f"{head}\n{braced}\n)", **frames)
+
+    # -- what Spark is like ----------------------------------------------------------------------
+
+    def _master(self) -> str:
+        return str(self.spark.conf.get("spark.master", "local"))
+
+    def _sees_files(self) -> bool:
+        """Whether all of Spark's processes see the files in `directory`."""
+        return self._shared or self._master().startswith("local")
+
+    def _tasks(self) -> int:
+        try:
+            return int(self.spark.sparkContext.defaultParallelism)
+        except PySparkException:  # Spark Connect does not tell
+            return int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
+
+
+class _LocalSpark:
+    """The Spark session that sessions share which were given none; stopped by the last of them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._started: SparkSession | None = None
+        self._users = 0
+
+    def acquire(self) -> SparkSession:
+        with self._lock:
+            spark = _active()
+            if spark is None:
+                spark = self._started = _start()
+                self._users = 0
+            if spark is self._started:
+                self._users += 1
+            return spark
+
+    def release(self, spark: SparkSession) -> None:
+        with self._lock:
+            if spark is not self._started:
+                return
+            self._users -= 1
+            if self._users == 0:
+                self._started = None
+                spark.stop()
+
+
+_LOCAL = _LocalSpark()
+
+
+def _active() -> SparkSession | None:
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        return None
+
+
+def _start() -> SparkSession:
+    """A local Spark, or what spark-submit or SPARK_REMOTE say."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ:
+        return SparkSession.builder.appName("sqlview").getOrCreate()
+    ensure_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    programs = str(Path(sys.executable).parent)
+    path = os.environ.get("PATH", "").split(os.pathsep)
+    if programs not in path:
+        os.environ["PATH"] = os.pathsep.join([programs, *path])
+    # local[*,4]: a task is tried up to four times; plain local[*] never retries one.
+    return (
+        SparkSession.builder.master("local[*,4]")
+        .appName("sqlview")
+        .config("spark.driver.memory", os.environ.get("SQLVIEW_DRIVER_MEMORY", "2g"))
+        .config("spark.log.level", "ERROR")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.execution.arrow.pyspark.enabled", "true")
+        .getOrCreate()
+    )
+
+
+def _quoted(name: str) -> str:
+    inside = name.replace("`", "``").replace("{", "{{").replace("}", "}}")
+    return f"`{inside}`"
+
+
+@contextmanager
+def _spark_errors(text: str, names: Iterable[str]) -> Iterator[None]:
+    """Give Spark's complaints about `text` the form of ours; Spark saw it one line further down."""
+    # Spark also logs them as JSON with a stack trace. It must make the logger itself: one made by
+    # logging.getLogger takes no keywords.
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    disabled, logger.disabled = logger.disabled, True
+    try:
+        yield
+    except AnalysisException as error:
+        raise _translated(error, text, names) from None
+    finally:
+        logger.disabled = disabled
+
+
+def _translated(error: AnalysisException, text: str, names: Iterable[str]) -> SqlViewError:
+    line, column = _place(str(error), text)
+    parameters = error.getMessageParameters() or {}
+    if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+        name = parameters.get("relationName", "").replace("`", "")
+        known = ", ".join(f'"{n}"' for n in sorted(names))
+        return CatalogError(
+            f'table or view "{name}" does not exist',
+            detail=f"Here are {known}; Spark has none of that name either." if known else None,
+            line=line,
+            column=column,
+        )
+    if isinstance(error, ParseException) and _past_end(str(error), text):
+        return SqlSyntaxError("syntax error at end of input")
+    said = re.sub(r"^\s*\[[\w.]+\]\s*", "", error.getMessage() or str(error))
+    said = " ".join(re.split(r"\s*SQLSTATE:", said)[0].split())
+    message, _, detail = said.partition(". ")
+    kind = SqlSyntaxError if isinstance(error, ParseException) else BindError
+    return kind(
+        (message[:1].lower() + message[1:]).rstrip("."),
+        detail=detail or None,
+        line=line,
+        column=column,
+    )
+
+
+def _place(said: str, text: str) -> tuple[int | None, int | None]:
+    found = _PLACE.search(said)
+    if found is None or not 0 < int(found[1]) - 1 <= text.count("\n") + 1:
+        return None, None
+    return int(found[1]) - 1, int(found[2]) + 1
+
+
+def _past_end(said: str, text: str) -> bool:
+    found = _PLACE.search(said)
+    return found is not None and int(found[1]) - 1 > text.count("\n") + 1

@@ -1,0 +1,135 @@
+"""The binder: texts to plans, and texts to errors with their places."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.bind import bind_query, bind_view
+from planner.context import RelationInfo
+from planner.dataflow import Source
+from planner.errors import BindError, SqlViewError
+from planner.parse import CreateTable, CreateView, parse_query, parse_statement
+from planner.types import DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, DecimalType, Field
+from tests.planner import cases
+from tests.planner.sketch import sketch
+from tests.planner.tpch_catalog import Tables
+from tpch.queries import all_queries
+from tpch.schema import TABLES
+
+_T = (
+    Field("a", INT, False),
+    Field("b", INT),
+    Field("d", DATE),
+    Field("e", DecimalType(15, 2)),
+    Field("s", STRING),
+    Field("f", DOUBLE),
+)
+_U = (Field("a", INT), Field("c", INT))
+_P = (Field("ts", TIMESTAMP), Field("n", TIMESTAMP_NTZ), Field("d", DATE))
+
+
+def _tables(schemas: dict[str, tuple[Field, ...]]) -> Tables:
+    return Tables(
+        tuple(RelationInfo(n, s, None, Source(n, s), 0, False) for n, s in schemas.items())
+    )
+
+
+CATALOG = _tables({"t": _T, "u": _U, "p": _P})
+
+
+def bound(text: str) -> str:
+    """The sketch of the bound query, or the error."""
+    try:
+        query = bind_query(parse_query(text), CATALOG)
+    except SqlViewError as error:
+        return f"{type(error).__name__}: {error}"
+    return sketch(query.plan, query.order)
+
+
+@pytest.mark.parametrize("case", cases.read("bind"), ids=lambda c: c.text)
+def test_bind(case: cases.Case, bless: bool) -> None:
+    if not bless:
+        assert bound(case.text) == case.expected
+
+
+def test_bless(bless: bool) -> None:
+    if bless:
+        cases.bless("bind", bound)
+        cases.bless("tpch", _bound_tpch)
+
+
+def _tpch() -> Tables:
+    statements = [parse_statement(t.sql) for t in TABLES]
+    return _tables({s.name: s.columns for s in statements if isinstance(s, CreateTable)})
+
+
+def _bound_tpch(name: str) -> str:
+    text = next(q.sql for q in all_queries() if q.name == name)
+    query = bind_query(parse_query(text), _tpch())
+    return sketch(query.plan, query.order)
+
+
+@pytest.mark.parametrize("case", cases.read("tpch"), ids=lambda c: c.text)
+def test_tpch(case: cases.Case, bless: bool) -> None:
+    if not bless:
+        assert _bound_tpch(case.text) == case.expected
+
+
+def test_every_tpch_query_is_covered() -> None:
+    assert [c.text for c in cases.read("tpch")] == [q.name for q in all_queries()]
+
+
+def _view(text: str) -> CreateView:
+    statement = parse_statement(text)
+    assert isinstance(statement, CreateView)
+    return statement
+
+
+def test_view_columns_are_renamed() -> None:
+    view = _view("CREATE MATERIALIZED VIEW v (x, y) AS SELECT a, b FROM t ORDER BY b")
+    query = bind_view(view, CATALOG)
+    assert sketch(query.plan, query.order) == (
+        "Project #0, #1\n  Project #0, #1\n    Scan t\n"
+        "=> x INT NOT NULL, y INT\n"
+        "order #1 asc nulls first"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "CREATE MATERIALIZED VIEW v AS\nSELECT a, A FROM t",
+            'view "v" has more than one column "A" (line 2, column 8)',
+        ),
+        (
+            "CREATE MATERIALIZED VIEW v (x) AS\nSELECT a, b FROM t",
+            'view "v" has 1 column names, its query 2 columns (line 2, column 8)',
+        ),
+    ],
+)
+def test_view_columns_that_do_not_fit(text: str, message: str) -> None:
+    with pytest.raises(BindError) as caught:
+        bind_view(_view(text), CATALOG)
+    assert str(caught.value).split("\nHint")[0] == message
+
+
+def test_places_count_in_the_statement() -> None:
+    view = _view("CREATE MATERIALIZED VIEW v AS\n  SELECT a\n  FROM t\n  WHERE nosuch = 1")
+    with pytest.raises(BindError) as caught:
+        bind_view(view, CATALOG)
+    assert (caught.value.line, caught.value.column) == (4, 9)
+
+
+def test_binding_leaves_the_tree_as_it_was() -> None:
+    query = parse_query(
+        "SELECT a + 1 AS x, sum(b) FROM t GROUP BY x HAVING x > 1 ORDER BY 2 LIMIT 3"
+    )
+    first = bind_query(query, CATALOG)
+    assert bind_query(query, CATALOG) == first
+
+
+def test_a_cte_used_twice_is_the_same_subtree_twice() -> None:
+    text = "WITH x AS (SELECT a, sum(b) AS n FROM t GROUP BY a) SELECT p.n FROM x p, x q"
+    join = bind_query(parse_query(text), CATALOG).plan.input  # type: ignore[union-attr]
+    assert join.inputs[0] is join.inputs[1]  # type: ignore[union-attr]

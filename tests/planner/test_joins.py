@@ -1,0 +1,311 @@
+"""How joins are lowered: what is stored, which paths, through which indexes."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.algebra import Plan
+from planner.dataflow import (
+    Arrangement,
+    DeltaJoin,
+    HalfJoin,
+    Map,
+    Node,
+    Reduce,
+    Source,
+    Store,
+    group_index,
+    topological,
+)
+from planner.errors import UnsupportedError
+from planner.expr import may_fail
+from planner.lower import lower
+from planner.optimizer import optimize
+from planner.types import BIGINT, DecimalType, Field
+from planner.validate import check_dataflow
+from tests.planner.build import (
+    aggregate,
+    big,
+    call,
+    cast,
+    col,
+    count_rows,
+    cross,
+    eq,
+    lit,
+    pick,
+    scan,
+    select,
+    top,
+    total,
+    where,
+)
+from tests.planner.tpch_catalog import Tables, table, tpch
+
+CATALOG = Tables(
+    (
+        table("a", "id:b x:b y:b? s:s i:i m:m", (0,)),
+        table("b", "id:b x:b y:b? s:s i:i m:m", (0,)),
+        table("pair", "p:b q:b z:b", (0, 1)),
+        table("bag", "x:b? y:b?", None),
+    )
+)
+A, B, PAIR, BAG = (scan(CATALOG, n) for n in ("a", "b", "pair", "bag"))
+
+
+def lowered(plan: Plan, catalog: Tables = CATALOG) -> Node:
+    node = lower(optimize(plan, check=True), catalog)
+    check_dataflow(node)
+    return node
+
+
+def join_of(node: Node) -> DeltaJoin:
+    (found,) = (n for n in topological(node) if isinstance(n, DeltaJoin))
+    return found
+
+
+def joined(plan: Plan, catalog: Tables = CATALOG) -> DeltaJoin:
+    return join_of(lowered(plan, catalog))
+
+
+def step(join: DeltaJoin, source: int, target: int) -> HalfJoin:
+    (found,) = (s for s in join.paths[source].steps if s.input == target)
+    return found
+
+
+def source(name: str, catalog: Tables = CATALOG) -> Source:
+    info = catalog.relation(name)
+    assert info is not None
+    assert isinstance(info.node, Source)
+    return info.node
+
+
+# -- what is looked up -------------------------------------------------------------------------
+
+
+def test_each_occurrence_has_its_path_and_time() -> None:
+    j = cross(A, B, PAIR)
+    join = joined(where(j, eq(col(j, "x"), col(j, "id", 1)), eq(col(j, "x", 1), col(j, "p"))))
+    assert [p.source for p in join.paths] == [0, 1, 2]
+    for path in join.paths:
+        assert [s.as_of for s in path.steps] == [s.input < path.source for s in path.steps]
+
+
+def test_a_leading_part_of_a_primary_key_serves() -> None:
+    j = cross(A, PAIR)
+    found = step(joined(where(j, eq(col(j, "id"), col(j, "p")))), 0, 1)
+    assert found.index == Arrangement(source("pair"), (0, 1))
+    assert found.probe == (0,)
+
+
+def test_a_whole_primary_key_leaves_further_equalities_as_residual() -> None:
+    j = cross(A, B)
+    join = joined(where(j, eq(col(j, "x"), col(j, "id", 1)), eq(col(j, "y"), col(j, "y", 1))))
+    found = step(join, 0, 1)
+    assert found.index == Arrangement(source("b"), (0,))
+    assert len(found.residual) == 1
+    assert not may_fail(found.residual[0])
+    # The other way neither is a key: one index on both.
+    assert step(join, 1, 0).index == Arrangement(source("a"), (1, 2))
+
+
+def test_a_live_index_with_the_same_columns_in_another_order_serves() -> None:
+    live = Arrangement(source("a"), (2, 1, 0))
+    j = cross(A, B)
+    plan = where(j, eq(col(j, "x"), col(j, "x", 1)), eq(col(j, "y"), col(j, "y", 1)))
+    join = joined(plan, Tables(CATALOG.relations, frozenset((live,))))
+    assert step(join, 1, 0).index == live
+    assert step(join, 1, 0).probe == (8, 7)
+
+
+def test_an_index_serves_every_path_that_it_can() -> None:
+    """The bag is looked up by x and by (x, y): one index does for both."""
+    j = cross(A, B, BAG)
+    plan = where(
+        j,
+        eq(col(j, "x"), col(j, "x", 2)),
+        eq(col(j, "y", 1), col(j, "y", 2)),
+        eq(col(j, "id"), col(j, "id", 1)),
+    )
+    join = joined(plan)
+    used = {s.index.columns for p in join.paths for s in p.steps if s.input == 2}
+    assert used == {(0, 1)}
+
+
+def test_equalities_are_transitive() -> None:
+    """a = b and b = c: a change of a may look c up at once."""
+    j = cross(A, B, PAIR)
+    join = joined(where(j, eq(col(j, "x"), col(j, "x", 1)), eq(col(j, "x", 1), col(j, "p"))))
+    found = step(join, 0, 2)
+    assert found.probe == (1,)
+
+
+def test_two_equal_columns_of_one_occurrence_become_its_filter() -> None:
+    j = cross(A, BAG)
+    join = joined(where(j, eq(col(j, "id"), col(j, "x", 1)), eq(col(j, "id"), col(j, "y", 1))))
+    assert join.inputs[1].filter == eq(col(BAG, "x"), col(BAG, "y"))
+    assert len(step(join, 0, 1).probe) == 1
+
+
+def test_integers_of_other_widths_meet_in_one_index() -> None:
+    j = cross(A, B)
+    join = joined(where(j, eq(cast(col(j, "i"), BIGINT), col(j, "id", 1))))
+    assert not [n for n in topological(join) if isinstance(n, Store)]
+    assert step(join, 0, 1).index == Arrangement(source("b"), (0,))
+
+
+def test_null_safe_equality_uses_an_index_with_nulls() -> None:
+    j = cross(A, BAG)
+    plan = where(j, call("eq_null_safe", col(j, "y"), col(j, "y", 1)))
+    found = step(joined(plan), 0, 1)
+    assert found.index.null_safe
+    assert found.null_safe == (True,)
+    never_null = where(j, call("eq_null_safe", col(j, "id"), col(j, "y", 1)))
+    assert step(joined(never_null), 0, 1).null_safe == ()
+
+
+# -- where conjuncts go ------------------------------------------------------------------------
+
+
+def test_conjuncts_go_where_they_may() -> None:
+    j = cross(A, B)
+    fails = eq(call("integral_divide", big(1), col(j, "x"), type=BIGINT), big(1))
+    plan = where(
+        j,
+        eq(col(j, "id"), col(j, "id", 1)),
+        fails,
+        call("lt", col(j, "x"), col(j, "x", 1)),
+        eq(col(j, "s"), lit("v")),
+    )
+    node = lowered(plan)
+    join = join_of(node)
+    assert join.inputs[0].filter == eq(col(A, "s"), lit("v"))
+    assert step(join, 0, 1).residual == (call("lt", col(j, "x"), col(j, "x", 1)),)
+    assert isinstance(node, Map)
+    assert node.predicates == (fails,)
+
+
+# -- what is stored ----------------------------------------------------------------------------
+
+
+def test_filtered_and_projected_tables_are_not_stored() -> None:
+    left = pick(where(A, call("like", col(A, "s"), lit("a%"), lit("\\"))), "s", "id")
+    right = select(B, k=col(B, "id"), v=call("upper", col(B, "s"), type=col(B, "s").type))
+    j = cross(left, right)
+    join = joined(where(j, eq(col(j, "id"), col(j, "k"))))
+    assert [type(i.relation) for i in join.inputs] == [Source, Source]
+    assert join.inputs[0].filter is not None
+
+
+def test_a_filter_that_may_fail_makes_its_input_stored() -> None:
+    risky = where(A, eq(call("integral_divide", big(1), col(A, "x"), type=BIGINT), big(1)))
+    j = cross(risky, B)
+    join = joined(where(j, eq(col(j, "id"), col(j, "id", 1))))
+    assert isinstance(join.inputs[0].relation, Store)
+    assert isinstance(join.inputs[1].relation, Source)
+
+
+def test_an_aggregate_is_joined_through_its_group_index() -> None:
+    grouped = aggregate(B, {"x": col(B, "x")}, n=count_rows(), t=total(col(B, "y")))
+    j = cross(A, where(grouped, call("gt", col(grouped, "n"), big(1))))
+    join = joined(where(j, eq(col(j, "id"), col(j, "x", 1))))
+    relation = join.inputs[1].relation
+    assert isinstance(relation, Reduce)
+    assert step(join, 0, 1).index == group_index(relation)
+    assert join.inputs[1].filter is not None
+
+
+def test_a_limited_subquery_is_stored() -> None:
+    j = cross(A, top(B, 3))
+    join = joined(where(j, eq(col(j, "id"), col(j, "id", 1))))
+    assert isinstance(join.inputs[1].relation, Store)
+
+
+def test_a_computed_key_is_stored_with_its_input() -> None:
+    j = cross(A, B)
+    key = cast(col(j, "i"), DecimalType(12, 2))
+    join = joined(where(j, eq(key, col(j, "m", 1))))
+    relation = join.inputs[0].relation
+    assert isinstance(relation, Store)
+    assert relation.schema[-1] == Field("cast(i AS DECIMAL(12,2))", DecimalType(12, 2), False)
+    assert isinstance(join.inputs[1].relation, Source)
+    assert step(join, 1, 0).index.columns == (len(relation.schema) - 1,)
+
+
+def test_a_computed_equality_beside_a_plain_one_is_a_residual() -> None:
+    j = cross(A, B)
+    upper = call("upper", col(j, "s"), type=col(j, "s").type)
+    join = joined(where(j, eq(upper, col(j, "s", 1)), eq(col(j, "id"), col(j, "id", 1))))
+    assert [type(i.relation) for i in join.inputs] == [Source, Source]
+    assert step(join, 0, 1).residual == (eq(upper, col(j, "s", 1)),)
+
+
+def test_a_failing_key_is_computed_behind_the_predicates_before_it() -> None:
+    j = cross(A, B)
+    safe = eq(col(j, "i"), lit(1))
+    risky = eq(call("integral_divide", big(1), col(j, "x"), type=BIGINT), big(1))
+    key = eq(cast(col(j, "s"), BIGINT), col(j, "id", 1))
+    node = lowered(where(j, safe, risky, key))
+    relation = join_of(node).inputs[0].relation
+    assert isinstance(relation, Store)
+    assert isinstance(relation.input, Map)
+    assert len(relation.input.predicates) == 2
+
+
+@pytest.mark.parametrize("condition", [None, "lt", "constant"])
+def test_inputs_without_an_equality_are_refused(condition: str | None) -> None:
+    j = cross(A, pick(B, "id"))
+    predicates = {
+        None: eq(lit(1), lit(1)),
+        "lt": call("lt", col(j, "id"), col(j, "id", 1)),
+        "constant": eq(col(j, "id"), big(1)),
+    }
+    with pytest.raises(UnsupportedError) as error:
+        lowered(where(j, predicates[condition]))
+    assert error.value.message == 'cannot maintain a join without an equality between "a" and "b"'
+    assert error.value.hint is not None
+
+
+# -- orders ------------------------------------------------------------------------------------
+
+
+def star(catalog: Tables) -> DeltaJoin:
+    """TPC-H Q9's join: six tables around lineitem."""
+    names = "part supplier lineitem partsupp orders nation".split()
+    j = cross(*(scan(catalog, n) for n in names))
+    c = {f.name: col(j, f.name) for f in j.schema}
+    plan = where(
+        j,
+        eq(c["s_suppkey"], c["l_suppkey"]),
+        eq(c["ps_suppkey"], c["l_suppkey"]),
+        eq(c["ps_partkey"], c["l_partkey"]),
+        eq(c["p_partkey"], c["l_partkey"]),
+        eq(c["o_orderkey"], c["l_orderkey"]),
+        eq(c["s_nationkey"], c["n_nationkey"]),
+        call("like", c["p_name"], lit("%green%"), lit("\\")),
+    )
+    return joined(plan, catalog)
+
+
+@pytest.mark.parametrize("loaded", [True, False], ids=["loaded", "empty"])
+def test_a_supplier_reaches_lineitem_through_the_filtered_parts(loaded: bool) -> None:
+    """Few lineitems of a supplier are of a green part: its parts are looked up first."""
+    join = star(tpch(loaded))
+    order = [s.input for s in join.paths[1].steps]
+    partsupp, part, lineitem = order.index(3), order.index(0), order.index(2)
+    assert partsupp < part < lineitem
+
+
+def test_orders_do_not_depend_on_the_order_of_equalities() -> None:
+    catalog = tpch()
+    j = cross(*(scan(catalog, n) for n in ("customer", "orders", "lineitem")))
+    links = [eq(col(j, "c_custkey"), col(j, "o_custkey")),
+             eq(col(j, "l_orderkey"), col(j, "o_orderkey"))]  # fmt: skip
+    assert joined(where(j, *links), catalog) == joined(where(j, *reversed(links)), catalog)
+
+
+def test_many_inputs_are_planned_at_once() -> None:
+    chain = Tables(tuple(table(f"t{i}", "id:b next:b", (0,)) for i in range(20)))
+    j = cross(*(scan(chain, f"t{i}") for i in range(20)))
+    links = [eq(col(j, "next", i), col(j, "id", i + 1)) for i in range(19)]
+    assert len(joined(where(j, *links), chain).paths) == 20

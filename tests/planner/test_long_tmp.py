@@ -1,0 +1,65 @@
+"""Optimizing and lowering keep the meaning of random plans, also of those that could fail."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, assume, event, given, settings
+
+from planner.algebra import Plan
+from planner.errors import UnsupportedError
+from planner.lower import lower
+from planner.optimizer import optimize
+from planner.validate import check_dataflow
+from tests.planner.plans import CATALOG, contents, plans
+from tests.reference import algebra as naive
+from tests.reference import dataflow as naive_dataflow
+from tests.reference.scalar import Row, RowError
+
+_SETTINGS = settings(
+    max_examples=600, deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
+)
+
+
+@_SETTINGS
+@given(plan=plans(), tables=contents())
+def test_optimize_keeps_the_meaning(plan: Plan, tables: dict[str, list[Row]]) -> None:
+    """Where the query as written does not fail, the optimized one gives the same, unfailing."""
+    optimized = optimize(plan, check=True)
+    assert [f.name for f in optimized.schema] == [f.name for f in plan.schema]
+    try:
+        expected = naive.rows(plan, tables)
+    except RowError:
+        event("fails")
+        assume(False)
+    event("empty" if not expected else "rows")
+    assert naive.rows(optimized, tables) == expected
+
+
+@_SETTINGS
+@given(plan=plans(), tables=contents())
+def test_lower_keeps_the_meaning(plan: Plan, tables: dict[str, list[Row]]) -> None:
+    """Along every path of its joins the dataflow computes what the plan means."""
+    try:
+        node = lower(optimize(plan), CATALOG)
+    except UnsupportedError:
+        event("unsupported")
+        assume(False)
+    check_dataflow(node)
+    try:
+        expected = naive.rows(plan, tables)
+    except RowError:
+        assume(False)
+    event("empty" if not expected else "rows")
+    for path in range(6):
+        assert naive_dataflow.rows(node, tables, path) == expected
+
+
+@_SETTINGS
+@given(plan=plans())
+def test_optimize_is_idempotent(plan: Plan) -> None:
+    """What it derives, it does not derive again without end; and equal plans give equal nodes."""
+    once = optimize(plan)
+    assert len(repr(optimize(once))) <= 2 * len(repr(once)) + 200
+    try:
+        assert lower(once, CATALOG) == lower(optimize(plan), CATALOG)
+    except UnsupportedError:
+        assume(False)
