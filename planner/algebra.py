@@ -3,8 +3,10 @@
 Small immutable nodes that check themselves when built. Columns are positions; `schema` names them
 for display. Bags throughout: a relation is a multiset of rows.
 
-Nodes: Scan, Filter, Project, Join (n-way, inner), Aggregate, UnionAll, TopK. DISTINCT is an
-`Aggregate` without aggregates; a CTE used twice is the same subtree twice.
+Nodes: Scan, Values, Filter, Project, Join (n-way, inner), OuterJoin, SemiJoin, MarkJoin, Aggregate,
+UnionAll, Repeat, TopK, SingleRow, Apply (a subquery in an expression). DISTINCT is an `Aggregate`
+without aggregates; INTERSECT and EXCEPT are aggregates over a UNION ALL of tagged rows; a CTE used
+twice is the same subtree twice.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from planner.expr import Column, Expr, columns_used
-from planner.types import BOOLEAN, Schema, SqlType
+from planner.expr import Column, Expr, Literal, columns_used
+from planner.types import BOOLEAN, Field, Schema, SqlType
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,10 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """`function` is sum, count, count_rows or avg; `arg` is None for count_rows alone."""
+    """`function` is sum, count, count_rows, avg, min, max, any_value (the least value, so that it is
+    deterministic), stddev_samp, stddev_pop, var_samp or var_pop (DOUBLE; of DOUBLE or DECIMAL args);
+    `arg` is None for count_rows alone. `distinct`: of the distinct values of arg. FILTER clauses,
+    BOOL_AND and BOOL_OR, COUNT_IF are expressed by these on a CASE."""
 
     function: str
     arg: Expr | None
@@ -145,15 +150,158 @@ class TopK:
         return self.input.schema
 
 
-Plan: TypeAlias = Scan | Filter | Project | Join | Aggregate | UnionAll | TopK
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Constant rows: rows[i][j] is a literal of column j."""
+
+    rows: tuple[tuple[Literal, ...], ...]
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Each row `count` times (a BIGINT column, not NULL; 0 or less drops the row)."""
+
+    input: Plan
+    count: int
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, slots=True)
+class OuterJoin:
+    """LEFT or FULL outer join; a RIGHT join is a LEFT join with its inputs exchanged.
+
+    `condition` (over the columns of left, then right; None: always true) decides which pairs match;
+    a row without a match comes once, the other side's columns NULL. Those are nullable in `schema`.
+    """
+
+    left: Plan
+    right: Plan
+    full: bool
+    condition: Expr | None
+
+    @property
+    def schema(self) -> Schema:
+        left = nullable(self.left.schema) if self.full else self.left.schema
+        return left + nullable(self.right.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class SemiJoin:
+    """Rows of `left` for which some row of `right` makes `condition` TRUE; `anti`: for which none
+    does. `condition` is over the columns of left, then right (None: always true)."""
+
+    left: Plan
+    right: Plan
+    condition: Expr | None
+    anti: bool
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema
+
+
+@dataclass(frozen=True, slots=True)
+class MarkJoin:
+    """Rows of `left` with one more BOOLEAN column, never NULL: whether a SemiJoin would keep it."""
+
+    left: Plan
+    right: Plan
+    condition: Expr | None
+    name: str
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.left.schema, Field(self.name, BOOLEAN, False))
+
+
+@dataclass(frozen=True, slots=True)
+class SingleRow:
+    """At most one row per value of the columns `keys`: where there are more, the view that reads
+    them is in error (SCALAR_SUBQUERY_TOO_MANY_ROWS) until they are one."""
+
+    input: Plan
+    keys: tuple[int, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A dependent join: for each row of `input`, the subquery with that row's columns (`Outer` of
+    depth 1 in its expressions), turned into one more column.
+
+    kind        column                                                      type
+    exists      whether the subquery has a row                              BOOLEAN, not NULL
+    any         operands `comparison` ANY row of the subquery, SQL's NULL    BOOLEAN
+                rules; one operand per column of the subquery, of its type;
+                more than one operand only for `eq`
+    scalar      the one value of the subquery; NULL without rows, an        the subquery's column
+                error with more than one
+
+    IN is any/eq; NOT IN its negation; x > ALL s is the negation of x <= ANY s. `comparison` is the
+    name of a function of planner.expr. Decorrelation turns every Apply into joins.
+    """
+
+    input: Plan
+    subquery: Plan
+    kind: str
+    name: str
+    operands: tuple[Expr, ...] = ()
+    comparison: str = ""
+
+    @property
+    def schema(self) -> Schema:
+        match self.kind:
+            case "exists":
+                field = Field(self.name, BOOLEAN, False)
+            case "any":
+                field = Field(self.name, BOOLEAN, True)
+            case "scalar":
+                field = Field(self.name, self.subquery.schema[0].type, True)
+            case _:
+                raise ValueError(f"no such kind of subquery: {self.kind!r}")
+        return (*self.input.schema, field)
+
+
+Plan: TypeAlias = (
+    Scan
+    | Values
+    | Filter
+    | Project
+    | Join
+    | OuterJoin
+    | SemiJoin
+    | MarkJoin
+    | Aggregate
+    | UnionAll
+    | Repeat
+    | TopK
+    | SingleRow
+    | Apply
+)
+
+
+def nullable(schema: Schema) -> Schema:
+    """The schema with every column nullable."""
+    return tuple(Field(f.name, f.type, True) for f in schema)
 
 
 def inputs(plan: Plan) -> tuple[Plan, ...]:
     match plan:
-        case Scan():
+        case Scan() | Values():
             return ()
         case Join() | UnionAll():
             return plan.inputs
+        case OuterJoin() | SemiJoin() | MarkJoin():
+            return (plan.left, plan.right)
+        case Apply():
+            return (plan.input, plan.subquery)
         case _:
             return (plan.input,)
 

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias, TypeVar
 from typing_extensions import dataclass_transform
 
 from planner.algebra import SortKey
-from planner.expr import Expr
+from planner.expr import Expr, Literal
 from planner.types import Schema
 
 
@@ -83,10 +83,54 @@ class Map:
 
 @node
 class Union:
-    """UNION ALL. State: none."""
+    """UNION ALL; an input whose `negated` is set counts with the opposite sign, and its rows are a
+    part of the others' (this is how rows without a match are told). State: none."""
 
     inputs: tuple[Node, ...]
     schema: Schema
+    negated: tuple[bool, ...] = ()
+
+
+@node
+class Repeat:
+    """Each row as many times as its BIGINT column `count` says; none for 0 or less. State: none."""
+
+    input: Node
+    count: int
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@node
+class Constant:
+    """Rows that are always there. State: none."""
+
+    rows: tuple[tuple[Literal, ...], ...]
+    schema: Schema
+
+
+@node
+class Threshold:
+    """Rows of an ordered relation on one side of a scalar that moves: those whose column
+    `index.order[0]` compares by `comparison` (lt, le, gt, ge) with column `scalar` of the row of
+    `bound` whose key columns `index.partition` of the rows match; without partition, of its one
+    row. NULL on either side keeps a row out. Columns: those of the rows.
+
+    `bound`: an index with at most one row a key, over the relation that holds the scalar (a Reduce,
+    or a Store of its rows). When the scalar moves, exactly the rows between its old and its new
+    value are visited. State: the two indexes.
+    """
+
+    index: OrderedArrangement
+    bound: Arrangement
+    scalar: int
+    comparison: str
+
+    @property
+    def schema(self) -> Schema:
+        return self.index.relation.schema
 
 
 @node
@@ -253,16 +297,18 @@ class TopK:
 
 
 Stored: TypeAlias = Source | Store | Reduce
-Node: TypeAlias = Source | Map | Union | Store | Reduce | DeltaJoin | TopK
+Node: TypeAlias = (
+    Source | Constant | Map | Union | Repeat | Store | Reduce | DeltaJoin | TopK | Threshold
+)
 Index: TypeAlias = Arrangement | HashArrangement | OrderedArrangement
 
 
 def inputs(node: Node) -> tuple[Node, ...]:
     """Nodes whose deltas this node consumes."""
     match node:
-        case Source():
+        case Source() | Constant():
             return ()
-        case Map() | Store() | Reduce():
+        case Map() | Store() | Reduce() | Repeat():
             return (node.input,)
         case Union():
             return node.inputs
@@ -270,6 +316,8 @@ def inputs(node: Node) -> tuple[Node, ...]:
             return tuple(dict.fromkeys(i.relation for i in node.inputs))
         case TopK():
             return (node.index.relation,)
+        case Threshold():
+            return tuple(dict.fromkeys((node.index.relation, node.bound.relation)))
 
 
 def indexes(node: Node) -> tuple[Index, ...]:
@@ -284,6 +332,8 @@ def indexes(node: Node) -> tuple[Index, ...]:
             return tuple(dict.fromkeys(s.index for p in node.paths for s in p.steps))
         case TopK():
             return (node.index,)
+        case Threshold():
+            return (node.index, node.bound)
         case _:
             return ()
 

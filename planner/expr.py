@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from planner.types import BOOLEAN, DecimalType, FloatType, IntegerType, SqlType
@@ -84,7 +84,20 @@ class Call:
             raise ValueError(f"no such function: {self.function!r}")
 
 
-Expr: TypeAlias = Column | Literal | Call
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """A column of an enclosing query: of the input of the `depth`-th Apply around the subquery (1 is
+    the nearest). Occurs inside the subquery of an algebra.Apply only; decorrelation removes it.
+    `name` is for display and takes no part in equality."""
+
+    depth: int
+    index: int
+    type: SqlType
+    nullable: bool
+    name: str = field(compare=False)
+
+
+Expr: TypeAlias = Column | Literal | Call | Outer
 
 #: name -> meaning. "fails" lists what puts the row in error under Spark's ANSI rules.
 FUNCTIONS: dict[str, str] = {

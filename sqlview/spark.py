@@ -95,7 +95,7 @@ class SparkSide:
                 )
             from operators.executor.spark import SparkExecutor
 
-            self._executor = SparkExecutor(self.spark, str(self.directory), self._tasks())
+            self._executor = SparkExecutor(self.spark, str(self.directory))
         return self._executor
 
     def close(self) -> None:
@@ -181,12 +181,6 @@ class SparkSide:
     def _sees_files(self) -> bool:
         """Whether all of Spark's processes see the files in `directory`."""
         return self._shared or self._master().startswith("local")
-
-    def _tasks(self) -> int:
-        try:
-            return int(self.spark.sparkContext.defaultParallelism)
-        except PySparkException:  # Spark Connect does not tell
-            return int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
 
 
 class _LocalSpark:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from planner.errors import DataError
 from tests.harness import Checked, Mismatch
 from tests.properties.cases import MakeView, Step, fault, make, run, shrink
 from tests.reference.engine import BUGS, ReferenceSession
@@ -72,4 +73,26 @@ def test_a_failure_shows_the_session_as_a_script() -> None:
     assert "missing 1: (None,)" in text
     assert "sql: CREATE MATERIALIZED VIEW v AS SELECT a FROM t" in text
     assert "step(insert('t', (None,)))" in text
+    checked.close()
+
+
+def test_a_transaction_applied_in_part_is_found() -> None:
+    for bug in (None, "partial_apply"):
+        checked = _reference(bug)
+        checked.create_table("t", "a INT", ("a",))
+        checked.create_view("v", "SELECT a FROM t")
+        checked.step(insert("t", (1,)))
+        if bug is None:
+            checked.rejected(DataError, insert("t", (2,), (1,)))
+        else:
+            with pytest.raises(Mismatch, match="by a failed change"):
+                checked.rejected(DataError, insert("t", (2,), (1,)))
+        checked.close()
+
+
+def test_an_error_that_does_not_come_is_found() -> None:
+    checked = _reference()
+    checked.create_table("t", "a INT")
+    with pytest.raises(Mismatch, match="DataError was not raised"):
+        checked.rejected(DataError, insert("t", (2,)))
     checked.close()

@@ -81,6 +81,12 @@ def add_stream_options(parser: argparse.ArgumentParser) -> None:
         help="where steps run (%(default)s)",
     )
     parser.add_argument(
+        "--path",
+        type=Path,
+        metavar="DIRECTORY",
+        help="a directory that Spark's executors see, where they are on other machines",
+    )
+    parser.add_argument(
         "--private", action="store_true", help="no sharing of arrangements between views"
     )
     parser.add_argument(

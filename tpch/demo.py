@@ -54,7 +54,8 @@ def main(console: Console, data: Path | None) -> int:
 def _read_back(db: sqlview.Session, output: Console) -> None:
     """Read a view by Spark SQL, as a user would."""
     frame = db.sql(_SELECT).to_df()
-    table = Table(title=f"Spark SQL: {_SELECT}", title_justify="left")
+    output.print(f"Spark SQL: {_SELECT}", soft_wrap=True, highlight=False)
+    table = Table()
     for name in frame.columns:
         table.add_column(name, justify="right" if name == "revenue" else "left")
     for row in frame.collect():

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,6 +58,7 @@ ORDERS = ("in-order", "shuffled")
 PLACEMENTS = ("auto", "inline", "spark")
 VERIFY = ("none", "final", "every")
 
+_DRIVER_MEMORY = "2g"
 _WARM_UP_TABLE_ROWS = 2000
 _WARM_UP_LOAD = 0.25
 _WARM_UP_BATCHES = 3
@@ -64,7 +67,8 @@ _WARM_UP_BATCH_ROWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The options of `python -m tpch stream`; see there. `data` is where generated data is kept.
+    """The options of `python -m tpch stream`; see there. `data` is where generated data is kept,
+    `path` where Spark's executors find the sessions' files.
 
     `load_on_spark`: the load reads the Parquet files as Spark DataFrames and is placed on Spark.
     """
@@ -78,6 +82,7 @@ class RunOptions:
     load: float = 0.0
     placement: str = "auto"
     master: str | None = None
+    path: Path | None = None
     private: bool = False
     verify: str = "none"
     order: str = "in-order"
@@ -188,14 +193,17 @@ def start_spark(master: str | None) -> SparkSession:
     from pyspark.sql import SparkSession
 
     ensure_java()
-    builder: Any = SparkSession.builder.master(master or "local[*,4]").appName("tpch")
-    spark: SparkSession = (
-        builder.config("spark.ui.enabled", "false")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return (
+        SparkSession.builder.master(master or "local[*,4]")
+        .appName("tpch")
+        .config("spark.driver.memory", _DRIVER_MEMORY)
+        .config("spark.log.level", "ERROR")
+        .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()
     )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,8 +312,10 @@ class _Runner:
     @contextlib.contextmanager
     def _session(self, queries: Sequence[Query]) -> Iterator[sqlview.Session]:
         """A session with the tables and views of `queries`, all empty."""
+        options = self.options
+        path = None if options.path is None else str(options.path)
         with self.connect(
-            spark=self.spark, placement=self.options.placement, share=not self.options.private
+            path, spark=self.spark, placement=options.placement, share=not options.private
         ) as db:
             for name in tables_of(queries):
                 db.sql(TABLES_BY_NAME[name].sql)

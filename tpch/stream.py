@@ -11,11 +11,12 @@ transaction, so one logical time.
 of them, at random, are deletes by key, half updates (upserts of the same key). A table's part of
 this is its part of the live rows, but about `MINIMUM_CHURN_ROWS` rows over the whole stream at
 least, so that dimension rows leave and return too. A batch touches at most half of a table's live
-rows. An update takes the row as generated and replaces one group of columns that belong together
-(`schema.TableDef.update_groups`) by those of another row of the table: join, filter and aggregate
-columns change, and their distributions stay. Half of the deleted rows return, as generated: some
-in the same transaction, the others after `RETURN_DELAY_BATCHES` batches; these inserts count among
-the other rows of a batch, next to rows that arrive for the first time.
+rows. An update replaces one group of columns that belong together (`schema.TableDef.update_groups`)
+by those of another row of the table, so join, filter and aggregate columns change and their
+distributions stay; the next update of that row undoes it. Half of the deleted rows return, as
+generated (of tables with fewer than `SMALL_TABLE_ROWS` rows, all): some in the same transaction,
+the others after `RETURN_DELAY_BATCHES` batches; these inserts count among the other rows of a
+batch, next to rows that arrive for the first time.
 
 The plan (`plan_stream`) is made of row numbers only, so that it can be checked by simulation and
 costs little; `prebatch` turns it into Arrow tables before the clock starts. Inserts of new rows
@@ -47,6 +48,7 @@ Verb: TypeAlias = Literal["insert", "delete", "upsert"]
 MINIMUM_CHURN_ROWS = 16
 MAXIMUM_DELETES = 0.5
 RETURN_DELAY_BATCHES = 4
+SMALL_TABLE_ROWS = 100
 # However short the stream, the dimension tables do not get more of the churn than this each.
 _MAXIMUM_FLOOR = 1 / 64
 _RETURN_SHARE = 0.5
@@ -79,8 +81,9 @@ class StreamOptions:
 class TablePlan:
     """What one transaction does to one table, as row numbers in order of arrival.
 
-    `arriving`: [start, stop) of the rows that arrive for the first time. `donors[i]` is the row
-    whose columns of update group `groups[i]` go into `updated[i]`.
+    `arriving`: [start, stop) of the rows that arrive for the first time. Row `updated[i]` is as
+    generated from now on, except that its columns of update group `groups[i]` are those of row
+    `donors[i]` (which may be the row itself).
     """
 
     table: str
@@ -164,7 +167,7 @@ def plan_stream(
     """The transactions after the initial load, as row numbers, each table at most once in each.
 
     `table_rows` tells the size of each table that takes part; `loaded[table]` rows are there at the
-    start. State: 4 or 8 bytes per row.
+    start. State: 5 or 9 bytes per row.
     """
     return _Planner(table_rows, loaded, options).batches()
 
@@ -266,6 +269,7 @@ class _Planner:
         self._loaded = [loaded[name] for name in self._names]
         self._turns = _Turns([n - m for n, m in zip(self._rows, self._loaded, strict=True)])
         self._live = [_LiveRows(n, m) for n, m in zip(self._rows, self._loaded, strict=True)]
+        self._is_changed = [np.zeros(rows, np.bool_) for rows in self._rows]
         self._rng = np.random.default_rng(options.seed)
         # Rows that will return: (batch number from which on, table, rows), in that order.
         self._returning: deque[tuple[int, int, Ints]] = deque()
@@ -330,14 +334,19 @@ class _Planner:
         is_deleted = rng.random(count) < 0.5
         deleted, updated = rows[is_deleted], rows[~is_deleted]
         self._live[t].remove(places[is_deleted])
+        is_changed = self._is_changed[t]
+        is_changed[deleted] = False
         fate = rng.random(len(deleted))
-        at_once = fate < _RETURN_SHARE * _SAME_TRANSACTION_SHARE
-        later = (fate < _RETURN_SHARE) & ~at_once
+        returning = 1.0 if self._rows[t] < SMALL_TABLE_ROWS else _RETURN_SHARE
+        at_once = fate < returning * _SAME_TRANSACTION_SHARE
+        later = (fate < returning) & ~at_once
         if at_once.any():
             self._returning.appendleft((number, t, deleted[at_once]))
         if later.any():
             self._returning.append((number + RETURN_DELAY_BATCHES, t, deleted[later]))
         donors = rng.integers(0, self._rows[t], len(updated))
+        donors = np.where(is_changed[updated], updated, donors)
+        is_changed[updated] ^= True
         groups = rng.integers(0, len(TABLES_BY_NAME[self._names[t]].update_groups), len(updated))
         return deleted, updated, donors, groups
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from operators.kernels.jit import kernel
-from operators.kernels.memory import bit_is_set, place
+from operators.kernels.memory import BLOCK_BITS, BLOCK_ROWS, bit_is_set, load_u16
 
 NEVER = np.int64(2**63 - 1)
 ALWAYS = np.int64(-(2**63))
@@ -69,13 +69,20 @@ def is_visible(row, t, as_of, dead, born_first, born_time, died_row, died_time):
 
 @kernel
 def visible_rows(start, end, t, dead, born_first, born_time, died_row, died_time, ids, kept, out):
-    """The rows of [start, end) visible as of t, ascending, into out; returns how many."""
+    """The rows of [start, end) visible as of t, ascending, into out; returns how many. `start`
+    begins a block; out has room for the rows that are stored."""
     count = 0
-    for row in range(start, end):
-        if is_visible(row, t, True, dead, born_first, born_time, died_row, died_time):
-            if place(row, ids, kept) >= 0:
+    first = np.int64(start)
+    while first < end:
+        block = first >> BLOCK_BITS
+        address = ids[block]
+        stored = min(end - first, BLOCK_ROWS) if address == 0 else kept[block]
+        for i in range(stored):
+            row = first + (i if address == 0 else np.int64(load_u16(address, i)))
+            if is_visible(row, t, True, dead, born_first, born_time, died_row, died_time):
                 out[count] = row
                 count += 1
+        first += BLOCK_ROWS
     return count
 
 

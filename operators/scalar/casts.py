@@ -172,8 +172,7 @@ def _float_to_integer(source: t.FloatType, target: t.IntegerType) -> Conversion:
             )
             whole = np.where(bad, 0.0, whole)
         if target.bits == 64:  # 2**63 itself passes Spark's check, and saturates
-            top = whole >= 2.0**63
-            return np.where(top, _MAX, np.where(top, 0.0, whole).astype(np.int64)), None, errors
+            return _saturated(whole), None, errors
         return whole.astype(np.int64), None, errors
 
     return op
@@ -326,16 +325,27 @@ def _double_seconds(
     a: Any, source: t.SqlType, target: t.SqlType, valid: Bools | None, n: int
 ) -> tuple[Values, Bools | None, Errors | None]:
     micros = a.astype(np.float64) * 1e6
-    bad = ~np.isfinite(a)
-    errors = _failed(
-        bad,
-        valid,
-        n,
-        lambda i: f"[CAST_INVALID_INPUT] {text.format_float(a[i])} cannot be cast to {target}",
-    )
-    high, low = micros >= 2.0**63, micros < -(2.0**63)
-    safe = np.where(bad | high | low, 0.0, micros).astype(np.int64)
-    return np.where(high & ~bad, _MAX, np.where(low & ~bad, _MIN, safe)), None, errors
+    invalid = ~np.isfinite(a)
+    # 2**63 itself passes Spark's check, and saturates
+    bad = invalid | (micros > 2.0**63) | (micros < -(2.0**63))
+    errors = None
+    if bad.any():
+
+        def show(row: int) -> str:
+            value = text.format_float(a[row])
+            if invalid[row]:
+                return f"[CAST_INVALID_INPUT] {value} cannot be cast to {target}"
+            return _overflow(value, source, target)
+
+        errors = _failed(bad, valid, n, show)
+        micros = np.where(bad, 0.0, micros)
+    return _saturated(micros), None, errors
+
+
+def _saturated(whole: Any) -> Any:
+    """Doubles up to 2**63 as 64-bit integers; 2**63 becomes the greatest."""
+    top = whole >= 2.0**63
+    return np.where(top, _MAX, np.where(top, 0.0, whole).astype(np.int64))
 
 
 def _decimal_seconds(a: Any, scale: int) -> Values:

@@ -2,7 +2,7 @@
 
 Bit r of a filter is set where row r passes. Rows never change, so neither do bits; appended rows
 are evaluated once, before anyone looks them up.
-Cost: one evaluation per appended row; one bit a row.
+Cost: one evaluation per appended row; one bit a row, but for blocks without a row to be seen.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state.relation import Relation, by_block
 from planner.expr import Expr
 
+#: Shared by all blocks of which no row can be seen any more.
+_NONE_PASSES = np.zeros(BLOCK_ROWS // 8, np.uint8)
+
 
 class Filter:
     """The bitmap of `predicate` (BOOLEAN, cannot fail) over `relation`."""
@@ -29,9 +32,11 @@ class Filter:
         self._bitmaps: list[np.ndarray[Any, Any]] = []
         self._addresses = np.zeros(4, np.int64)
         self._next_row = 0
+        self._released = 0
         rows = relation.visible_to_any()
         self._evaluate(rows)
         self._next_row = relation.next_row
+        self._release()
 
     @property
     def bits(self) -> Ints:
@@ -40,6 +45,7 @@ class Filter:
 
     def absorb(self) -> None:
         """Evaluate the rows appended since the last call."""
+        self._release()
         first, end = self._next_row, self.relation.next_row
         if first < end:
             self._evaluate(np.arange(first, end, dtype=np.int64))
@@ -58,7 +64,14 @@ class Filter:
 
     @property
     def nbytes(self) -> int:
-        return len(self._bitmaps) * (BLOCK_ROWS // 8)
+        return sum(b.nbytes for b in self._bitmaps if b is not _NONE_PASSES)
+
+    def _release(self) -> None:
+        empty = self.relation.empty_blocks
+        for block in empty[self._released :]:
+            self._bitmaps[block] = _NONE_PASSES
+            self._addresses[block] = _NONE_PASSES.ctypes.data
+        self._released = len(empty)
 
     def _evaluate(self, rows: Ints) -> None:
         blocks = (self.relation.next_row + BLOCK_MASK) >> BLOCK_BITS

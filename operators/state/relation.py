@@ -3,7 +3,8 @@
 Rows are appended and never changed. A row is named by its row id, which ascends with time and never
 recurs. They lie in blocks of 65,536 (see `operators.kernels.memory`): the last one is being filled,
 those before it are immutable, and one that is mostly dead is rewritten with the rows that some
-reader may still see, under the same ids, so that no index is touched.
+reader may still see, under the same ids, so that no index is touched. Of a block without such rows
+only its addresses stay.
 
 Versions are kept apart from the rows (see `operators.kernels.versions`): appending gives births,
 `kill` gives deaths, and `advance` forgets the distinctions that no reader can make any more.
@@ -17,7 +18,6 @@ max(time, since)); rows once and indexes by row id are this project's own.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,9 +29,12 @@ from operators.kernels import memory, versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from planner import types as t
 
-#: A block whose living rows are fewer than this share of it is rewritten.
+#: A block is rewritten when fewer than this share of its rows can still be seen.
 COMPACT_BELOW = 0.25
 _BITMAP_BYTES = BLOCK_ROWS // 8
+#: Shared by all blocks of which no row can be seen any more.
+_ALL_DEAD = np.full(_BITMAP_BYTES, 255, np.uint8)
+_NO_IDS = np.zeros(1, np.uint16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,9 @@ class Relation:
         self._born_time = _EMPTY
         self._died_row = _EMPTY
         self._died_time = _EMPTY
-        self._first_block = 0
+        self._full_blocks = 0
+        #: Blocks of which no row can be seen any more, in the order in which they became so.
+        self.empty_blocks: list[int] = []
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -151,19 +156,24 @@ class Relation:
         """Forget births and deaths at or before `since`: no reader looks further back.
 
         Blocks that have become mostly dead are rewritten. Cost: O(versions after the last since),
-        plus one copy of the rows that a rewritten block keeps.
+        plus one copy of the rows that a rewritten block keeps: at most a quarter of what it had.
         """
         if len(self._born_time):
             kept = int(np.searchsorted(self._born_time, since, side="right"))
             self._born_first = self._born_first[kept:]
             self._born_time = self._born_time[kept:]
+        # Blocks that were still being filled when rows of theirs went have to be looked at, too.
+        touched = set(range(self._full_blocks, self.next_row >> BLOCK_BITS))
+        self._full_blocks = self.next_row >> BLOCK_BITS
         if len(self._died_row):
             later = self._died_time > since
             gone = self._died_row[~later]
             self._died_row = self._died_row[later]
             self._died_time = self._died_time[later]
-            if len(gone):
-                self._compact(np.unique(gone >> BLOCK_BITS))
+            touched.update(block for block, _ in by_block(gone))
+        for block in sorted(touched):
+            if block < self._full_blocks:
+                self._compact(block)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -216,16 +226,8 @@ class Relation:
         return [self.gather(i, rows) for i in range(len(self.schema))]
 
     def visible(self, time: int) -> Ints:
-        """Row ids visible as of `time`, ascending. Cost: one pass over row ids in use."""
-        start = self._first_block << BLOCK_BITS
-        out = np.empty(self.next_row - start, np.int64)
-        dead, born_first, born_time, died_row, died_time = self.versions
-        ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
-        count = versions.visible_rows(
-            start, self.next_row, time, dead, born_first, born_time, died_row, died_time,
-            ids, kept, out,
-        )  # fmt: skip
-        return out[:count]
+        """Row ids visible as of `time`, ascending. Cost: one pass over the rows stored."""
+        return self._visible(0, self.next_row, time, self.versions)
 
     @property
     def deaths_told(self) -> int:
@@ -234,8 +236,8 @@ class Relation:
 
     def visible_to_any(self) -> Ints:
         """Row ids that some reader may see: the living, and the dead that still have a time."""
-        start = self._first_block << BLOCK_BITS
-        return np.union1d(self._living(start, self.next_row), self._died_row)
+        living = self._living(0, self.next_row)
+        return np.union1d(living, self._died_row) if len(self._died_row) else living
 
     def births_after(self, row: int) -> Ints:
         """Times at which rows [row, next_row) were born, as int64[next_row - row]."""
@@ -253,6 +255,9 @@ class Relation:
         rows = min(self.next_row - (block << BLOCK_BITS), BLOCK_ROWS)
         rows = rows if compacted is None else compacted
         buffers = self._buffers[block]
+        if rows == 0:
+            yield self._ids_slot, _NO_IDS, 0
+            return
         used: list[tuple[int, int]] = []
         for i in sorted(columns):
             layout, slot = self._layouts[i], self._value_slot[i]
@@ -291,7 +296,8 @@ class Relation:
         for block, buffers in enumerate(self._buffers):
             full = block < len(self._buffers) - 1 or self.next_row & BLOCK_MASK == 0
             share = 1.0 if full else (self.next_row & BLOCK_MASK) / BLOCK_ROWS
-            total += sum(int(b.nbytes * share) for b in buffers if b is not None)
+            own = (b for b in buffers if b is not None and b is not _ALL_DEAD and b is not _NO_IDS)
+            total += sum(int(b.nbytes * share) for b in own)
         return total + self._died_row.nbytes * 2 + self._born_first.nbytes * 2
 
     # -- blocks ----------------------------------------------------------------------------------
@@ -385,41 +391,45 @@ class Relation:
 
     # -- compaction ------------------------------------------------------------------------------
 
-    def _compact(self, blocks: Ints) -> None:
-        for block in blocks.tolist():
-            if block == len(self._buffers) - 1 and self.next_row & BLOCK_MASK:
-                continue  # still being filled
-            kept = self._kept_rows(block)
-            living = BLOCK_ROWS - self._block_deaths[block]
-            if living < COMPACT_BELOW * kept:
-                self._rewrite(block)
-
-    def _kept_rows(self, block: int) -> int:
-        compacted = self._addresses[self._ids_slot, block] != 0
-        empty = self._buffers[block][self._value_slot[0]] is None if self.schema else False
-        return (
-            0
-            if empty
-            else int(self._addresses[self._kept_slot, block])
-            if compacted
-            else BLOCK_ROWS
-        )
+    def _compact(self, block: int) -> None:
+        """Rewrite a full block if few of its rows can still be seen."""
+        first = block << BLOCK_BITS
+        low, high = np.searchsorted(self._died_row, (first, first + BLOCK_ROWS))
+        needed = BLOCK_ROWS - self._block_deaths[block] + int(high - low)
+        compacted = self.compacted_rows(block)
+        if needed == 0 and compacted != 0:
+            self._empty(block)
+        elif needed < COMPACT_BELOW * (BLOCK_ROWS if compacted is None else compacted):
+            told = self._died_row[low:high]
+            self._rewrite(block, np.union1d(self._living(first, first + BLOCK_ROWS), told))
 
     def _living(self, first: int, end: int) -> Ints:
         """Rows of [first, end) that have not died at any time."""
-        out = np.empty(end - first, np.int64)
         dead, born_first, born_time, _, _ = self.versions
-        ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
         last = versions.NEVER - 1
+        return self._visible(first, end, last, (dead, born_first, born_time, _EMPTY, _EMPTY))
+
+    def _visible(self, first: int, end: int, time: int, of: Versions) -> Ints:
+        """Rows of [first, end), which begins with a block, visible as of `time` by versions `of`."""
+        ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
+        blocks = slice(first >> BLOCK_BITS, (end + BLOCK_MASK) >> BLOCK_BITS)
+        stored = np.where(ids[blocks] != 0, kept[blocks], BLOCK_ROWS)
+        out = np.empty(int(stored.sum()), np.int64)
+        dead, born_first, born_time, died_row, died_time = of
         count = versions.visible_rows(
-            first, end, last, dead, born_first, born_time, _EMPTY, _EMPTY, ids, kept, out
+            first, end, time, dead, born_first, born_time, died_row, died_time, ids, kept, out
         )
         return out[:count]
 
-    def _rewrite(self, block: int) -> None:
-        first = block << BLOCK_BITS
-        low, high = np.searchsorted(self._died_row, (first, first + BLOCK_ROWS))
-        rows = np.union1d(self._living(first, first + BLOCK_ROWS), self._died_row[low:high])
+    def _empty(self, block: int) -> None:
+        for slot in range(self._slots):
+            self._set(block, slot, None)
+        self._set(block, self._dead_slot, _ALL_DEAD)
+        self._set(block, self._ids_slot, _NO_IDS)
+        self._addresses[self._kept_slot, block] = 0
+        self.empty_blocks.append(block)
+
+    def _rewrite(self, block: int, rows: Ints) -> None:
         columns = self.gather_all(rows)
         for i, (layout, slot) in enumerate(zip(self._layouts, self._value_slot, strict=True)):
             values = columns[i].values

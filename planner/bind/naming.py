@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from planner.bind.literals import has_suffix
+
 _OPERATORS: dict[type[exp.Expression], str] = {
     exp.Add: "+",
     exp.Sub: "-",
@@ -51,8 +53,12 @@ _FUNCTIONS: dict[type[exp.Expression], str] = {
     exp.Substring: "substring",
     exp.AddMonths: "add_months",
     exp.DateDiff: "datediff",
+    exp.DayOfWeek: "dayofweek",
+    exp.DayOfYear: "dayofyear",
+    exp.WeekOfYear: "weekofyear",
+    exp.StartsWith: "startswith",
+    exp.EndsWith: "endswith",
     exp.Left: "left",
-    exp.Round: "round",
     exp.Between: "between",
     exp.RegexpLike: "RLIKE",
 }
@@ -108,9 +114,12 @@ def _printed(node: exp.Expression) -> str:
             return f"(NOT {like})" if node.args.get("negate") else like
         case exp.Cast(this=exp.Literal(is_string=True)) if type(node) is exp.Cast:
             return f"{node.args['to'].sql(dialect='spark')} '{_printed(node.this)}'"
+        case exp.Cast(this=exp.Literal()) if has_suffix(node.this):
+            return _printed(node.this)
         case exp.Cast():
+            kind = node.args["to"].sql(dialect="spark").replace(", ", ",")
             name = "TRY_CAST" if node.args.get("safe") else "CAST"
-            return f"{name}({_printed(node.this)} AS {node.args['to'].sql(dialect='spark')})"
+            return f"{name}({_printed(node.this)} AS {kind})"
         case exp.If():
             return f"({_call('IF', node.this, node.args['true'], node.args['false'])})"
         case exp.Case():
@@ -128,6 +137,11 @@ def _printed(node: exp.Expression) -> str:
         case exp.Trim():
             names = {"LEADING": "ltrim", "TRAILING": "rtrim"}
             return _call(names.get(str(node.args.get("position")), "trim"), node.this)
+        case exp.Round():
+            return _call("round", node.this, node.args.get("decimals") or exp.Literal.number(0))
+        case exp.Anonymous(this=str() as name) if name.lower() in ("isnull", "isnotnull"):
+            negated = "NOT " if name.lower() == "isnotnull" else ""
+            return f"({_printed(node.expressions[0])} IS {negated}NULL)"
         case exp.Anonymous():
             return _call(str(node.this).lower(), *node.expressions)
         case exp.Func():

@@ -93,12 +93,14 @@ class HavingResolver:
         self.keys = keys
 
     def resolve(self, node: exp.Column) -> Expr:
-        report = self.below.report
-        named = find_output(node, self.outputs, report) if not node.table else None
-        if named is None:
-            return self.below.resolve(node)
-        found = self.below.find(node)
-        return found if found is not None and found in self.keys else named
+        if not node.table:
+            found = self.below.find(node)
+            if found is not None and found in self.keys:
+                return found
+            named = find_output(node, self.outputs, self.below.report)
+            if named is not None:
+                return named
+        return self.below.resolve(node)
 
 
 class OrderResolver:

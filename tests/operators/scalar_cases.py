@@ -199,7 +199,7 @@ def columns(
             lists.append(st.one_of(some, nulls))
         return st.tuples(*lists).map(list)
 
-    return (rows or st.integers(1, 8)).flatmap(of_length)
+    return (rows or st.integers(1, 5)).flatmap(of_length)
 
 
 # ----------------------------------------------------------------------------------- expressions

@@ -150,10 +150,11 @@ def _arithmetic() -> Iterator[Case]:
     for value, kind in DECIMALS:
         sql, x = exact(value, kind)
         yield f"(- {sql})", call("negate", x, type=kind)
-        whole = t.bounded_decimal(kind.precision - kind.scale + 1, 0)
+        whole = t.bounded_decimal(kind.precision - kind.scale + (kind.scale > 0), 0)
+        rounded = t.bounded_decimal(kind.precision - kind.scale + 1, 0)
         for function in ("floor", "ceil"):
             yield f"{function}({sql})", call(function, x, type=whole)
-        yield f"round({sql}, 0)", call("round", x, lit(0, t.INT), type=whole)
+        yield f"round({sql}, 0)", call("round", x, lit(0, t.INT), type=rounded)
     for value in DOUBLES:
         sql, x = number(value, t.DOUBLE)
         for function in ("floor", "ceil"):

@@ -262,16 +262,14 @@ def test_nested_expressions_agree_with_twin(kind: t.SqlType, data: st.DataObject
 
 def test_a_row_does_not_depend_on_its_batch() -> None:
     """A batch that overflows takes the exact path, and gives the other rows what they had."""
-    kind = D(38, 4)
     product = call("multiply", col(0, MONEY), col(1, D(16, 2)), type=decimal_result("multiply", MONEY, D(16, 2)))
-    del kind
     small = [column_of(MONEY, [reference.Decimal("1.25")]), column_of(D(16, 2), [reference.Decimal("0.94")])]
     large = [
         column_of(MONEY, [reference.Decimal("1.25"), reference.Decimal("9999999999999.99")]),
         column_of(D(16, 2), [reference.Decimal("0.94"), reference.Decimal("-99999999999999.99")]),
     ]
     assert evaluate(product, small)[0] == evaluate(product, large)[0]
-    assert evaluate(product, large)[1] == reference.Decimal("-999999999999989900000000000.0001")
+    assert evaluate(product, large)[1] == reference.Decimal("-999999999999998900000000000.0001")
 
 
 def test_errors_count_only_where_evaluated() -> None:

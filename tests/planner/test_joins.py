@@ -309,3 +309,39 @@ def test_many_inputs_are_planned_at_once() -> None:
     j = cross(*(scan(chain, f"t{i}") for i in range(20)))
     links = [eq(col(j, "next", i), col(j, "id", i + 1)) for i in range(19)]
     assert len(joined(where(j, *links), chain).paths) == 20
+
+
+def local_suppliers(catalog: Tables) -> DeltaJoin:
+    """TPC-H Q5's cycle: the customer and the supplier of an order's lines share a nation."""
+    names = "customer orders lineitem supplier nation".split()
+    j = cross(*(scan(catalog, n) for n in names))
+    c = {f.name: col(j, f.name) for f in j.schema}
+    plan = where(
+        j,
+        eq(c["c_custkey"], c["o_custkey"]),
+        eq(c["l_orderkey"], c["o_orderkey"]),
+        eq(c["l_suppkey"], c["s_suppkey"]),
+        eq(c["c_nationkey"], c["s_nationkey"]),
+        eq(c["s_nationkey"], c["n_nationkey"]),
+    )
+    return joined(plan, catalog)
+
+
+@pytest.mark.parametrize("loaded", [True, False], ids=["loaded", "empty"])
+def test_a_supplier_does_not_reach_all_customers_of_its_nation(loaded: bool) -> None:
+    order = [s.input for s in local_suppliers(tpch(loaded)).paths[3].steps]
+    assert order.index(2) < order.index(0)
+
+
+def test_an_index_is_not_built_to_save_a_few_rows() -> None:
+    """lineitem by order and supplier is read by order, from its primary key."""
+    catalog = tpch()
+    j = cross(*(scan(catalog, n) for n in ("orders", "lineitem")))
+    plan = where(
+        j,
+        eq(col(j, "o_orderkey"), col(j, "l_orderkey")),
+        eq(col(j, "o_custkey"), col(j, "l_suppkey")),
+    )
+    found = step(joined(plan, catalog), 0, 1)
+    assert found.index == Arrangement(source("lineitem", catalog), (0, 1))
+    assert len(found.probe) == len(found.residual) == 1

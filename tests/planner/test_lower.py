@@ -118,6 +118,9 @@ def call_of(function: str, column: str, **kwargs: bool) -> AggregateCall:
     return AggregateCall(made.function, made.arg, made.type, made.nullable, **kwargs)
 
 
+AVERAGE = "cast(#3 AS DECIMAL(22,2)) / cast(#2 AS DECIMAL(20,0))"
+
+
 @pytest.mark.parametrize(
     ("aggregate_call", "kinds", "result"),
     [
@@ -131,8 +134,7 @@ def call_of(function: str, column: str, **kwargs: bool) -> AggregateCall:
         (call_of("avg", "m"), "count_rows sum",
          "cast(#2 AS DECIMAL(22,2)) / cast(#1 AS DECIMAL(20,0))"),
         (call_of("avg", "n"), "count_rows count sum",
-         "CASE WHEN #2 = 0 THEN NULL ELSE "
-         + "cast(#3 AS DECIMAL(22,2)) / cast(#2 AS DECIMAL(20,0)) END"),
+         f"CASE WHEN #2 = 0 THEN NULL ELSE {AVERAGE} END"),
     ],
 )  # fmt: skip
 def test_accumulators_of_a_group(aggregate_call: AggregateCall, kinds: str, result: str) -> None:

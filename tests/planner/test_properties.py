@@ -14,8 +14,11 @@ from tests.reference import algebra as naive
 from tests.reference import dataflow as naive_dataflow
 from tests.reference.scalar import Row, RowError
 
+#: Plans are small and quick: three times the examples of the profile.
 _SETTINGS = settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
+    max_examples=3 * settings().max_examples,
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 
 

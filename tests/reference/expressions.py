@@ -187,7 +187,7 @@ def to_scale(value: Decimal, kind: t.DecimalType) -> Decimal:
     if value.adjusted() > 60 and value:
         raise Failure("NUMERIC_VALUE_OUT_OF_RANGE")
     result = value.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP, WIDE)
-    if abs(result) >= Decimal(10) ** (kind.precision - kind.scale):
+    if result.copy_abs() >= Decimal(10) ** (kind.precision - kind.scale):
         raise Failure("NUMERIC_VALUE_OUT_OF_RANGE")
     return result
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import ArithmeticException
 
 import sqlview
 import sqlview.spark
@@ -93,6 +94,13 @@ def sorted_rows(table: pa.Table) -> list[tuple[Any, ...]]:
     """By the first column, which is a key."""
     rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
     return sorted(rows, key=lambda row: row[0])
+
+
+def insert(db: sqlview.Session, **data: Any) -> None:
+    """One transaction that inserts into the tables named."""
+    with db.transaction() as tx:
+        for table, rows in data.items():
+            tx.insert(table, rows)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
@@ -299,9 +307,8 @@ def test_a_wrong_dataframe_changes_nothing(
     shop: sqlview.Session, spark: Any, query: str, said: str
 ) -> None:
     before = (shop.epoch, shop.view("revenue").to_arrow(), shop.view("french").to_arrow())
-    with pytest.raises(sqlview.DataError) as caught, shop.transaction() as tx:
-        tx.insert("customers", [("cid", "FR")])
-        tx.insert("orders", spark.sql(query))
+    with pytest.raises(sqlview.DataError) as caught:
+        insert(shop, customers=[("cid", "FR")], orders=spark.sql(query))
     assert said in caught.value.message
     assert '"orders"' in caught.value.message
     after = (shop.epoch, shop.view("revenue").to_arrow(), shop.view("french").to_arrow())
@@ -313,9 +320,8 @@ def test_a_dataframe_that_spark_cannot_compute_changes_nothing(
 ) -> None:
     before = shop.epoch
     frame = spark.range(1).selectExpr("id", "'x' AS customer", "1 div id AS price")
-    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"), shop.transaction() as tx:
-        tx.insert("customers", [("cid", "FR")])
-        tx.insert("orders", frame)
+    with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"):
+        insert(shop, customers=[("cid", "FR")], orders=frame)
     assert shop.epoch == before
     assert shop.view("french").rows() == [("ann",)]
 
@@ -327,8 +333,8 @@ def test_other_data_is_refused_by_kind(shop: sqlview.Session, spark: Any) -> Non
         ({"id": [1]}, "changes cannot be given as dict"),
         (stream, "changes cannot be given as a streaming DataFrame"),
     ):
-        with pytest.raises(sqlview.DataError) as caught, shop.transaction() as tx:
-            tx.insert("orders", data)
+        with pytest.raises(sqlview.DataError) as caught:
+            insert(shop, orders=data)
         assert said in caught.value.message
         assert caught.value.hint
 

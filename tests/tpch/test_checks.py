@@ -17,7 +17,7 @@ from tpch.queries import select_queries, tables_of
 from tpch.schema import TABLES_BY_NAME
 from tpch.stream import Batch, StreamOptions, loaded_rows, plan_stream, prebatch
 
-QUERIES = select_queries("q01,q05,q12")
+QUERIES = select_queries("q01,q10,q12")
 
 
 @dataclass
@@ -85,18 +85,22 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[StreamOracle, Fa
 def test_right_views_pass(followed: tuple[StreamOracle, Any]) -> None:
     oracle, db = followed
     checks = Checks()
-    assert checks.verdict("q05") is None
+    assert checks.verdict("q10") is None
     assert checks.run(oracle, db, QUERIES)
-    assert checks.verdict("q05") is True
+    assert checks.verdict("q10") is True
     assert all(view.rows.num_rows > 1 for view in db.views.values())
 
 
 def test_wrong_views_do_not(followed: tuple[StreamOracle, Any]) -> None:
     oracle, right = followed
     views = dict(right.views)
-    for name in ("q01", "q05"):
+    for name in ("q01", "q10"):
         view = views[name]
-        rows = view.rows.slice(1) if name == "q01" else view.rows.take(pa.array([1, 0]))
+        rows = (
+            view.rows.slice(1)
+            if name == "q01"
+            else view.rows.take(pa.array(range(view.rows.num_rows)[::-1]))
+        )
         views[name] = FakeView(rows, view.schema)
     db: Any = FakeSession(views)
     checks = Checks()

@@ -148,7 +148,8 @@ def run(
 ) -> runner.Outcome:
     """A run over fake sessions, which are added to `sessions`, the one of the warm-up first."""
 
-    def connect(**given: object) -> Any:
+    def connect(path: str | None, **given: object) -> Any:
+        given["path"] = path
         wrong = wrong_from_epoch if sessions else None
         sessions.append(FakeSession(given, wrong))
         return sessions[-1]
@@ -205,7 +206,7 @@ def test_options_reach_the_session(sessions: list[FakeSession], data: Path) -> N
     )
     outcome = run(sessions, options)
     assert [session.options for session in sessions] == [
-        {"spark": None, "placement": "inline", "share": False}
+        {"path": None, "spark": None, "placement": "inline", "share": False}
     ] * 2
     assert outcome.report.totals.rows == 700
     assert not outcome.report.sharing

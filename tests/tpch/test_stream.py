@@ -98,6 +98,31 @@ def test_churn_reaches_all_tables_and_deleted_rows_return() -> None:
     assert same, "no row is deleted and inserted in one transaction"
 
 
+def test_small_tables_end_whole_but_for_rows_about_to_return() -> None:
+    live, arrived = start(SIZES, 0.5)
+    plans = plan(SIZES, StreamOptions(100, 0.3), 0.5)
+    leaving = [
+        set(part.deleted.tolist()) - set(part.returned.tolist())
+        for batch in plans[-stream.RETURN_DELAY_BATCHES - 1 :]
+        for part in batch
+        if part.table == "nation"
+    ]
+    replay(plans, live, arrived)
+    assert arrived["nation"] - live["nation"] <= set().union(*leaving)
+    assert len(live["lineitem"]) < SIZES["lineitem"]
+
+
+def test_second_update_undoes_the_first() -> None:
+    changed: set[int] = set()
+    for batch in plan(SIZES, StreamOptions(100, 0.5), 0.5):
+        for part in batch:
+            if part.table == "nation":
+                changed -= set(part.deleted.tolist())
+                for row, donor in zip(part.updated.tolist(), part.donors.tolist(), strict=True):
+                    assert row not in changed or row == donor
+                    changed ^= {row}
+
+
 def test_rows_come_in_turns() -> None:
     (batch,) = plan({"region": 2, "nation": 9, "orders": 50}, StreamOptions(10, changes=10))
     assert {part.table: part.arriving for part in batch} == {

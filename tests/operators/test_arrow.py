@@ -1,0 +1,199 @@
+"""Arrow in and out: what is shared, what is converted, what is refused and how."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.arrow import (
+    arrow_schema,
+    from_column,
+    from_columns,
+    rows_to_table,
+    sql_type,
+    to_column,
+    to_columns,
+)
+from operators.column import Column
+from planner import types as t
+from planner.errors import DataError
+from tests.operators.scalar_cases import TYPES, D, column_of, columns, python_values, same
+
+KINDS = (*TYPES, t.BINARY)
+
+
+def field(kind: t.SqlType, nullable: bool = True) -> t.Field:
+    return t.Field("x", kind, nullable)
+
+
+@given(st.data())
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+def test_round_trip(kind: t.SqlType, data: st.DataObject) -> None:
+    (drawn,) = data.draw(columns((kind,)))
+    array = from_column(column_of(kind, drawn), kind)
+    array.validate(full=True)
+    assert array.null_count == sum(v is None for v in drawn)
+    cut = data.draw(st.integers(0, len(drawn)))
+    for part, wanted in ((array, drawn), (array[cut:], drawn[cut:]), (array[:cut], drawn[:cut])):
+        back = to_column(part, field(kind))
+        assert all(map(same, python_values(back), wanted))
+    chunked = pa.chunked_array([array[:cut], array[cut:]], array.type)
+    assert all(map(same, python_values(to_column(chunked, field(kind))), drawn))
+
+
+@given(st.data())
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+def test_rows_in_give_the_same_rows_out(kind: t.SqlType, data: st.DataObject) -> None:
+    (drawn,) = data.draw(columns((kind,)))
+    schema = (field(kind), t.Field("n", t.INT))
+    table = rows_to_table([(v, i) for i, v in enumerate(drawn)], schema)
+    assert table.equals(rows_to_table([{"N": i, "x": v} for i, v in enumerate(drawn)], schema))
+    assert all(map(same, python_values(to_columns(table, schema)[0]), drawn))
+
+
+def test_buffers_are_shared() -> None:
+    longs = pa.array(np.arange(10))
+    column = to_column(longs, field(t.BIGINT))
+    assert isinstance(column.values, np.ndarray)
+    assert column.values.ctypes.data == longs.buffers()[1].address
+    assert from_column(column, t.BIGINT).buffers()[1].address == longs.buffers()[1].address
+    texts = pa.array(["a", "b"])
+    assert to_column(texts, field(t.STRING)).values is texts
+    wide = pa.array([Decimal(10**30), Decimal(1)], pa.decimal128(38, 0))
+    words = to_column(wide, field(D(38, 0)))
+    assert words.wide
+    assert words.values.ctypes.data == wide.buffers()[1].address  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("array", "kind", "wanted"),
+    [
+        (pa.array([1, None], pa.int32()), t.BIGINT, [1, None]),
+        (pa.array([1, 2], pa.uint64()), t.BIGINT, [1, 2]),
+        (pa.array([127], pa.int64()), t.TINYINT, [127]),
+        (pa.array(["a", None]).cast(pa.string_view()), t.STRING, ["a", None]),
+        (pa.array(["a"], pa.large_string()), t.STRING, ["a"]),
+        (pa.array(["a", None, "a"]).dictionary_encode(), t.STRING, ["a", None, "a"]),
+        (pa.array([b"ab"], pa.binary(2)), t.BINARY, [b"ab"]),
+        (pa.array([Decimal("1.50")], pa.decimal128(5, 2)), D(15, 2), [Decimal("1.50")]),
+        (pa.array([Decimal("1.5")], pa.decimal128(38, 1)), D(15, 2), [Decimal("1.50")]),
+        (pa.array([Decimal("1.5")], pa.decimal256(50, 1)), D(15, 2), [Decimal("1.50")]),
+        (pa.array([7, None], pa.int64()), D(15, 2), [Decimal("7.00"), None]),
+        (pa.array([1.5], pa.float32()), t.DOUBLE, [1.5]),
+        (pa.array([1], pa.timestamp("s", "UTC")), t.TIMESTAMP, [datetime.datetime(1970, 1, 1, 0, 0, 1)]),
+        (pa.array([1000], pa.timestamp("ns")), t.TIMESTAMP_NTZ, [datetime.datetime(1970, 1, 1, 0, 0, 0, 1)]),
+        (pa.array([86_400_000], pa.date64()), t.DATE, [datetime.date(1970, 1, 2)]),
+        (pa.nulls(2), t.DATE, [None, None]),
+        (pa.array([], pa.string()), t.STRING, []),
+    ],
+)
+def test_lossless_conversions(array: pa.Array, kind: t.SqlType, wanted: list[Any]) -> None:
+    assert python_values(to_column(array, field(kind))) == wanted
+
+
+@pytest.mark.parametrize(
+    ("array", "kind", "message"),
+    [
+        (pa.array([1, 128]), t.TINYINT, 'value out of range for column "x" of type TINYINT\nDetail: Row 1 of the data has 128 of type int64.'),
+        (pa.array([2**63], pa.uint64()), t.BIGINT, 'value out of range for column "x" of type BIGINT\nDetail: Row 0 of the data has 9223372036854775808 of type uint64.'),
+        (pa.array([1.0]), t.BIGINT, 'column "x" is BIGINT, but the data has double\nHint: Cast the column before passing it.'),
+        (pa.array([1.0]), t.FLOAT, 'column "x" is FLOAT, but the data has double\nHint: Cast the column before passing it.'),
+        (pa.array(["2020-01-01"]), t.DATE, 'column "x" is DATE, but the data has string\nHint: Cast the column before passing it.'),
+        (pa.array([[1]]), t.INT, 'column "x" is INT, but the data has list<item: int64>'),
+        (pa.array([Decimal("1.005")]), D(9, 2), 'column "x" is DECIMAL(9,2), but the data has decimal128(4, 3)\nHint: Cast the column before passing it.'),
+        (pa.array([Decimal("1234.5"), Decimal("12345.6")]), D(5, 1), 'value out of range for column "x" of type DECIMAL(5,1)\nDetail: Row 1 of the data has 12345.6 of type decimal128(6, 1).'),
+        (pa.array([1001], pa.timestamp("ns", "UTC")), t.TIMESTAMP, 'column "x" is TIMESTAMP, which cannot hold a value of timestamp[ns, tz=UTC]\nDetail: Row 0 of the data would lose a part of timestamp[ns, tz=UTC].'),
+        (pa.array([1], pa.timestamp("us", "UTC")), t.TIMESTAMP_NTZ, 'column "x" is TIMESTAMP_NTZ, but the data has timestamp[us, tz=UTC]\nHint: Cast the column before passing it.'),
+        (pa.array([2**62], pa.timestamp("s")), t.TIMESTAMP_NTZ, 'value out of range for column "x" of type TIMESTAMP_NTZ\nDetail: Row 0 of the data is beyond 64 bits of microseconds.'),
+    ],
+)  # fmt: skip
+def test_refused(array: pa.Array, kind: t.SqlType, message: str) -> None:
+    with pytest.raises(DataError) as raised:
+        to_column(array, field(kind))
+    assert str(raised.value) == message
+
+
+def test_null_in_not_null_column() -> None:
+    with pytest.raises(DataError) as raised:
+        to_column(pa.array([1, None, None]), field(t.BIGINT, nullable=False))
+    assert str(raised.value) == (
+        'NULL in column "x", which is NOT NULL\nDetail: Row 1 of the data has it first.'
+    )
+
+
+def test_columns_are_found_by_name() -> None:
+    schema = (t.Field("a", t.BIGINT), t.Field("b", t.STRING))
+    table = pa.table({"B": ["x"], "A": [1]})
+    assert [python_values(c) for c in to_columns(table, schema)] == [[1], ["x"]]
+    batch = table.to_batches()[0]
+    assert [python_values(c) for c in to_columns(batch, schema)] == [[1], ["x"]]
+    twice = (t.Field("a", t.BIGINT), t.Field("a", t.BIGINT))
+    pairs = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
+    assert [python_values(c) for c in to_columns(pairs, twice)] == [[1], [2]]
+    for data, message in (
+        (pa.table({"a": [1]}), 'the data has no column "b"'),
+        (table.append_column("c", pa.array([1])), 'the data has an unknown column "c"'),
+        (pa.Table.from_arrays([pa.array([1])] * 2, ["a", "A"]), 'column "A" appears twice in the data'),
+    ):
+        with pytest.raises(DataError) as raised:
+            to_columns(data, schema)
+        assert raised.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "message"),
+    [
+        ([("1",)], t.INT, "column \"x\" is INT, but row 0 has '1'"),
+        ([(1,), (2**31,)], t.INT, 'column "x" is INT, but row 1 has 2147483648'),
+        ([(True,)], t.INT, 'column "x" is INT, but row 0 has True'),
+        ([(1,)], t.STRING, 'column "x" is STRING, but row 0 has 1'),
+        ([(1.5,)], D(9, 2), 'column "x" is DECIMAL(9,2), but row 0 has 1.5'),
+        ([(Decimal("1.005"),)], D(9, 2), "column \"x\" is DECIMAL(9,2), but row 0 has Decimal('1.005')"),
+        ([(10**7,)], D(9, 2), 'column "x" is DECIMAL(9,2), but row 0 has 10000000'),
+        ([(Decimal("NaN"),)], D(9, 2), "column \"x\" is DECIMAL(9,2), but row 0 has Decimal('NaN')"),
+        ([("2020-01-01",)], t.DATE, "column \"x\" is DATE, but row 0 has '2020-01-01'"),
+        ([(2**53 + 1,)], t.DOUBLE, 'column "x" is DOUBLE, but row 0 has 9007199254740993'),
+        ([()], t.INT, "row 0 has 0 values, but there are 1 columns"),
+        ([{"y": 1}], t.INT, 'row 0 has an unknown column "y"'),
+        ([{}], t.INT, 'row 0 has no value for column "x"'),
+        ([5], t.INT, "row 0 is neither a tuple nor a dict"),
+    ],
+)
+def test_rows_refused(rows: Any, kind: t.SqlType, message: str) -> None:
+    with pytest.raises(DataError) as raised:
+        rows_to_table(rows, (field(kind),))
+    assert raised.value.message == message
+
+
+def test_friendly_rows() -> None:
+    schema = (field(D(9, 2)), t.Field("d", t.DOUBLE), t.Field("t", t.TIMESTAMP))
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    rows = [(3, 2, datetime.datetime(2020, 1, 1, 2, tzinfo=zone)), (np.int64(4), np.float64(0.5), None)]
+    got = [python_values(c) for c in to_columns(rows_to_table(rows, schema), schema)]
+    assert got == [
+        [Decimal("3.00"), Decimal("4.00")],
+        [2.0, 0.5],
+        [datetime.datetime(2020, 1, 1), None],
+    ]
+
+
+def test_schemas() -> None:
+    schema = tuple(t.Field(f"c{i}", kind, i % 2 == 0) for i, kind in enumerate(KINDS))
+    arrow = arrow_schema(schema)
+    assert [sql_type(f.type) for f in arrow] == list(KINDS)
+    assert [f.nullable for f in arrow] == [f.nullable for f in schema]
+    assert sql_type(pa.uint64()) == D(20, 0)
+    assert sql_type(pa.uint8()) == t.SMALLINT
+    assert sql_type(pa.dictionary(pa.int8(), pa.string_view())) == t.STRING
+    with pytest.raises(DataError):
+        sql_type(pa.list_(pa.int8()))
+    table = from_columns([Column(k, column_of(k, []).values) for k in KINDS], schema)
+    assert table.schema == arrow
+    assert table.num_rows == 0

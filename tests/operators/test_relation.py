@@ -1,0 +1,285 @@
+"""Relations in lockstep with a list of rows: append, kill, hold, advance, read."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.column import Column, Ints
+from operators.kernels import versions
+from operators.kernels.memory import BLOCK_BITS, BLOCK_ROWS
+from operators.state.relation import Relation
+from planner import types as t
+from tests.operators.columns import Row, ints, schema, to_columns, to_rows
+from tests.reference.trace import Trace
+
+FIELDS = schema(
+    t.BIGINT,
+    t.INT,
+    t.BOOLEAN,
+    t.STRING,
+    t.DecimalType(38, 2),
+    t.DecimalType(12, 2),
+    t.DOUBLE,
+    t.FLOAT,
+    t.DATE,
+    t.BINARY,
+)
+
+
+def values(number: int) -> Row:
+    """A row of FIELDS that depends on `number`; every seventh value is NULL."""
+    row: list[Any] = [
+        number * 2**40 - 2**62,
+        -number,
+        number % 2 == 0,
+        "é" * (number % 5) + str(number),
+        Decimal(number - 50) * 10**30 + Decimal("0.25"),
+        Decimal(-number) / 4,
+        math.nan if number % 11 == 0 else number / 3,
+        float(number) / 4,
+        datetime.date(1995, 1, 1) + datetime.timedelta(days=number),
+        bytes([number % 256]) * (number % 3),
+    ]
+    return tuple(None if (number + i) % 7 == 0 else v for i, v in enumerate(row))
+
+
+def _visible_just_before(relation: Relation, time: int) -> list[int]:
+    rows = np.arange(relation.next_row, dtype=np.int64)
+    dead, *others = relation.versions
+    return [r for r in rows.tolist() if versions.is_visible(r, time, False, dead, *others)]
+
+
+class Lockstep:
+    """A relation and its model. Times below `upper` are complete; `since` may trail it."""
+
+    def __init__(self) -> None:
+        self.relation = Relation(FIELDS)
+        self.trace = Trace()
+        self.upper = 1
+        self.since = 0
+
+    def step(self, births: list[int], kills: list[float], times: int) -> None:
+        """Spread births and deaths of living rows (as fractions of their list) over `times`."""
+        first = len(self.trace.lives)
+        rows = [values(first + i) for i in range(len(births))]
+        born = sorted(self.upper + b % times for b in births)
+        living = self.trace.living()
+        for row, time in zip(rows, born, strict=True):
+            self.trace.append(row, time)
+        if rows:
+            at = self.relation.append(to_columns(rows, FIELDS), np.array(born, np.int64))
+            assert at == first
+        victims: dict[int, int] = {}
+        for i, fraction in enumerate(kills):
+            if living:
+                victims[living[int(fraction * len(living))]] = self.upper + i % times
+        # Some of the rows of this very step die too, later in it.
+        for i, time in enumerate(born):
+            if time + 1 < self.upper + times and births[i] % 3 == 0:
+                victims[first + i] = time + 1
+        for row_id, time in victims.items():
+            self.trace.kill(row_id, time)
+        self.relation.kill(ints(*victims.keys()), ints(*victims.values()))
+        self.upper += times
+
+    def advance(self, hold: int) -> None:
+        """A reader holds `hold` times back, the writer the last complete one."""
+        self.since = max(self.since, min(self.upper - 1, self.upper - 1 - hold))
+        self.relation.advance(self.since)
+
+    def check(self) -> None:
+        relation, trace = self.relation, self.trace
+        assert relation.next_row == len(trace.lives)
+        assert relation.live_rows == len(trace.living())
+        for time in range(self.since, self.upper + 1):
+            assert relation.visible(time).tolist() == trace.visible(time)
+            if time > self.since:
+                assert _visible_just_before(relation, time) == trace.visible(time, as_of=False)
+        needed = list(trace.needed(self.since))
+        assert relation.visible_to_any().tolist() == needed
+        shuffled = np.array(needed[::-1] + needed[:3], np.int64)
+        got = to_rows(relation.gather_all(shuffled), FIELDS)
+        assert got == to_rows(to_columns([trace.lives[i].row for i in shuffled], FIELDS), FIELDS)
+
+
+_STEPS = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 99), max_size=9),
+        st.lists(st.floats(0, 1, exclude_max=True), max_size=9),
+        st.integers(1, 4),
+        st.integers(0, 5),
+    ),
+    max_size=12,
+)
+
+
+@given(_STEPS)
+def test_lockstep(steps: list[tuple[list[int], list[float], int, int]]) -> None:
+    """With NUMBA_DISABLE_JIT this runs with blocks of a few rows, which are compacted often."""
+    lockstep = Lockstep()
+    for births, kills, times, hold in steps:
+        lockstep.step(births, kills, times)
+        lockstep.check()
+        lockstep.advance(hold)
+        lockstep.check()
+
+
+TWO = schema(t.BIGINT, t.STRING)
+
+
+def _two(numbers: Ints) -> list[Column]:
+    texts = to_columns([(None, "x" * 20)], TWO)[1].take(np.zeros(len(numbers), np.int64))
+    return [Column(t.BIGINT, numbers), texts]
+
+
+@contextmanager
+def _stepping(relation: Relation) -> Iterator[None]:
+    """Nothing of the relation's rows is lost: ids keep their values."""
+    before = relation.visible(10**9)
+    expected = relation.gather(0, before).values
+    yield
+    after = relation.visible(10**9)
+    kept = np.isin(before, after)
+    assert np.array_equal(relation.gather(0, before[kept]).values, expected[kept])
+
+
+def test_blocks_that_are_mostly_dead_are_rewritten() -> None:
+    relation = Relation(TWO)
+    n = 3 * BLOCK_ROWS
+    relation.append(_two(np.arange(n)), np.full(n, 1, np.int64))
+    relation.advance(1)
+    whole = relation.nbytes
+    survivors = np.arange(0, n, 10)
+    victims = np.setdiff1d(np.arange(n), survivors)
+    with _stepping(relation):
+        relation.kill(victims, np.full(len(victims), 2, np.int64))
+        assert relation.compacted_rows(0) is None
+        relation.advance(2)
+    assert [relation.compacted_rows(b) for b in range(3)] == [
+        int(((survivors >> BLOCK_BITS) == b).sum()) for b in range(3)
+    ]
+    assert np.array_equal(relation.visible(2), survivors)
+    assert np.array_equal(relation.gather(0, survivors).values, survivors)
+    assert relation.nbytes < whole / 4
+    assert np.array_equal(relation.visible_to_any(), survivors)
+
+
+def test_a_held_reader_keeps_its_rows_through_compaction() -> None:
+    relation = Relation(TWO)
+    n = 2 * BLOCK_ROWS
+    relation.append(_two(np.arange(n)), np.full(n, 1, np.int64))
+    early = np.arange(0, n - 5000)
+    late = np.arange(n - 5000, n - 10)
+    relation.kill(early, np.full(len(early), 2, np.int64))
+    relation.kill(late, np.full(len(late), 5, np.int64))
+    relation.advance(3)  # held here, while time goes on to 6
+    assert relation.compacted_rows(0) == 0
+    assert relation.compacted_rows(1) == 5000
+    for time, expected in ((3, 5000), (4, 5000), (5, 10), (6, 10)):
+        rows = relation.visible(time)
+        assert len(rows) == expected
+        assert np.array_equal(relation.gather(0, rows).values, rows)
+    relation.advance(6)
+    assert relation.compacted_rows(1) == 10
+    assert np.array_equal(relation.visible(6), np.arange(n - 10, n))
+
+
+def test_a_block_that_died_while_it_was_filled_is_rewritten_once_it_is_full() -> None:
+    """Only its last rows live on, and none of them dies afterwards."""
+    relation = Relation(TWO)
+    half = BLOCK_ROWS // 2
+    time = 0
+    for numbers in (np.arange(half), np.arange(half, BLOCK_ROWS - 100)):
+        time += 1
+        relation.append(_two(numbers), np.full(len(numbers), time, np.int64))
+        time += 1
+        relation.kill(numbers, np.full(len(numbers), time, np.int64))
+        relation.advance(time)
+    time += 1
+    numbers = np.arange(BLOCK_ROWS - 100, BLOCK_ROWS + 100)
+    relation.append(_two(numbers), np.full(200, time, np.int64))
+    relation.advance(time)
+    assert relation.compacted_rows(0) == 100
+    assert np.array_equal(relation.gather(0, relation.visible(time)).values, numbers)
+
+
+def test_a_trailing_reader_does_not_make_every_step_rewrite_a_block() -> None:
+    """A rewrite must pay: what the held reader still sees counts as kept."""
+    relation = Relation(TWO)
+    relation.append(_two(np.arange(BLOCK_ROWS)), np.full(BLOCK_ROWS, 1, np.int64))
+    rewrites = 0
+    last = relation.compacted_rows(0)
+    for time in range(2, 102):
+        start = (time - 2) * 600
+        relation.kill(np.arange(start, start + 600), np.full(600, time, np.int64))
+        relation.advance(max(1, time - 50))
+        if relation.compacted_rows(0) != last:
+            last = relation.compacted_rows(0)
+            rewrites += 1
+    assert rewrites <= 3
+    relation.advance(101)
+    assert np.array_equal(relation.gather(0, relation.visible(101)).values, np.arange(60_000, BLOCK_ROWS))
+
+
+def test_bytes_stay_in_proportion_to_living_rows() -> None:
+    """A queue of 10,000 rows through which two million pass."""
+    relation = Relation(TWO)
+    live, batch = 10_000, 20_000
+    peak = 0
+    for time in range(1, 101):
+        first = relation.next_row
+        relation.append(_two(np.arange(first, first + batch)), np.full(batch, time, np.int64))
+        end = relation.next_row - live
+        start = max(0, first - live)
+        relation.kill(np.arange(start, end), np.full(end - start, time + 1, np.int64))
+        relation.advance(time)
+        peak = max(peak, relation.nbytes)
+    relation.advance(101)
+    assert relation.live_rows == live
+    row_bytes = 8 + 4 + 20
+    assert peak < 6 * BLOCK_ROWS * row_bytes
+    assert relation.nbytes < 3 * BLOCK_ROWS * row_bytes
+
+
+def test_blocks_grow_text_and_addresses() -> None:
+    relation = Relation(TWO)
+    n = 9 * BLOCK_ROWS + 17
+    relation.append(_two(np.arange(n)), np.full(n, 1, np.int64))
+    rows = ints(0, BLOCK_ROWS - 1, BLOCK_ROWS, n - 1, 5)
+    assert relation.gather(0, rows).values.tolist() == rows.tolist()
+    assert relation.gather(1, rows).values.to_pylist() == ["x" * 20] * 5
+
+
+def test_nulls_may_come_late() -> None:
+    """A column's mask is made when its first NULL comes, in the middle of a block."""
+    relation = Relation(TWO)
+    relation.append(to_columns([(1, "a"), (2, "")], TWO), ints(1, 1))
+    relation.append(to_columns([(None, "b"), (3, None)], TWO), ints(2, 2))
+    relation.append(to_columns([(4, "c")], TWO), ints(3))
+    got = to_rows(relation.gather_all(np.arange(5)), TWO)
+    assert got == [(1, "a"), (2, ""), (None, "b"), (3, None), (4, "c")]
+
+
+def test_slices_of_arrow_arrays_are_copied_from_their_offset() -> None:
+    relation = Relation(TWO)
+    whole = to_columns([(i, "ab" * i) for i in range(6)], TWO)
+    part = [Column(c.type, c.values[2:5]) for c in whole]
+    relation.append(part, ints(1, 1, 1))
+    assert to_rows(relation.gather_all(ints(2, 0)), TWO) == [(4, "abababab"), (2, "abab")]
+
+
+def test_births_after() -> None:
+    relation = Relation(schema(t.BIGINT))
+    relation.append([Column(t.BIGINT, np.arange(5))], ints(1, 1, 2, 2, 4))
+    assert relation.births_after(1).tolist() == [1, 2, 2, 4]
+    relation.advance(2)
+    assert relation.births_after(4).tolist() == [4]

@@ -1,0 +1,176 @@
+"""SQL that is wrong or cannot be maintained: a clear error that says what and where, and nothing
+changed by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from planner.errors import BindError, CatalogError, SqlSyntaxError, SqlViewError, UnsupportedError
+from tests.conftest import Connect
+from tests.harness import Checked
+from tests.reference.tables import insert
+
+T, U = "t", "u"
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A query, its error, parts that the message has (in any case), and where it points."""
+
+    name: str
+    query: str
+    error: type[SqlViewError]
+    says: tuple[str, ...]
+    place: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+QUERIES = (
+    Bad("does_not_parse", "SELECT id FROM t WHERE (v > 1", SqlSyntaxError, ()),
+    Bad("unknown_table", "SELECT id FROM nowhere", BindError, ('"nowhere"',), (1, 16)),
+    Bad("unknown_column", "SELECT id,\n  wrong FROM t", BindError, ('"wrong"',), (2, 3)),
+    Bad("unknown_qualified_column", "SELECT t.wrong FROM t", BindError, ("wrong",), (1, 8)),
+    Bad("unknown_alias", "SELECT x.id FROM t", BindError, ("x.id",), (1, 8)),
+    Bad("ambiguous_column", "SELECT id FROM t JOIN u ON t.id = u.id", BindError,
+        ("ambiguous", '"id"'), (1, 8)),
+    Bad("boolean_plus_number", "SELECT b + 1 AS x FROM t", BindError, ("BOOLEAN", "INT"), None),
+    Bad("date_times_date", "SELECT d * d AS x FROM t", BindError, ("DATE",), None),
+    Bad("where_is_no_condition", "SELECT id FROM t WHERE v + 1", BindError, ("BOOLEAN",), None),
+    Bad("sum_of_dates", "SELECT sum(d) AS s FROM t", BindError, ("sum", "DATE"), None),
+    Bad("column_outside_group", "SELECT v, count(*) AS n FROM t GROUP BY id", BindError,
+        ('"v"', "GROUP BY"), (1, 8)),
+    Bad("aggregate_in_where", "SELECT id FROM t WHERE sum(v) > 1", SqlViewError, ("sum",), None),
+    Bad("union_of_different_widths", "SELECT id FROM t UNION ALL SELECT id, v FROM t", BindError,
+        ("UNION",), None),
+    Bad("left_join", "SELECT t.id FROM t\nLEFT JOIN u ON t.id = u.id", UnsupportedError,
+        ("LEFT", "Hint:"), None),
+    Bad("exists", "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.id = t.id)",
+        UnsupportedError, ("EXISTS",), None),
+    Bad("scalar_subquery", "SELECT id FROM t WHERE v > (SELECT max(w) FROM u)", UnsupportedError,
+        ("subquery",), None),
+    Bad("in_subquery", "SELECT id FROM t WHERE v IN (SELECT w FROM u)", UnsupportedError,
+        ("subquery",), None),
+    Bad("window", "SELECT id,\n  row_number() OVER (ORDER BY v) AS n FROM t", UnsupportedError,
+        ("Hint:",), None),
+    Bad("except", "SELECT id FROM t EXCEPT SELECT id FROM u", UnsupportedError, ("EXCEPT",), None),
+    Bad("now", "SELECT id FROM t WHERE d < current_date()", UnsupportedError, ("current_date",),
+        None),
+    Bad("rand", "SELECT id, rand() AS r FROM t", UnsupportedError, ("rand",), None),
+    Bad("interval_with_a_precision", "SELECT d - interval '90' day (3) AS x FROM t",
+        SqlSyntaxError, (), None),
+    Bad("recursive_cte", "WITH RECURSIVE r AS (SELECT id FROM t UNION ALL SELECT id FROM r)"
+        " SELECT id FROM r", UnsupportedError, ("RECURSIVE",), None),
+    Bad("pivot", "SELECT * FROM t PIVOT (sum(v) FOR b IN (TRUE, FALSE))", UnsupportedError,
+        ("PIVOT",), None),
+    Bad("unknown_function", "SELECT no_such_function(id) AS x FROM t", SqlViewError,
+        ("no_such_function",), None),
+)  # fmt: skip
+
+each = pytest.mark.parametrize("bad", QUERIES, ids=str)
+
+
+def _session(connect: Connect) -> Checked:
+    checked = connect()
+    checked.create_table("t", "id INT, v INT, b BOOLEAN, d DATE", ("id",))
+    checked.create_table("u", "id INT, w INT")
+    checked.create_view("ok", "SELECT t.id, u.w FROM t JOIN u ON t.id = u.id")
+    checked.step(insert("t", (1, 2, True, None)), insert("u", (1, 5)))
+    return checked
+
+
+@each
+def test_query_is_refused_with_its_reason_and_place(bad: Bad, connect: Connect) -> None:
+    checked = _session(connect)
+    before = checked.db.epoch
+    arrangements = checked.db.arrangements()
+    error = checked.unchanged_by(
+        bad.error, lambda: checked.db.sql(f"CREATE MATERIALIZED VIEW v AS {bad.query}"), before
+    )
+    text = str(error).lower()
+    for part in bad.says:
+        assert part.lower() in text, f"{part!r} is not in: {error}"
+    assert error.message == error.message.rstrip(".")
+    assert error.line is not None and error.column is not None, f"no place: {error}"
+    if bad.place is not None:
+        prefix = len("CREATE MATERIALIZED VIEW v AS ") if bad.place[0] == 1 else 0
+        assert (error.line, error.column) == (bad.place[0], bad.place[1] + prefix)
+    with pytest.raises(CatalogError):
+        checked.db.view("v")
+    assert checked.db.arrangements().equals(arrangements)
+    # The session goes on, and the name is free.
+    checked.step(insert("u", (1, 6)))
+    checked.create_view("v", "SELECT id FROM t")
+
+
+def test_names_that_are_taken_or_missing(connect: Connect) -> None:
+    checked = _session(connect)
+    for text, name in (
+        ("CREATE TABLE t (a INT)", "t"),
+        ("CREATE TABLE OK (a INT)", "ok"),
+        ("CREATE MATERIALIZED VIEW ok AS SELECT id FROM t", "ok"),
+        ("CREATE MATERIALIZED VIEW t AS SELECT id FROM u", "t"),
+        ("DROP TABLE nowhere", "nowhere"),
+        ("DROP MATERIALIZED VIEW nowhere", "nowhere"),
+        ("DROP MATERIALIZED VIEW t", "t"),
+        ("DROP TABLE ok", "ok"),
+    ):
+        error = checked.unchanged_by(
+            CatalogError, lambda text=text: checked.db.sql(text), checked.db.epoch
+        )
+        assert f'"{name}"' in str(error).lower()
+
+
+def test_bad_table_definitions(connect: Connect) -> None:
+    checked = _session(connect)
+    for text, part in (
+        ("CREATE TABLE x (a INT, A INT)", "a"),
+        ("CREATE TABLE x (a INT, PRIMARY KEY (b))", "b"),
+        ("CREATE TABLE x (a MAP<INT, INT>)", "MAP"),
+        ("CREATE TABLE x (a INT", ""),
+    ):
+        error = checked.unchanged_by(
+            SqlViewError, lambda text=text: checked.db.sql(text), checked.db.epoch
+        )
+        assert part in str(error)
+    checked.create_table("x", "a INT")
+
+
+def test_a_table_under_a_view_is_not_dropped(connect: Connect) -> None:
+    checked = _session(connect)
+    checked.create_view("over", "SELECT id FROM ok")
+    for text in ("DROP TABLE t", "DROP TABLE u", "DROP MATERIALIZED VIEW ok"):
+        error = checked.unchanged_by(
+            CatalogError, lambda text=text: checked.db.sql(text), checked.db.epoch
+        )
+        reader = "over" if "VIEW" in text else "ok"
+        assert f'"{reader}"' in str(error)
+    checked.drop_view("over")
+    checked.drop_view("ok")
+    checked.db.sql("DROP TABLE t")
+
+
+def test_reading_what_does_not_exist(connect: Connect) -> None:
+    checked = _session(connect)
+    for attempt in (
+        lambda: checked.db.view("nowhere"),
+        lambda: checked.db.subscribe("nowhere", print),
+        lambda: checked.db.verify("nowhere"),
+        lambda: checked.db.sql("EXPLAIN MATERIALIZED VIEW nowhere"),
+        lambda: checked.db.sql("VERIFY MATERIALIZED VIEW nowhere"),
+    ):
+        error = checked.unchanged_by(CatalogError, attempt, checked.db.epoch)
+        assert '"nowhere"' in str(error)
+
+
+def test_a_dropped_view_leaves_its_shared_indexes_to_others(connect: Connect) -> None:
+    checked = _session(connect)
+    checked.create_view("twin", "SELECT t.v, u.w FROM t JOIN u ON t.id = u.id")
+    checked.drop_view("ok")
+    checked.step(insert("t", (2, 3, None, None)), insert("u", (2, 9), (1, 0)))
+    checked.drop_view("twin")
+    checked.create_view("ok", "SELECT t.id, u.w FROM t JOIN u ON t.id = u.id")
+    checked.step(insert("u", (2, 8)))

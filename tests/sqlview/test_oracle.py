@@ -1,0 +1,162 @@
+"""The oracle itself, against results worked out by hand."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterator
+from decimal import Decimal as D
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from planner import types as t
+from sqlview.oracle import Oracle, OracleError, compare
+
+_DAY = datetime.date(1996, 1, 31)
+
+
+@pytest.fixture
+def oracle() -> Iterator[Oracle]:
+    with Oracle(threads=1) as made:
+        made.load(
+            "T",
+            pa.table(
+                {
+                    "a": pa.array([1, 1, 2, None], pa.int32()),
+                    "x": pa.array([D("1.00"), D("2.00"), D("0.05"), None], pa.decimal128(10, 2)),
+                    "s": ["a_b", "ab", None, "x"],
+                    "d": [_DAY, None, None, None],
+                    "f": [0.5, math.nan, None, -0.0],
+                }
+            ),
+        )
+        yield made
+
+
+def _rows(oracle: Oracle, text: str) -> list[tuple[Any, ...]]:
+    types = oracle.describe(text).types
+    schema = tuple(t.Field(f"c{i}", k) for i, k in enumerate(types) if k is not None)
+    assert len(schema) == len(types), "the oracle knows the types"
+    return [tuple(r.values()) for r in oracle.query(text, schema).to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("text", "types", "rows"),
+    [
+        ("SELECT avg(x), sum(x) FROM t", "DECIMAL(14,6) DECIMAL(20,2)",
+         [(D("1.016667"), D("3.05"))]),
+        ("SELECT sum(x) / 3 FROM t", "DECIMAL(22,6)", [(D("1.016667"),)]),
+        ("SELECT (0 - x) / 3 FROM t WHERE a = 1", "DECIMAL(15,6)",
+         [(D("-0.333333"),), (D("-0.666667"),)]),
+        ("SELECT 100.00 * sum(x) / sum(x * (1 - x)) FROM t", "DECIMAL(38,12)",
+         [(D("-156.209987195903"),)]),
+        ("SELECT avg(x) FROM t WHERE a > 9", "DECIMAL(14,6)", [(None,)]),
+        ("SELECT avg(a), sum(a) FROM t", "DOUBLE BIGINT", [(4 / 3, 4)]),
+        ("SELECT d + INTERVAL '1' MONTH, year(d) FROM t WHERE d IS NOT NULL", "DATE INT",
+         [(datetime.date(1996, 2, 29), 1996)]),
+        (r"SELECT s FROM t WHERE s LIKE 'a\\_b'", "STRING", [("a_b",)]),
+        ("SELECT s FROM t WHERE s LIKE 'a!_b' ESCAPE '!'", "STRING", [("a_b",)]),
+        ("SELECT a FROM t ORDER BY a LIMIT 2", "INT", [(None,), (1,)]),
+        ("SELECT a FROM t ORDER BY a DESC LIMIT 4", "INT", [(2,), (1,), (1,), (None,)]),
+        ("SELECT a, x FROM t ORDER BY a DESC LIMIT 2", "INT DECIMAL(10,2)",
+         [(2, D("0.05")), (1, D("1.00"))]),
+        ("SELECT x, a FROM t LIMIT 2", "DECIMAL(10,2) INT", [(None, None), (D("0.05"), 2)]),
+        ("SELECT CASE WHEN a > 1 THEN x ELSE 0 END FROM t WHERE a = 2", "DECIMAL(12,2)",
+         [(D("0.05"),)]),
+        ("WITH w AS (SELECT a, avg(x) AS m FROM t GROUP BY a) SELECT p.m + q.m FROM w p, w q"
+         " WHERE p.a = q.a AND p.a = 2", "DECIMAL(15,6)", [(D("0.100000"),)]),
+        ("SELECT x FROM t WHERE a = 2 UNION ALL SELECT a FROM t WHERE a = 2", "DECIMAL(12,2)",
+         [(D("0.05"),), (D("2.00"),)]),
+        ("SELECT 9999999999.99 * 9999999999.99 FROM t WHERE a = 2", "DECIMAL(25,4)",
+         [(D("99999999999800000000.0001"),)]),
+        ("SELECT a / 2 FROM t WHERE a = 1", "DOUBLE", [(0.5,), (0.5,)]),
+    ],
+)  # fmt: skip
+def test_results_and_types_are_sparks(
+    text: str, types: str, rows: list[tuple[Any, ...]], oracle: Oracle
+) -> None:
+    assert " ".join(map(str, oracle.describe(text).types)) == types
+    assert _rows(oracle, text) == rows
+
+
+def test_views_over_views(oracle: Oracle) -> None:
+    oracle.create_view("v", "SELECT a, avg(x) AS m FROM t GROUP BY a")
+    oracle.create_view("w", "SELECT m * 2 AS n FROM V WHERE m > 1")
+    assert _rows(oracle, "SELECT n FROM w") == [(D("3.000000"),)]
+    oracle.drop("w")
+    oracle.drop("v")
+    assert _rows(oracle, "SELECT count(*) FROM t") == [(4,)]
+
+
+def test_a_bag_loses_one_copy_for_each_deleted_row() -> None:
+    with Oracle(threads=1) as oracle:
+        bag = pa.table({"a": [1, 1, None, None], "f": [0.0, -0.0, math.nan, math.nan]})
+        oracle.load("b", bag)
+        oracle.apply("b", None, bag.slice(1, 2))
+        assert _rows(oracle, "SELECT count(a), count(*) FROM b") == [(1, 2)]
+        with pytest.raises(OracleError, match="1 rows to delete"):
+            oracle.apply("b", bag, bag.slice(0, 2))
+        assert _rows(oracle, "SELECT count(*) FROM b") == [(2,)]
+
+
+def test_a_keyed_table_deletes_by_key() -> None:
+    with Oracle(threads=1) as oracle:
+        oracle.load("k", pa.table({"id": [1, 2], "v": ["a", "b"]}), key=("id",))
+        oracle.apply("k", pa.table({"id": [2], "v": ["c"]}), pa.table({"id": [2], "v": ["?"]}))
+        assert _rows(oracle, "SELECT v FROM k ORDER BY v LIMIT 9") == [("a",), ("c",)]
+
+
+_TABLE = pa.table({"k": [1, 1, None, 2], "f": [0.5, 0.5, math.nan, 0.0]})
+
+
+def _with(column: str, values: list[Any]) -> pa.Table:
+    return _TABLE.set_column(_TABLE.column_names.index(column), column, pa.array(values))
+
+
+@pytest.mark.parametrize("copies", [1, 2_000])
+def test_compare_finds_equal_what_is_equal(copies: int) -> None:
+    left = pa.concat_tables([_TABLE] * copies)
+    right = pa.concat_tables([_TABLE.take([3, 2, 1, 0])] * copies)
+    assert compare(left, right) is None
+    close = _with("f", [0.5 * (1 + 1e-12), 0.5, math.nan, -0.0])
+    assert compare(pa.concat_tables([close] * copies), right) is None
+
+
+@pytest.mark.parametrize("copies", [1, 2_000])
+@pytest.mark.parametrize(
+    "other",
+    [
+        _TABLE.slice(1),
+        _TABLE.take([0, 0, 2, 3, 3]),
+        _TABLE.take([0, 2, 2, 3]),
+        _with("k", [1, 1, 0, 2]),
+        _with("f", [0.5, 0.5, None, 0.0]),
+        _with("f", [0.5, 0.5, math.nan, 1e-300]),
+        _with("f", [0.5, 0.5000001, math.nan, 0.0]),
+        _with("f", [0.5, 0.5, math.inf, 0.0]),
+    ],
+)
+def test_compare_finds_every_difference(other: pa.Table, copies: int) -> None:
+    many = [_TABLE] * (copies - 1)
+    found = compare(pa.concat_tables([*many, other]), pa.concat_tables([*many, _TABLE]))
+    assert found is not None
+    assert found.missing.num_rows + found.extra.num_rows in (1, 2)
+    assert found.missing.num_rows - found.extra.num_rows == _TABLE.num_rows - other.num_rows
+
+
+def test_compare_matches_close_doubles_whatever_their_order() -> None:
+    left = pa.table({"f": [1.0, 1.0 + 1e-12], "g": [5.0, 3.0]})
+    right = pa.table({"f": [1.0, 1.0 + 1e-12], "g": [3.0, 5.0]})
+    assert compare(left, right) is None
+    assert compare(left, pa.table({"f": [1.0, 1.0], "g": [5.0, 5.0]})) is not None
+
+
+def test_compare_minds_the_order_only_where_asked() -> None:
+    backwards = _TABLE.take([3, 2, 1, 0])
+    assert compare(_TABLE, backwards) is None
+    found = compare(_TABLE, backwards, ordered=True)
+    assert found is not None
+    assert found.position == 0
+    assert compare(_TABLE, _TABLE, ordered=True) is None
