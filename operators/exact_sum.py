@@ -146,4 +146,4 @@ def to_double(state: bytes) -> float:
     try:
         return sums.total / _UNIT
     except OverflowError:
-        return math.copysign(math.inf, sums.total)
+        return math.inf if sums.total > 0 else -math.inf

@@ -4,7 +4,8 @@ A *snapshot* is a directory of Arrow IPC files that never change, one partition 
 each. `sqlview.spark` writes one when a table or view is too large to hand to Spark through the
 driver, and reads it back with `spark.read.format("sqlview").load(directory)`.
 
-Invariant: Spark's columns are those of the files, in type, order and nullability. Filters are never
+Invariant: Spark's columns are those of the table, in type, order and nullability; their names in
+the files are numbers, since Spark reads by name and a table may have a name twice. Filters are never
 pushed down: in pyspark 4.3 a pushed filter leaks into later reads of the same source.
 
 The classes travel to Spark's workers by value (see `sqlview.spark`): a worker that only reads
@@ -74,6 +75,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 def write_snapshot(table: pa.Table, directory: Path) -> None:
     """Write `table` as a snapshot: at least one file, of at most FILE_ROWS rows each."""
+    table = table.rename_columns([str(i) for i in range(table.num_columns)])
     directory.mkdir()
     for number, start in enumerate(range(0, max(table.num_rows, 1), FILE_ROWS)):
         path = directory / f"{number:06}{SUFFIX}"

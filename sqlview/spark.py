@@ -25,7 +25,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import sqlglot
 from pyspark import cloudpickle
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import (
+    AnalysisException,
+    ParseException,
+    PySparkException,
+    PySparkTypeError,
+)
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
@@ -130,7 +135,24 @@ class SparkSide:
                 hint="Apply each micro-batch: stream.writeStream.foreachBatch(function), where the "
                 "function inserts the DataFrame that it is given.",
             )
-        return data.toArrow()
+        try:
+            return data.toArrow()
+        except PySparkTypeError as error:
+            raise DataError(
+                "changes cannot be given as a DataFrame with such a column",
+                detail=f"{error.getMessage()}" if error.getMessage() else None,
+            ) from None
+        except Exception as error:
+            # Through the driver is the quickest way, but Spark bounds what goes there.
+            if "spark.driver.maxResultSize" not in str(error) or not self._sees_files():
+                raise
+        return self._read_in_parallel(data)
+
+    def _read_in_parallel(self, frame: DataFrame) -> pa.Table:
+        from operators.executor.spark.ingest import read_dataframe
+
+        tables = read_dataframe(frame, str(self.directory))
+        return pa.concat_tables(tables) if tables else frame.limit(0).toArrow()
 
     # -- out -------------------------------------------------------------------------------------
 
@@ -144,7 +166,8 @@ class SparkSide:
         self._snapshots.mkdir(parents=True, exist_ok=True)
         directory = self._snapshots / uuid.uuid4().hex
         datasource.write_snapshot(table, directory)
-        return self.spark.read.format(datasource.FORMAT).load(str(directory))
+        frame = self.spark.read.format(datasource.FORMAT).load(str(directory))
+        return frame.toDF(*table.column_names)
 
     def select(self, text: str, names: Iterable[str], read: Callable[[str], pa.Table]) -> DataFrame:
         """Run a query by Spark SQL, over tables and views of the session as they are now.
@@ -236,6 +259,8 @@ def _start() -> SparkSession:
         SparkSession.builder.master("local[*,4]")
         .appName("sqlview")
         .config("spark.driver.memory", os.environ.get("SQLVIEW_DRIVER_MEMORY", "2g"))
+        # Rows on their way to Python only pass through the driver.
+        .config("spark.driver.maxResultSize", "0")
         .config("spark.log.level", "ERROR")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

@@ -44,8 +44,9 @@ class QueryReport:
     timed part, of all views together where they share a session. The percentiles are over the
     steps that changed a table that it reads. `changes`: rows of signed deltas that it has emitted
     since CREATE. `state_bytes`: the state that it reads or keeps, shared or not.
-    `shared_arrangements` of its `arrangements` (indexes) are read by other views too. `verified` is
-    None if nothing was verified, else whether it equalled its recompute at all `verified_epochs`.
+    `shared_arrangements` of its `arrangements` (indexes) are shared, with `shared_with` other views.
+    `steps_inline` and `steps_spark` count the load, `steps` does not. `verified` is None if nothing
+    was verified, else whether it equalled its recompute at all `verified_epochs`.
     """
 
     query: str
@@ -53,6 +54,8 @@ class QueryReport:
     seconds: float
     rows_per_second: float
     steps: int
+    steps_inline: int
+    steps_spark: int
     p50_ms: float
     p95_ms: float
     max_ms: float
@@ -60,6 +63,7 @@ class QueryReport:
     state_bytes: int
     arrangements: int
     shared_arrangements: int
+    shared_with: int
     verified: bool | None
     verified_epochs: int
 
@@ -69,7 +73,8 @@ class Totals:
     """The run as a whole; with a session per query, sums over the sessions.
 
     `rows`: changed rows in the timed part. `install_seconds`: CREATE of tables and views.
-    `load_rows`, `load_seconds`: the step before the timed part. `state_bytes`: indexes, derived
+    `load_rows`, `load_seconds`: the step before the timed part, which counts in `steps_inline` or
+    `steps_spark` but not in `steps`. `state_bytes`: indexes, derived
     relations and filters, each once; `table_bytes`: the rows of the tables. `rss_start_bytes`,
     `rss_peak_bytes`: this process, input data included, before the first step and at most since.
     """
@@ -273,7 +278,9 @@ def print_report(report: RunReport, console: Console) -> None:
         "p95 ms",
         "max ms",
         "state",
-        "arrangements\n(shared)",
+        "arrangements",
+        "shared",
+        "steps inline\n/ on Spark",
     ):
         table.add_column(name, justify="right")
     table.add_column("verified")
@@ -287,13 +294,15 @@ def print_report(report: RunReport, console: Console) -> None:
             f"{query.p95_ms:.2f}",
             f"{query.max_ms:.1f}",
             _size(query.state_bytes),
-            f"{query.arrangements} ({query.shared_arrangements})",
+            f"{query.arrangements}",
+            f"{query.shared_arrangements} with {query.shared_with}" if query.shared_with else "0",
+            f"{query.steps_inline:,} / {query.steps_spark:,}",
             _verdict(query),
         )
     console.print(table)
     parts = [
         f"{totals.rows:,} changed rows in {totals.seconds:.2f} s",
-        f"{totals.steps:,} steps: {totals.steps_inline:,} inline, {totals.steps_spark:,} on Spark",
+        f"{totals.steps_inline:,} steps inline, {totals.steps_spark:,} on Spark",
         f"state {_size(totals.state_bytes)} beside {_size(totals.table_bytes)} of rows",
         f"resident memory at most {_size(totals.rss_peak_bytes)}",
     ]

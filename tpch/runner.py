@@ -278,7 +278,6 @@ class _Runner:
             if initial.rows:
                 self._load(db, initial, cuts)
             load_seconds = time.perf_counter() - started
-            first_step = len(db.metrics().steps)
             step_seconds, seconds = self._stream(db, queries, oracle, initial, batches)
             rss_peak_bytes = self.memory.peak_bytes()
             metrics = db.metrics()
@@ -287,11 +286,11 @@ class _Runner:
                 self.checks.run(oracle, db, queries)
             if self.inspect is not None:
                 self.inspect(db)
-        placements = [step.placement for step in metrics.steps[first_step:]]
+        placements = [step.placement for step in metrics.steps]
         batches = batches[: len(step_seconds)]
         return _Measured(
             queries=tuple(
-                self._query_report(q, batches, step_seconds, seconds, metrics.views[q.name])
+                _query_report(q, batches, step_seconds, seconds, metrics, arrangements)
                 for q in queries
             ),
             rows=sum(batch.rows for batch in batches),
@@ -369,36 +368,53 @@ class _Runner:
                         break
         return step_seconds, sum(step_seconds) if every else finished - started
 
-    def _query_report(
-        self,
-        query: Query,
-        batches: Sequence[stream.Batch],
-        step_seconds: Sequence[float],
-        seconds: float,
-        metrics: sqlview.ViewMetrics,
-    ) -> QueryReport:
-        read = [
-            sum(change.rows.num_rows for change in batch.changes if change.table in query.tables)
-            for batch in batches
-        ]
-        touching = [took for took, rows in zip(step_seconds, read, strict=True) if rows]
-        p50_ms, p95_ms, max_ms = step_percentiles_ms(touching)
-        return QueryReport(
-            query=query.name,
-            rows=sum(read),
-            seconds=seconds,
-            rows_per_second=sum(read) / seconds if seconds else 0.0,
-            steps=len(touching),
-            p50_ms=p50_ms,
-            p95_ms=p95_ms,
-            max_ms=max_ms,
-            changes=metrics.changes,
-            state_bytes=metrics.state_bytes,
-            arrangements=metrics.arrangements,
-            shared_arrangements=metrics.shared_arrangements,
-            verified=None,
-            verified_epochs=0,
-        )
+
+def _query_report(
+    query: Query,
+    batches: Sequence[stream.Batch],
+    step_seconds: Sequence[float],
+    seconds: float,
+    metrics: sqlview.Metrics,
+    arrangements: Sequence[Mapping[str, Any]],
+) -> QueryReport:
+    """What the timed part, `batches`, did to one view. The last steps of `metrics` are theirs."""
+    rows = [
+        sum(change.rows.num_rows for change in batch.changes if change.table in query.tables)
+        for batch in batches
+    ]
+    touching = [took for took, read in zip(step_seconds, rows, strict=True) if read]
+    p50_ms, p95_ms, max_ms = step_percentiles_ms(touching)
+    loads = len(metrics.steps) - len(batches)
+    placements = [
+        step.placement for step, read in zip(metrics.steps, [1] * loads + rows, strict=True) if read
+    ]
+    readers = {
+        reader
+        for index in arrangements
+        if query.name in index["readers"]
+        for reader in index["readers"]
+        if not reader.startswith("(")
+    }
+    view = metrics.views[query.name]
+    return QueryReport(
+        query=query.name,
+        rows=sum(rows),
+        seconds=seconds,
+        rows_per_second=sum(rows) / seconds if seconds else 0.0,
+        steps=len(touching),
+        steps_inline=placements.count("inline"),
+        steps_spark=placements.count("spark"),
+        p50_ms=p50_ms,
+        p95_ms=p95_ms,
+        max_ms=max_ms,
+        changes=view.changes,
+        state_bytes=view.state_bytes,
+        arrangements=view.arrangements,
+        shared_arrangements=view.shared_arrangements,
+        shared_with=len(readers - {query.name}),
+        verified=None,
+        verified_epochs=0,
+    )
 
 
 @contextlib.contextmanager

@@ -47,7 +47,9 @@ def expressions() -> dict[str, e.Expr]:
             "le", shipdate, e.Literal(datetime.date(1998, 9, 2), t.DATE), type=t.BOOLEAN
         ),
         "p_type LIKE 'PROMO%'": promo,
-        "l_shipmode IN ('MAIL', 'SHIP')": call("in", mode, text("MAIL"), text("SHIP"), type=t.BOOLEAN),
+        "l_shipmode IN ('MAIL', 'SHIP')": call(
+            "in", mode, text("MAIL"), text("SHIP"), type=t.BOOLEAN
+        ),
         "CASE WHEN p_type LIKE 'PROMO%' THEN revenue ELSE 0 END": call(
             "case", promo, revenue, zero, type=t.DecimalType(32, 4)
         ),

@@ -133,9 +133,11 @@ def rescaled(
     """
     places = target.scale - source.scale
     grows = target.precision - target.scale >= source.precision - source.scale
+    if places == 0 and grows:
+        return values, None
     if places >= 0:
         if source.precision + places <= 18 and np.ndim(values) == 1:
-            wider = values if places == 0 else values * 10**places
+            wider = values * 10**places
             return (wider, None) if grows else in_precision(wider, target, valid, n)
         up = scaled_up(values, places)
         if up is not None:

@@ -163,7 +163,9 @@ def values(kind: t.SqlType) -> st.SearchStrategy[Any]:
             return st.booleans()
         case t.IntegerType():
             ends = (kind.min, kind.min + 1, -1, 0, 1, 2, kind.max - 1, kind.max)
-            return st.one_of(st.sampled_from(ends), st.integers(-50, 50), st.integers(kind.min, kind.max))
+            return st.one_of(
+                st.sampled_from(ends), st.integers(-50, 50), st.integers(kind.min, kind.max)
+            )
         case t.FloatType(bits=bits):
             exact = [float(np.float32(x)) for x in DOUBLES if abs(x) < 1e38 or not math.isfinite(x)]
             fixed = st.sampled_from(exact if bits == 32 else DOUBLES)
@@ -171,7 +173,9 @@ def values(kind: t.SqlType) -> st.SearchStrategy[Any]:
         case t.DecimalType():
             top = 10**kind.precision - 1
             ends = st.sampled_from([0, 1, -1, top, -top, min(top, 5 * 10**kind.scale // 10)])
-            ints = st.one_of(ends, st.integers(-min(top, 999), min(top, 999)), st.integers(-top, top))
+            ints = st.one_of(
+                ends, st.integers(-min(top, 999), min(top, 999)), st.integers(-top, top)
+            )
             return ints.map(lambda x: Decimal(x).scaleb(-kind.scale, EXACT))
         case t.StringType():
             return st.one_of(st.sampled_from(TEXTS), st.text("aAbé日😀 %_1.", max_size=6))

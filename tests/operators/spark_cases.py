@@ -35,7 +35,15 @@ DECIMALS = (
     ("99999999999999999999999999999999999999", D(38, 0)), ("-0.000000000000000001", D(38, 18)),
     ("12345678901234567890.123456789012345678", D(38, 18)), ("9223372036854775808", D(20, 0)),
 )  # fmt: skip
-DATES = ("1970-01-01", "2020-02-29", "1999-12-31", "2021-01-03", "0001-01-01", "1582-10-10", "9999-12-31")
+DATES = (
+    "1970-01-01",
+    "2020-02-29",
+    "1999-12-31",
+    "2021-01-03",
+    "0001-01-01",
+    "1582-10-10",
+    "9999-12-31",
+)
 TIMES = (
     "1970-01-01 00:00:00", "2020-02-29 12:34:56.789", "1969-12-31 23:59:59.999999", "1900-01-01 00:00:01",
     "2021-12-31 23:59:59.5",
@@ -47,7 +55,9 @@ TARGETS = (
 
 
 def text(value: str) -> Case:
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\t", "\\t").replace("\n", "\\n")
+    escaped = (
+        value.replace("\\", "\\\\").replace("'", "\\'").replace("\t", "\\t").replace("\n", "\\n")
+    )
     return f"'{escaped}'", lit(value, t.STRING)
 
 
@@ -83,7 +93,9 @@ def _cases() -> Iterator[Case]:
 def _casts() -> Iterator[Case]:
     sources: list[Case] = [text(v) for v in TEXTS]
     sources += [number(v, t.DOUBLE) for v in DOUBLES]
-    sources += [number(v, t.FLOAT) for v in ("0.1", "1.1", "16777217", "NaN", "3.4e38", "-2147483648")]
+    sources += [
+        number(v, t.FLOAT) for v in ("0.1", "1.1", "16777217", "NaN", "3.4e38", "-2147483648")
+    ]
     sources += [integer(v, t.BIGINT) for v in LONGS]
     sources += [integer(v, t.TINYINT) for v in (-128, 0, 127)]
     sources += [exact(v, k) for v, k in DECIMALS]
@@ -165,14 +177,36 @@ def _arithmetic() -> Iterator[Case]:
 
 
 def _strings() -> Iterator[Case]:
-    words = ("", "abc", "  ab ", "héllo wörld", "日本語", "😀x", "Straße", "ΑΣ Σ", "İ", "a_b%c", "x\ny", "\tz\t")
+    words = (
+        "",
+        "abc",
+        "  ab ",
+        "héllo wörld",
+        "日本語",
+        "😀x",
+        "Straße",
+        "ΑΣ Σ",
+        "İ",
+        "a_b%c",
+        "x\ny",
+        "\tz\t",
+    )
     for sql, x in map(text, words):
         for function, name in (
             ("upper", "upper"), ("lower", "lower"), ("trim", "trim"), ("ltrim", "ltrim"), ("rtrim", "rtrim"),
         ):  # fmt: skip
             yield f"{name}({sql})", call(function, x, type=t.STRING)
         yield f"length({sql})", call("length", x, type=t.INT)
-        for start, count in ((1, 2), (0, 2), (2, 1), (-2, 1), (-9, 8), (-9, 3), (2, -1), (3, 2**31 - 1)):
+        for start, count in (
+            (1, 2),
+            (0, 2),
+            (2, 1),
+            (-2, 1),
+            (-9, 8),
+            (-9, 3),
+            (2, -1),
+            (3, 2**31 - 1),
+        ):
             args = (lit(start, t.INT), lit(count, t.INT))
             yield f"substring({sql}, {start}, {count})", call("substring", x, *args, type=t.STRING)
         for pattern in ("", "%", "a%", "%c", "%b%", "_b_", "__", "a!_b!%c", "%!%%", "x_y"):
@@ -189,14 +223,27 @@ def _strings() -> Iterator[Case]:
         yield f"replace({sql}, 'b', 'éé')", call("replace", x, *args, type=t.STRING)
         args = (lit("", t.STRING), lit("z", t.STRING))
         yield f"replace({sql}, '', 'z')", call("replace", x, *args, type=t.STRING)
-        for function, name in (("starts_with", "startswith"), ("ends_with", "endswith"), ("contains", "contains")):
+        for function, name in (
+            ("starts_with", "startswith"),
+            ("ends_with", "endswith"),
+            ("contains", "contains"),
+        ):
             for needle in ("", "a", "c"):
-                yield f"{name}({sql}, '{needle}')", call(function, x, lit(needle, t.STRING), type=t.BOOLEAN)
+                yield (
+                    f"{name}({sql}, '{needle}')",
+                    call(function, x, lit(needle, t.STRING), type=t.BOOLEAN),
+                )
         for other, y in map(text, ("abc", "é", "ab", "")):
             yield f"({sql} < {other})", call("lt", x, y, type=t.BOOLEAN)
     null = lit(None, t.STRING)
-    yield "concat('a', CAST(NULL AS STRING))", call("concat", lit("a", t.STRING), null, type=t.STRING)
-    yield "('a' IN ('b', CAST(NULL AS STRING)))", call("in", lit("a", t.STRING), lit("b", t.STRING), null, type=t.BOOLEAN)
+    yield (
+        "concat('a', CAST(NULL AS STRING))",
+        call("concat", lit("a", t.STRING), null, type=t.STRING),
+    )
+    yield (
+        "('a' IN ('b', CAST(NULL AS STRING)))",
+        call("in", lit("a", t.STRING), lit("b", t.STRING), null, type=t.BOOLEAN),
+    )
 
 
 def _dates() -> Iterator[Case]:
@@ -210,17 +257,31 @@ def _dates() -> Iterator[Case]:
     for sql, x in map(time, TIMES):
         for function in ("hour", "minute", "second"):
             yield f"{function}({sql})", call(function, x, type=t.INT)
-        for unit in "year quarter month mm week day hour minute second millisecond microsecond no".split():
-            yield f"date_trunc('{unit}', {sql})", call("date_trunc", lit(unit, t.STRING), x, type=t.TIMESTAMP)
+        for (
+            unit
+        ) in "year quarter month mm week day hour minute second millisecond microsecond no".split():
+            yield (
+                f"date_trunc('{unit}', {sql})",
+                call("date_trunc", lit(unit, t.STRING), x, type=t.TIMESTAMP),
+            )
         for months in (1, -11):
-            yield f"({sql} + INTERVAL '{months}' MONTH)", call("add_months", x, lit(months, t.INT), type=t.TIMESTAMP)
+            yield (
+                f"({sql} + INTERVAL '{months}' MONTH)",
+                call("add_months", x, lit(months, t.INT), type=t.TIMESTAMP),
+            )
         micros = lit(-90 * 60_000_000, t.INTERVAL_MICROSECONDS)
-        yield f"({sql} - INTERVAL '90' MINUTE)", call("add_microseconds", x, micros, type=t.TIMESTAMP)
+        yield (
+            f"({sql} - INTERVAL '90' MINUTE)",
+            call("add_microseconds", x, micros, type=t.TIMESTAMP),
+        )
     for sql, x in map(date, DATES):
         for unit in "year quarter mon week day".split():
             yield f"trunc({sql}, '{unit}')", call("date_trunc", lit(unit, t.STRING), x, type=t.DATE)
         for months in (1, -1, 12, 13):
-            yield f"add_months({sql}, {months})", call("add_months", x, lit(months, t.INT), type=t.DATE)
+            yield (
+                f"add_months({sql}, {months})",
+                call("add_months", x, lit(months, t.INT), type=t.DATE),
+            )
         yield f"date_add({sql}, 60)", call("date_add", x, lit(60, t.INT), type=t.DATE)
         other, y = date("2000-01-01")
         yield f"datediff({sql}, {other})", call("date_diff", x, y, type=t.INT)
@@ -231,7 +292,12 @@ def _others() -> Iterator[Case]:
     for a, x in boolean.items():
         for b, y in boolean.items():
             left, right = lit(x, t.BOOLEAN), lit(y, t.BOOLEAN)
-            for function, word in (("and", "AND"), ("or", "OR"), ("eq", "="), ("eq_null_safe", "<=>")):
+            for function, word in (
+                ("and", "AND"),
+                ("or", "OR"),
+                ("eq", "="),
+                ("eq_null_safe", "<=>"),
+            ):
                 yield f"({a} {word} {b})", call(function, left, right, type=t.BOOLEAN)
         yield f"(NOT {a})", call("not", lit(x, t.BOOLEAN), type=t.BOOLEAN)
     failing = call("integral_divide", lit(1, t.BIGINT), lit(0, t.BIGINT), type=t.BIGINT)
@@ -244,8 +310,14 @@ def _others() -> Iterator[Case]:
     yield f"({sql} AND false)", call("and", bad, no, type=t.BOOLEAN)
     yield f"(true OR {sql})", call("or", yes, bad, type=t.BOOLEAN)
     yield "coalesce(2L, 1L div 0L)", call("coalesce", lit(2, t.BIGINT), failing, type=t.BIGINT)
-    yield "CASE WHEN false THEN 1L div 0L ELSE 3L END", call("case", no, failing, lit(3, t.BIGINT), type=t.BIGINT)
-    yield "CASE WHEN true THEN 1L div 0L ELSE 3L END", call("case", yes, failing, lit(3, t.BIGINT), type=t.BIGINT)
+    yield (
+        "CASE WHEN false THEN 1L div 0L ELSE 3L END",
+        call("case", no, failing, lit(3, t.BIGINT), type=t.BIGINT),
+    )
+    yield (
+        "CASE WHEN true THEN 1L div 0L ELSE 3L END",
+        call("case", yes, failing, lit(3, t.BIGINT), type=t.BIGINT),
+    )
 
 
 CASES: tuple[Case, ...] = tuple(dict(_cases()).items())

@@ -87,8 +87,16 @@ def test_buffers_are_shared() -> None:
         (pa.array([Decimal("1.5")], pa.decimal256(50, 1)), D(15, 2), [Decimal("1.50")]),
         (pa.array([7, None], pa.int64()), D(15, 2), [Decimal("7.00"), None]),
         (pa.array([1.5], pa.float32()), t.DOUBLE, [1.5]),
-        (pa.array([1], pa.timestamp("s", "UTC")), t.TIMESTAMP, [datetime.datetime(1970, 1, 1, 0, 0, 1)]),
-        (pa.array([1000], pa.timestamp("ns")), t.TIMESTAMP_NTZ, [datetime.datetime(1970, 1, 1, 0, 0, 0, 1)]),
+        (
+            pa.array([1], pa.timestamp("s", "UTC")),
+            t.TIMESTAMP,
+            [datetime.datetime(1970, 1, 1, 0, 0, 1)],
+        ),
+        (
+            pa.array([1000], pa.timestamp("ns")),
+            t.TIMESTAMP_NTZ,
+            [datetime.datetime(1970, 1, 1, 0, 0, 0, 1)],
+        ),
         (pa.array([86_400_000], pa.date64()), t.DATE, [datetime.date(1970, 1, 2)]),
         (pa.nulls(2), t.DATE, [None, None]),
         (pa.array([], pa.string()), t.STRING, []),
@@ -140,7 +148,10 @@ def test_columns_are_found_by_name() -> None:
     for data, message in (
         (pa.table({"a": [1]}), 'the data has no column "b"'),
         (table.append_column("c", pa.array([1])), 'the data has an unknown column "c"'),
-        (pa.Table.from_arrays([pa.array([1])] * 2, ["a", "A"]), 'column "A" appears twice in the data'),
+        (
+            pa.Table.from_arrays([pa.array([1])] * 2, ["a", "A"]),
+            'column "A" appears twice in the data',
+        ),
     ):
         with pytest.raises(DataError) as raised:
             to_columns(data, schema)
@@ -155,9 +166,17 @@ def test_columns_are_found_by_name() -> None:
         ([(True,)], t.INT, 'column "x" is INT, but row 0 has True'),
         ([(1,)], t.STRING, 'column "x" is STRING, but row 0 has 1'),
         ([(1.5,)], D(9, 2), 'column "x" is DECIMAL(9,2), but row 0 has 1.5'),
-        ([(Decimal("1.005"),)], D(9, 2), "column \"x\" is DECIMAL(9,2), but row 0 has Decimal('1.005')"),
+        (
+            [(Decimal("1.005"),)],
+            D(9, 2),
+            "column \"x\" is DECIMAL(9,2), but row 0 has Decimal('1.005')",
+        ),
         ([(10**7,)], D(9, 2), 'column "x" is DECIMAL(9,2), but row 0 has 10000000'),
-        ([(Decimal("NaN"),)], D(9, 2), "column \"x\" is DECIMAL(9,2), but row 0 has Decimal('NaN')"),
+        (
+            [(Decimal("NaN"),)],
+            D(9, 2),
+            "column \"x\" is DECIMAL(9,2), but row 0 has Decimal('NaN')",
+        ),
         ([("2020-01-01",)], t.DATE, "column \"x\" is DATE, but row 0 has '2020-01-01'"),
         ([(2**53 + 1,)], t.DOUBLE, 'column "x" is DOUBLE, but row 0 has 9007199254740993'),
         ([()], t.INT, "row 0 has 0 values, but there are 1 columns"),
@@ -175,7 +194,10 @@ def test_rows_refused(rows: Any, kind: t.SqlType, message: str) -> None:
 def test_friendly_rows() -> None:
     schema = (field(D(9, 2)), t.Field("d", t.DOUBLE), t.Field("t", t.TIMESTAMP))
     zone = datetime.timezone(datetime.timedelta(hours=2))
-    rows = [(3, 2, datetime.datetime(2020, 1, 1, 2, tzinfo=zone)), (np.int64(4), np.float64(0.5), None)]
+    rows = [
+        (3, 2, datetime.datetime(2020, 1, 1, 2, tzinfo=zone)),
+        (np.int64(4), np.float64(0.5), None),
+    ]
     got = [python_values(c) for c in to_columns(rows_to_table(rows, schema), schema)]
     assert got == [
         [Decimal("3.00"), Decimal("4.00")],

@@ -117,7 +117,23 @@ def simple_cases() -> list[e.Call]:
         add(function, (t.STRING, t.STRING), t.BOOLEAN)
         for needle in ("", "a", "é", "ab"):
             add(function, (t.STRING,), t.BOOLEAN, lit(needle, t.STRING))
-    patterns = "", "%", "%%", "a", "a%", "%a", "%b%", "_", "a_b", "a/%b", "a/_b%", "%/%%", "P%O%", "日_%", ".*"
+    patterns = (
+        "",
+        "%",
+        "%%",
+        "a",
+        "a%",
+        "%a",
+        "%b%",
+        "_",
+        "a_b",
+        "a/%b",
+        "a/_b%",
+        "%/%%",
+        "P%O%",
+        "日_%",
+        ".*",
+    )
     for pattern in patterns:
         add("like", (t.STRING,), t.BOOLEAN, lit(pattern, t.STRING), lit("/", t.STRING))
     for regex in ("a", "^a", "b$", "[é日]", "a.b"):
@@ -131,7 +147,9 @@ def simple_cases() -> list[e.Call]:
     for kind in MOMENTS:
         for months in (-13, -1, 0, 1, 2, 12, 100):
             add("add_months", (kind,), kind, lit(months, t.INT))
-        for unit in "year QUARTER mon MM week day hour minute second millisecond microsecond x".split():
+        for (
+            unit
+        ) in "year QUARTER mon MM week day hour minute second millisecond microsecond x".split():
             out.append(call("date_trunc", lit(unit, t.STRING), col(0, kind), type=kind))
     for days in (-1, 0, 59, 36525):
         add("date_add", (t.DATE,), t.DATE, lit(days, t.INT))
@@ -189,9 +207,11 @@ def test_function_of_a_literal_agrees_with_twin(function: str, data: st.DataObje
     if data.draw(st.booleans()):
         expr = e.Call(function, (a, lit(value, b.type)), expr.type, True)
     else:
-        expr = e.Call(function, (lit(value, a.type), col(0, b.type)), expr.type, True) if (
-            a.type == b.type
-        ) else expr
+        expr = (
+            e.Call(function, (lit(value, a.type), col(0, b.type)), expr.type, True)
+            if (a.type == b.type)
+            else expr
+        )
     kinds = kinds_of(expr)
     check(expr, data.draw(columns(kinds)), kinds)
 
@@ -248,9 +268,13 @@ def nested(draw: st.DrawFn, kind: t.SqlType, depth: int) -> e.Expr:
     castable = any(c.args[0].type == shape.type and c.type == kind for c in CASTS)
     if shape.type == kind:
         return made
-    return call("cast", made, type=kind) if castable else call("is_null", made, type=t.BOOLEAN) if (
-        kind == t.BOOLEAN
-    ) else col(NESTED_KINDS.index(kind), kind)
+    return (
+        call("cast", made, type=kind)
+        if castable
+        else call("is_null", made, type=t.BOOLEAN)
+        if (kind == t.BOOLEAN)
+        else col(NESTED_KINDS.index(kind), kind)
+    )
 
 
 @given(st.data())
@@ -262,8 +286,16 @@ def test_nested_expressions_agree_with_twin(kind: t.SqlType, data: st.DataObject
 
 def test_a_row_does_not_depend_on_its_batch() -> None:
     """A batch that overflows takes the exact path, and gives the other rows what they had."""
-    product = call("multiply", col(0, MONEY), col(1, D(16, 2)), type=decimal_result("multiply", MONEY, D(16, 2)))
-    small = [column_of(MONEY, [reference.Decimal("1.25")]), column_of(D(16, 2), [reference.Decimal("0.94")])]
+    product = call(
+        "multiply",
+        col(0, MONEY),
+        col(1, D(16, 2)),
+        type=decimal_result("multiply", MONEY, D(16, 2)),
+    )
+    small = [
+        column_of(MONEY, [reference.Decimal("1.25")]),
+        column_of(D(16, 2), [reference.Decimal("0.94")]),
+    ]
     large = [
         column_of(MONEY, [reference.Decimal("1.25"), reference.Decimal("9999999999999.99")]),
         column_of(D(16, 2), [reference.Decimal("0.94"), reference.Decimal("-99999999999999.99")]),
@@ -306,7 +338,9 @@ def test_constants_are_folded_and_their_errors_are_not() -> None:
     def no_columns(index: int) -> Column:
         raise AssertionError(f"column {index} is not needed")
 
-    one_day = call("date_add", lit(reference.datetime.date(1994, 1, 1), t.DATE), lit(1, t.INT), type=t.DATE)
+    one_day = call(
+        "date_add", lit(reference.datetime.date(1994, 1, 1), t.DATE), lit(1, t.INT), type=t.DATE
+    )
     compiled = scalar.compile(one_day)
     assert compiled.literal
     column, errors = compiled.evaluate(no_columns, 3)
@@ -332,7 +366,10 @@ def test_slices_of_texts() -> None:
     """Arrow arrays with an offset are read from there."""
     texts = column_of(t.STRING, ["PROMO A", "xPROMO", "PROMO", ""])
     part = Column(t.STRING, texts.values[1:])
-    for function, wanted in (("starts_with", [False, True, False]), ("ends_with", [True, True, False])):
+    for function, wanted in (
+        ("starts_with", [False, True, False]),
+        ("ends_with", [True, True, False]),
+    ):
         expr = call(function, col(0, t.STRING), lit("PROMO", t.STRING), type=t.BOOLEAN)
         assert evaluate(expr, [part]) == wanted
     listed = call("in", col(0, t.STRING), lit("PROMO", t.STRING), lit("", t.STRING), type=t.BOOLEAN)
@@ -352,11 +389,15 @@ def test_empty_batches() -> None:
         (call("cast", col(0, t.INTERVAL_MONTHS), type=t.STRING), UnsupportedError),
         (call("rlike", col(0, t.STRING), lit("(?=a)", t.STRING), type=t.BOOLEAN), UnsupportedError),
         (
-            call("like", col(0, t.STRING), lit("a\\", t.STRING), lit("\\", t.STRING), type=t.BOOLEAN),
+            call(
+                "like", col(0, t.STRING), lit("a\\", t.STRING), lit("\\", t.STRING), type=t.BOOLEAN
+            ),
             BindError,
         ),
         (
-            call("like", col(0, t.STRING), lit("\\ab", t.STRING), lit("\\", t.STRING), type=t.BOOLEAN),
+            call(
+                "like", col(0, t.STRING), lit("\\ab", t.STRING), lit("\\", t.STRING), type=t.BOOLEAN
+            ),
             BindError,
         ),
         (call("eq", col(0, D(9, 2)), col(1, D(9, 3)), type=t.BOOLEAN), ValueError),

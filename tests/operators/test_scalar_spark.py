@@ -75,11 +75,17 @@ def agree(expr: e.Expr, got: dict[str, Any], wanted: dict[str, Any]) -> bool:
         return bool(got.get("error") == SAME_CLASS.get(str(error), error))
     value = wanted["value"]
     through_float = any(isinstance(x.type, t.FloatType) for x in e.walk(expr))
-    if through_float and expr.type in (t.DOUBLE, t.FLOAT, t.STRING) and None not in (value, got["value"]):
+    if (
+        through_float
+        and expr.type in (t.DOUBLE, t.FLOAT, t.STRING)
+        and None not in (value, got["value"])
+    ):
         a, b = float(got["value"]), float(value)  # Java before 19 prints more digits than needed
         if any(x.type == t.FLOAT for x in e.walk(expr)):
             a, b = float(np.float32(a)), float(np.float32(b))
-        return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
+        return (math.isnan(a) and math.isnan(b)) or (
+            a == b and math.copysign(1, a) == math.copysign(1, b)
+        )
     return bool(got["value"] == value)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import ArithmeticException
+from pyspark.sql.classic.dataframe import DataFrame
 
 import sqlview
 import sqlview.spark
@@ -179,6 +180,34 @@ def test_an_empty_dataframe_changes_nothing(shop: sqlview.Session, spark: Any) -
     assert shop.view("revenue").rows() == before
 
 
+def test_a_dataframe_too_large_for_the_driver_is_read_by_tasks(
+    shop: sqlview.Session, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    through_driver = DataFrame.toArrow
+    refused: list[Any] = []
+
+    def refuse_once(frame: Any) -> pa.Table:
+        if refused:
+            return through_driver(frame)
+        refused.append(frame)
+        raise RuntimeError("Total size … is bigger than spark.driver.maxResultSize (1024.0 MiB)")
+
+    monkeypatch.setattr(DataFrame, "toArrow", refuse_once)
+    frame = spark.range(10, 1010, 1, 3).selectExpr("id", "'cid' AS customer", "1 AS price")
+    insert(shop, orders=frame)
+    assert refused == [frame]
+    assert shop.sql("SELECT total FROM revenue WHERE customer = 'cid'").rows() == [(Decimal(1000),)]
+
+
+@pytest.mark.usefixtures("through_files")
+def test_two_columns_of_one_name(spark: Any) -> None:
+    side = SparkSide(spark, None)
+    schema = pa.schema([pa.field("a", pa.int64(), False), pa.field("a", pa.string())])
+    table = pa.Table.from_arrays([pa.array([1, 2]), pa.array(["x", None])], schema=schema)
+    assert side.dataframe(table).toArrow() == table
+    side.close()
+
+
 def test_insert_upsert_and_delete_from_dataframes(shop: sqlview.Session, spark: Any) -> None:
     # Columns in another order, with other case, and narrower than the table's.
     frame = spark.sql("SELECT 'bob' AS CUSTOMER, CAST(7.5 AS DECIMAL(5,1)) AS price, 4 AS id")
@@ -298,6 +327,7 @@ def test_what_spark_refuses_has_our_form(
         ("SELECT 9L AS id, 'x' AS customer, 'y' AS price", 'column "price"'),
         ("SELECT 9.5D AS id, 'x' AS customer, 1 AS price", 'column "id"'),
         ("SELECT 9L AS id, array(1) AS customer, 1 AS price", 'column "customer"'),
+        ("SELECT 9L AS id, INTERVAL '1' YEAR AS customer, 1 AS price", "with such a column"),
         ("SELECT CAST(NULL AS BIGINT) AS id, 'x' AS customer, 1 AS price", 'NULL in column "id"'),
         ("SELECT 9L AS id, 'x' AS customer, 1.005 AS price", 'column "price"'),
         ("SELECT 1L AS id, 'x' AS customer, 1 AS price", "the key is there already"),

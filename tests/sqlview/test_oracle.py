@@ -47,7 +47,7 @@ def _rows(oracle: Oracle, text: str) -> list[tuple[Any, ...]]:
     [
         ("SELECT avg(x), sum(x) FROM t", "DECIMAL(14,6) DECIMAL(20,2)",
          [(D("1.016667"), D("3.05"))]),
-        ("SELECT sum(x) / 3 FROM t", "DECIMAL(22,6)", [(D("1.016667"),)]),
+        ("SELECT sum(x) / 3 FROM t", "DECIMAL(24,6)", [(D("1.016667"),)]),
         ("SELECT (0 - x) / 3 FROM t WHERE a = 1", "DECIMAL(15,6)",
          [(D("-0.333333"),), (D("-0.666667"),)]),
         ("SELECT 100.00 * sum(x) / sum(x * (1 - x)) FROM t", "DECIMAL(38,12)",
