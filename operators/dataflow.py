@@ -20,19 +20,28 @@ from typing_extensions import assert_never
 from operators import delta as deltas
 from operators.delta import Delta
 from operators.join import DeltaJoinOperator
-from operators.linear import MapOperator, UnionOperator
+from operators.linear import ConstantOperator, MapOperator, RepeatOperator, UnionOperator
 from operators.reduce import ReduceOperator
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
 from operators.state.relation import Relation
 from operators.store import StoreOperator
 from operators.table import TableState, snapshot
+from operators.threshold import ThresholdOperator
 from operators.topk import TopKOperator
 from planner import dataflow as ir
 from planner.expr import Expr
 
 Operator: TypeAlias = (
-    MapOperator | UnionOperator | StoreOperator | ReduceOperator | DeltaJoinOperator | TopKOperator
+    MapOperator
+    | UnionOperator
+    | RepeatOperator
+    | ConstantOperator
+    | StoreOperator
+    | ReduceOperator
+    | DeltaJoinOperator
+    | TopKOperator
+    | ThresholdOperator
 )
 #: A node as installed: "" where it is shared, else the view whose own it is.
 Key: TypeAlias = tuple[str, ir.Node]
@@ -214,9 +223,23 @@ class Dataflow:
                 output = operator.step(inputs)
             case UnionOperator():
                 assert isinstance(node, ir.Union)
-                every = [changes.get(self._input_key(i, owner)) for i in node.inputs]
-                output = operator.step([d for d in every if d is not None])
-            case MapOperator() | StoreOperator() | ReduceOperator() | TopKOperator():
+                output = operator.step(
+                    [changes.get(self._input_key(i, owner)) for i in node.inputs]
+                )
+            case ThresholdOperator():
+                assert isinstance(node, ir.Threshold)
+                rows = changes.get(self.relation_key(node.index.relation, owner))
+                scalars = changes.get(self.relation_key(node.bound.relation, owner))
+                output = operator.step(rows, scalars)
+            case ConstantOperator():
+                return None
+            case (
+                MapOperator()
+                | RepeatOperator()
+                | StoreOperator()
+                | ReduceOperator()
+                | TopKOperator()
+            ):
                 output = operator.step(changes[keys[0]])
             case _:
                 assert_never(operator)
@@ -256,6 +279,14 @@ class Dataflow:
                 return UnionOperator(node).step(
                     [self.snapshot(i, time, owner) for i in node.inputs]
                 )
+            case ir.Constant():
+                return ConstantOperator(node).start(time)
+            case ir.Repeat():
+                return RepeatOperator(node).step(self.snapshot(node.input, time, owner))
+            case ir.Threshold():
+                threshold = self._installed[owner, node].operator
+                assert isinstance(threshold, ThresholdOperator)
+                return threshold.step(self.snapshot(node.index.relation, time, owner), None)
             case ir.DeltaJoin():
                 join = self._installed[owner, node].operator
                 assert isinstance(join, DeltaJoinOperator)
@@ -302,6 +333,14 @@ class Dataflow:
                 return MapOperator(node)
             case ir.Union():
                 return UnionOperator(node)
+            case ir.Repeat():
+                return RepeatOperator(node)
+            case ir.Constant():
+                return ConstantOperator(node)
+            case ir.Threshold():
+                return ThresholdOperator(
+                    node, self.index(node.index, view, owner), self.index(node.bound, view, owner)
+                )
             case ir.Store():
                 relation = self._relations[owner, node] = Relation(node.schema)
                 return StoreOperator(
@@ -353,13 +392,16 @@ class Dataflow:
             case UnionOperator():
                 assert isinstance(node, ir.Union)
                 return operator.step([rows_of(i) for i in node.inputs])
-            case TopKOperator():
+            case TopKOperator() | ConstantOperator():
                 return operator.start(time)
+            case ThresholdOperator():
+                assert isinstance(node, ir.Threshold)
+                return operator.step(rows_of(node.index.relation), None)
             case ReduceOperator():
                 assert isinstance(node, ir.Reduce)
                 return operator.start(rows_of(node.input), time)
-            case MapOperator() | StoreOperator():
-                assert isinstance(node, (ir.Map, ir.Store))
+            case MapOperator() | StoreOperator() | RepeatOperator():
+                assert isinstance(node, (ir.Map, ir.Store, ir.Repeat))
                 return operator.step(rows_of(node.input))
             case _:
                 assert_never(operator)

@@ -162,6 +162,15 @@ class Delta:
         rows = np.flatnonzero(keep)
         return self if len(rows) == len(self) else self.select(rows)
 
+    def negated(self) -> Delta:
+        """The same updates with the opposite sign."""
+        return self.times(np.full(len(self), -1, np.int64))
+
+    def times(self, factor: Ints) -> Delta:
+        """The same updates, `factor` int64[n] times each."""
+        origins = [self.origin(i) for i in range(len(self.schema))]
+        return Delta(self.schema, self.time, self.diff * factor, origins, self.bindings)
+
     def columns(self) -> list[Column]:
         return [self.column(i) for i in range(len(self.schema))]
 

@@ -58,7 +58,7 @@ class HalfJoinOperator:
         if present is not None and not present.all():
             prefix = prefix.filter(present)
             columns = [prefix.column(c) for c in self.node.probe]
-        return prefix, self.index.probe_words(columns)
+        return prefix, self.index.probe_words(columns, len(prefix))
 
     def extend(self, prefix: Delta, as_of: bool) -> Delta:
         """The matches of every update of `prefix`. Cost: see ArrangementState.lookup."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from operators import delta as deltas
 from operators import scalar
-from operators.column import Bools, Column
+from operators.column import Bools, Column, concat
 from operators.delta import Delta, Origin
 from operators.errors import ErrorState
 from operators.scalar.value import only_where
@@ -74,13 +74,54 @@ class MapOperator:
 
 
 class UnionOperator:
-    """All updates of all inputs."""
+    """All updates of all inputs, those of negated inputs with the opposite sign."""
 
     def __init__(self, node: ir.Union) -> None:
         self.node = node
 
-    def step(self, parts: list[Delta]) -> Delta:
-        return deltas.concatenate(self.node.schema, parts)
+    def step(self, parts: list[Delta | None]) -> Delta:
+        """`parts[i]`: the delta of input i, or None where it has none."""
+        negated = self.node.negated or (False,) * len(parts)
+        signed = [
+            part.negated() if minus else part
+            for part, minus in zip(parts, negated, strict=True)
+            if part is not None and len(part)
+        ]
+        return deltas.concatenate(self.node.schema, signed)
+
+
+class RepeatOperator:
+    """Each update as many times as its row says."""
+
+    def __init__(self, node: ir.Repeat) -> None:
+        self.node = node
+
+    def step(self, delta: Delta) -> Delta:
+        count = delta.column(self.node.count)
+        assert count.valid is None, "a count of rows is never NULL"
+        rows = np.flatnonzero(count.values > 0)
+        return delta.select(rows).times(count.values[rows])
+
+
+class ConstantOperator:
+    """Rows that are always there: they come once, when the view is installed."""
+
+    def __init__(self, node: ir.Constant) -> None:
+        self.node = node
+
+    def start(self, time: int) -> Delta:
+        """All rows, as births at `time`."""
+        n = len(self.node.rows)
+        columns: list[Origin] = []
+        for i in range(len(self.node.schema)):
+            literals = [scalar.compile(row[i]) for row in self.node.rows]
+            values = [literal.evaluate(_no_column, 1)[0] for literal in literals]
+            columns.append(concat(values))
+        return Delta(self.node.schema, np.full(n, time, np.int64), np.ones(n, np.int64), columns)
+
+
+def _no_column(index: int) -> Column:
+    raise LookupError(f"a constant reads no column {index}")
 
 
 def passing(value: Column) -> Bools:

@@ -70,7 +70,9 @@ class ReduceOperator:
         self._kinds = [a.kind for a in node.accumulators]
         self._ordered = ordered
         mode: list[int] = []
-        for accumulator, field in zip(node.accumulators, node.schema[len(node.keys) :], strict=True):
+        for accumulator, field in zip(
+            node.accumulators, node.schema[len(node.keys) :], strict=True
+        ):
             match accumulator.kind:
                 case "sum":
                     mode.extend((grouping.WIDE, grouping.ADD))

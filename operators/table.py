@@ -143,7 +143,7 @@ class TableState:
         columns = change.columns
         if change.action != changes.DELETE:
             columns = [columns[k] for k in self.key]
-        return index.probe_words(columns)
+        return index.probe_words(columns, len(columns[0]))
 
 
 def snapshot(relation: Relation, time: int) -> Delta:

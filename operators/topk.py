@@ -1,13 +1,14 @@
-"""Top-k: the first rows of an ordered index, followed through a step.
+"""Top-k: the first rows of an ordered index, or of each of its partitions, through a step.
 
-At one time the first k rows are among the first k + d entries that some reader may see, d being the
-deaths that readers can still tell; within a step of many times, among k + d + b, with its births.
-Those are read from the front of the index, put in exact order
-(texts are compared in full here, the index has their first bytes), and followed through the step's
-births and deaths in order of time.
+At any time within a step the first k rows are among the first k + d + b entries that some reader
+may see, d being the deaths that readers can still tell, b the step's births. Those are read from
+the front, put in exact order (texts are compared in full here, the index has their first bytes),
+and followed through the step's births and deaths in order of time. Where there is one partition and
+one time, the births need not be counted in: the rows before the step are remembered.
 
 Invariant: the deltas add up to the rows at [offset, offset + limit) in the documented order.
-Cost of a step: O(k + d + b) entries, plus those that tie with the last on the index's words.
+Cost of a step: O(k + d + b) entries for each partition that changes, plus those that tie with the
+last on the index's words.
 """
 
 from __future__ import annotations
@@ -17,59 +18,55 @@ from typing import Any
 import numpy as np
 
 from operators import delta as deltas
-from operators.column import Bools, Column, Ints, is_textual
+from operators.column import Column, Ints, is_textual
 from operators.delta import Delta
-from operators.kernels import fronts, versions
+from operators.kernels import fronts, sorting, versions
 from operators.state import encode
 from operators.state.arrangement import ArrangementState, order_keys
+from operators.state.spine import sort_keys
 from planner import dataflow as ir
 from planner.algebra import SortKey
 
 
 class TopKOperator:
-    """Rows [offset, offset + limit) of `index`. State: that index, and the ids of those rows."""
+    """Rows [offset, offset + limit) of `index`. State: that index, and the ids of those rows where
+    it has no partitions."""
 
     def __init__(self, node: ir.TopK, index: ArrangementState) -> None:
         self.node = node
         self.index = index
+        self._partition = node.index.partition
         self._keys = order_keys(node.index)
         self._high = node.offset + node.limit
         self._members = np.empty(0, np.int64)
 
     def step(self, delta: Delta) -> Delta:
         """What the input's changes (already in the index) do to the first rows."""
-        if len(delta) == 0:
+        if len(delta) == 0 or self.node.limit == 0:
             return deltas.empty(self.node.schema)
-        relation = self.index.relation
-        start = int(delta.time.min())
-        if start == int(delta.time.max()):
+        start, end = int(delta.time.min()), int(delta.time.max())
+        if not self._partition and start == end:
             return self._replace(start)
+        probes, group = self._groups([delta.column(c) for c in self._partition], len(delta))
         # Rows that some time of the step does not see yet, or any more, come in between.
-        between = relation.deaths_told + int((delta.diff > 0).sum())
-        rows = self._front(self._high + between)
-        born, died = self._lives(rows)
-        alive = (born < start) & (died >= start)
-        births = np.flatnonzero((born >= start) & (born < died))
-        ends = np.flatnonzero((died >= start) & (died != versions.NEVER) & (born < died))
-        place = np.concatenate((births, ends))
-        time = np.concatenate((born[births], died[ends]))
-        sign = np.ones(len(place), np.int64)
-        sign[len(births) :] = -1
-        order = np.argsort(time, kind="stable")
-        changes = self._follow(rows, alive, place[order], time[order], sign[order])
-        self._members = self._first(int(delta.time.max()))
+        between = np.bincount(group, minlength=probes.shape[1])
+        between += self.index.relation.deaths_told - int((delta.diff < 0).sum())
+        group, rows = self._fronts(probes, self._high + between)
+        changes = self._follow(group, rows, probes.shape[1], start)
+        if not self._partition:
+            self._members = self._first(end)
         return changes
 
     def start(self, time: int) -> Delta:
         """The first rows as of `time`, as births at that time."""
         self._members = np.empty(0, np.int64)
-        return self._replace(time)
+        return self._replace(time) if not self._partition else self.snapshot(time)
 
     def snapshot(self, time: int) -> Delta:
-        """The present rows, as births at `time`."""
-        n = len(self._members)
-        births = np.ones(n, np.int64)
-        return deltas.bound(self.index.relation, self._members, np.full(n, time, np.int64), births)
+        """The rows as of `time`, the latest there is, as births then."""
+        rows = self._first(time)
+        births = np.ones(len(rows), np.int64)
+        return deltas.bound(self.index.relation, rows, np.full(len(rows), time, np.int64), births)
 
     def _replace(self, time: int) -> Delta:
         """The step that makes the first rows as of `time` the present ones."""
@@ -82,58 +79,106 @@ class TopKOperator:
         return deltas.bound(self.index.relation, rows, np.full(len(rows), time, np.int64), diff)
 
     def _first(self, time: int) -> Ints:
-        """Rows at ranks [offset, offset + limit) as of `time`, the latest time there is."""
-        rows = self._front(self._high + self.index.relation.deaths_told)
+        """Rows at ranks [offset, offset + limit) of every partition as of `time`, the latest."""
+        relation = self.index.relation
+        if self._partition:
+            everything = relation.visible(time)
+            columns = [relation.gather(c, everything) for c in self._partition]
+            probes, _ = self._groups(columns, len(everything))
+        else:
+            probes = np.zeros((1, 1), np.int64)
+        wanted = np.full(probes.shape[1], self._high + relation.deaths_told)
+        group, rows = self._fronts(probes, wanted)
         born, died = self._lives(rows)
-        rows = rows[(born <= time) & (time < died)]
-        return rows[self.node.offset : self._high]
+        now = (born <= time) & (time < died)
+        group, rows = group[now], rows[now]
+        rank = np.arange(len(rows)) - _starts(group, probes.shape[1])[group]
+        return rows[(rank >= self.node.offset) & (rank < self._high)]
 
-    def _follow(self, rows: Ints, alive: Bools, place: Ints, time: Ints, sign: Ints) -> Delta:
-        low, high = self.node.offset, self._high
+    def _groups(self, columns: list[Column], n: int) -> tuple[Ints, Ints]:
+        """Distinct partition keys in (bucket, key) order, and which one each of the n rows has."""
+        words = self.index.partition_words(columns, n)
+        order = sort_keys(words)
+        starts = np.empty(n + 1, np.int64)
+        count = sorting.run_starts(words, order, starts)
+        group = np.empty(n, np.int64)
+        group[order] = np.repeat(np.arange(count), np.diff(starts[: count + 1]))
+        return np.ascontiguousarray(words[:, order[starts[:count]]]), group
+
+    def _follow(self, group: Ints, rows: Ints, groups: int, start: int) -> Delta:
+        """Changes of the ranks [offset, high) from `start` on; rows in exact order by group."""
+        born, died = self._lives(rows)
+        alive = (born < start) & (died >= start)
+        births = np.flatnonzero((born >= start) & (born < died))
+        ends = np.flatnonzero((died >= start) & (died != versions.NEVER) & (born < died))
+        place = np.concatenate((births, ends))
+        time = np.concatenate((born[births], died[ends]))
+        sign = np.ones(len(place), np.int64)
+        sign[len(births) :] = -1
+        order = np.lexsort((time, group[place]))
+        place, time, sign = place[order], time[order], sign[order]
+        place_start = np.append(_starts(group, groups), len(rows))
+        event_start = np.append(_starts(group[place], groups), len(place))
         capacity = 2 * len(place) + 16
         while True:
             out = [np.empty(capacity, np.int64) for _ in range(3)]
-            count = fronts.follow(alive.copy(), low, high, place, time, sign, *out)
+            count = fronts.follow_groups(
+                place_start, alive.copy(), self.node.offset, self._high,
+                event_start, place, time, sign, out[0], out[1], out[2],
+            )  # fmt: skip
             if count <= capacity:
                 break
             capacity = count
         places, times, diffs = (o[:count] for o in out)
         return deltas.bound(self.index.relation, rows[places], times, diffs)
 
-    def _front(self, wanted: int) -> Ints:
-        """The first `wanted` rows that some reader may see, and some more, in exact order."""
-        if self.node.limit == 0:
-            return np.empty(0, np.int64)
+    def _fronts(self, probes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+        """For each partition its first `wanted` rows that some reader may see, and some more, in
+        exact order: (group, row), int64[n] each."""
         spine = self.index.spine
         dead, _, _, died_row, _ = self.index.relation.versions
-        capacity = wanted + 64
+        wanted = np.minimum(wanted, spine.entries)
+        capacity = min(int(wanted.sum()), spine.entries) + 64
         while True:
-            out, work = np.empty(capacity, np.int64), np.zeros(2, np.int64)
-            heads = np.zeros(len(spine.table), np.int64)
-            count = fronts.front(spine.table, spine.width, wanted, dead, died_row, heads, out, work)
+            group, rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+            work = np.zeros(2, np.int64)
+            count = fronts.fronts(
+                spine.table, spine.width, probes, wanted, dead, died_row, group, rows, work
+            )
             if count <= capacity:
                 break
             capacity = count
         self.index.work.entries += int(work[0])
-        self.index.work.seeks += 1
-        return self._exactly(out[:count])
+        self.index.work.seeks += int(work[1])
+        return self._exactly(group[:count], rows[:count])
 
-    def _exactly(self, rows: Ints) -> Ints:
+    def _exactly(self, group: Ints, rows: Ints) -> tuple[Ints, Ints]:
         relation = self.index.relation
         types = [relation.schema[k.column].type for k in self._keys]
         if encode.order_is_exact(types) or len(rows) < 2:
-            return rows
-        return rows[sort_rows([relation.gather(k.column, rows) for k in self._keys], self._keys)]
+            return group, rows
+        columns = [relation.gather(k.column, rows) for k in self._keys]
+        order = sort_rows(columns, self._keys, group)
+        return group[order], rows[order]
 
     def _lives(self, rows: Ints) -> tuple[Ints, Ints]:
         born, died = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-        versions.lives(rows, *self.index.relation.versions, born, died)
+        dead, born_first, born_time, died_row, died_time = self.index.relation.versions
+        versions.lives(rows, dead, born_first, born_time, died_row, died_time, born, died)
         return born, died
 
 
-def sort_rows(columns: list[Column], keys: tuple[SortKey, ...]) -> Ints:
-    """Positions in exact SQL order: columns[i] as keys[i] says; texts compare as UTF-8 bytes."""
-    words: list[Ints] = []
+def _starts(group: Ints, groups: int) -> Ints:
+    """First position of each group in ascending group numbers int64[n]."""
+    return np.searchsorted(group, np.arange(groups))
+
+
+def sort_rows(columns: list[Column], keys: tuple[SortKey, ...], group: Ints | None = None) -> Ints:
+    """Positions in exact SQL order: columns[i] as keys[i] says; texts compare as UTF-8 bytes.
+
+    `group` int64[n] goes before all keys. Needs at least one column.
+    """
+    words: list[Ints] = [] if group is None else [group]
     for column, key in zip(columns, keys, strict=True):
         if is_textual(column.type):
             texts: Any = np.array(column.values.to_pylist(), dtype=object)

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import sqlglot
-from pyspark import cloudpickle
 from pyspark.errors import (
     AnalysisException,
     ParseException,
@@ -33,9 +32,11 @@ from pyspark.errors import (
 )
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from planner.errors import BindError, CatalogError, DataError, SqlSyntaxError, SqlViewError
-from sqlview import datasource
+from sqlview import snapshot
 from sqlview.java import ensure_java
 
 if TYPE_CHECKING:
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
 #: Tables up to this size go to Spark through the driver, larger ones as files: the two take equally
 #: long at about 100,000 rows of 40 bytes.
 LOCAL_BYTES = 4 << 20
-
-# See sqlview.datasource.
-cloudpickle.register_pickle_by_value(datasource)  # type: ignore[no-untyped-call]
 
 _PLACE = re.compile(r"\bline (\d+),? pos (\d+)")
 
@@ -81,7 +79,6 @@ class SparkSide:
             raise SqlViewError("the session is closed")
         if self._spark is None:
             self._spark = _LOCAL.acquire() if self._given is None else self._given
-            self._spark.dataSource.register(datasource.SnapshotSource)
         return self._spark
 
     @property
@@ -162,12 +159,12 @@ class SparkSide:
         Cost: the rows are copied once, into Spark's driver or into files.
         """
         if table.nbytes <= LOCAL_BYTES or not self._sees_files():
-            return self.spark.createDataFrame(table, datasource.spark_schema(table.schema))
-        self._snapshots.mkdir(parents=True, exist_ok=True)
-        directory = self._snapshots / uuid.uuid4().hex
-        datasource.write_snapshot(table, directory)
-        frame = self.spark.read.format(datasource.FORMAT).load(str(directory))
-        return frame.toDF(*table.column_names)
+            return self.spark.createDataFrame(table, _spark_schema(table.schema))
+        numbered = snapshot.numbered(table)
+        paths = snapshot.write(numbered, self._snapshots / uuid.uuid4().hex)
+        files = self.spark.range(0, len(paths), 1, len(paths))
+        rows = files.mapInArrow(snapshot.reader(paths), _spark_schema(numbered.schema))
+        return rows.toDF(*table.column_names)
 
     def select(self, text: str, names: Iterable[str], read: Callable[[str], pa.Table]) -> DataFrame:
         """Run a query by Spark SQL, over tables and views of the session as they are now.
@@ -268,6 +265,14 @@ def _start() -> SparkSession:
         .config("spark.sql.execution.arrow.pyspark.enabled", "true")
         .getOrCreate()
     )
+
+
+def _spark_schema(schema: pa.Schema) -> StructType:
+    """Spark's columns for Arrow's: timestamps without a zone are TIMESTAMP_NTZ, whatever the
+    session's `spark.sql.timestampType` says."""
+    struct = from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    assert isinstance(struct, StructType)
+    return struct
 
 
 def _quoted(name: str) -> str:

@@ -115,16 +115,16 @@ def options_from(parser: argparse.ArgumentParser, given: argparse.Namespace) -> 
 
 
 def present(outcome: runner.Outcome, given: argparse.Namespace, console: Console) -> int:
-    """Print and write what a run found; the exit code."""
+    """Write and print what a run found; the exit code."""
+    if given.json is not None:
+        given.json.write_text(outcome.report.to_json(), encoding="utf-8")
+    if given.chart is not None:
+        report.write_chart(outcome.report, given.chart)
     output = report.output_console()
     report.print_report(outcome.report, output)
     report.print_arrangements(outcome.report, output)
     for difference in outcome.differences:
         report.print_difference(difference, console)
-    if given.json is not None:
-        given.json.write_text(outcome.report.to_json(), encoding="utf-8")
-    if given.chart is not None:
-        report.write_chart(outcome.report, given.chart)
     return 1 if outcome.differences else 0
 
 

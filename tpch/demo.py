@@ -21,6 +21,7 @@ from tpch import report, runner
 
 OPTIONS = runner.RunOptions(
     sf=0.1,
+    queries="q01,q03,q05,q06,q10,q12,q14,q19",
     batch_rows=1000,
     deletes=0.1,
     load=0.5,

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -31,7 +32,7 @@ from typing_extensions import Self
 _PLAIN_INTERVAL_SECONDS = 5.0
 _REFRESH_INTERVAL_SECONDS = 0.1
 _SHOWN_ROWS = 20
-_PLAIN_WIDTH = 120
+_PLAIN_WIDTH = 140
 _KEY_WIDTH = 48
 _KIB = 1024
 
@@ -44,7 +45,7 @@ class QueryReport:
     timed part, of all views together where they share a session. The percentiles are over the
     steps that changed a table that it reads. `changes`: rows of signed deltas that it has emitted
     since CREATE. `state_bytes`: the state that it reads or keeps, shared or not.
-    `shared_arrangements` of its `arrangements` (indexes) are shared, with `shared_with` other views.
+    `shared_arrangements` of its `arrangements` (indexes) are read by `shared_with` other views too.
     `steps_inline` and `steps_spark` count the load, `steps` does not. `verified` is None if nothing
     was verified, else whether it equalled its recompute at all `verified_epochs`.
     """
@@ -76,7 +77,8 @@ class Totals:
     `load_rows`, `load_seconds`: the step before the timed part, which counts in `steps_inline` or
     `steps_spark` but not in `steps`. `state_bytes`: indexes, derived
     relations and filters, each once; `table_bytes`: the rows of the tables. `rss_start_bytes`,
-    `rss_peak_bytes`: this process, input data included, before the first step and at most since.
+    `rss_peak_bytes`: this process, input data included, before a session and at most during its
+    steps; the largest of the sessions.
     """
 
     rows: int
@@ -268,19 +270,22 @@ def output_console() -> Console:
 def print_report(report: RunReport, console: Console) -> None:
     """The table of views, then one line of totals."""
     totals = report.totals
-    table = Table(title=f"TPC-H at scale factor {report.sf:g}", title_justify="left")
+    table = Table(
+        title=f"TPC-H at scale factor {report.sf:g}", title_justify="left", box=box.SIMPLE_HEAD
+    )
     table.add_column("view")
     for name in (
         "rows in",
         "rows/s",
-        "changes out",
+        "changes\nout",
         "p50 ms",
         "p95 ms",
         "max ms",
         "state",
-        "arrangements",
+        "indexes",
         "shared",
-        "steps inline\n/ on Spark",
+        "steps\ninline",
+        "on\nSpark",
     ):
         table.add_column(name, justify="right")
     table.add_column("verified")
@@ -295,8 +300,9 @@ def print_report(report: RunReport, console: Console) -> None:
             f"{query.max_ms:.1f}",
             _size(query.state_bytes),
             f"{query.arrangements}",
-            f"{query.shared_arrangements} with {query.shared_with}" if query.shared_with else "0",
-            f"{query.steps_inline:,} / {query.steps_spark:,}",
+            f"{query.shared_arrangements} by {query.shared_with}" if query.shared_with else "-",
+            f"{query.steps_inline:,}",
+            f"{query.steps_spark:,}",
             _verdict(query),
         )
     console.print(table)
@@ -315,7 +321,7 @@ def print_report(report: RunReport, console: Console) -> None:
 
 def print_arrangements(report: RunReport, console: Console) -> None:
     """The indexes that were live at the end, the largest first."""
-    table = Table(title="Arrangements", title_justify="left")
+    table = Table(title="Arrangements", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("relation")
     table.add_column("key", no_wrap=True, overflow="ellipsis", max_width=_KEY_WIDTH)
     for name in ("rows", "bytes"):

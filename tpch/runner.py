@@ -127,6 +127,7 @@ class _Measured:
     state_bytes: int
     table_bytes: int
     index_builds: int
+    rss_start_bytes: int
     rss_peak_bytes: int
     arrangements: tuple[dict[str, Any], ...]
 
@@ -164,12 +165,11 @@ def run(
         )
         console.print("Warming up", highlight=False)
         runner.warm_up(queries)
-        memory.start()
         for group in groups:
             measured.append(runner.measure(group))
             if checks.differences:
                 break
-    return Outcome(_summarise(options, measured, memory, checks), tuple(checks.differences))
+    return Outcome(_summarise(options, measured, checks), tuple(checks.differences))
 
 
 @contextlib.contextmanager
@@ -271,6 +271,7 @@ class _Runner:
         initial = stream.initial_batch(tables, loaded)
         plans = stream.plan_stream(table_rows, loaded, self.options.stream_options())
         batches = stream.prebatch(plans, tables)
+        self.memory.start()
         started = time.perf_counter()
         with self._session(queries) as db, contextlib.closing(self.oracle(queries)) as oracle:
             install_seconds = time.perf_counter() - started
@@ -304,6 +305,7 @@ class _Runner:
             state_bytes=metrics.state_bytes,
             table_bytes=metrics.table_bytes,
             index_builds=metrics.index_builds,
+            rss_start_bytes=self.memory.start_bytes,
             rss_peak_bytes=rss_peak_bytes,
             arrangements=tuple(arrangements),
         )
@@ -431,7 +433,6 @@ def _collected_garbage() -> Iterator[None]:
 def _summarise(
     options: RunOptions,
     measured: Sequence[_Measured],
-    memory: ResidentMemory,
     checks: Checks,
 ) -> RunReport:
     queries = tuple(
@@ -460,7 +461,7 @@ def _summarise(
         state_bytes=sum(part.state_bytes for part in measured),
         table_bytes=sum(part.table_bytes for part in measured),
         index_builds=sum(part.index_builds for part in measured),
-        rss_start_bytes=memory.start_bytes,
+        rss_start_bytes=max((part.rss_start_bytes for part in measured), default=0),
         rss_peak_bytes=max((part.rss_peak_bytes for part in measured), default=0),
         arrangements=tuple(row for part in measured for row in part.arrangements),
     )

@@ -1,4 +1,4 @@
-"""µs per evaluation of the expressions that TPC-H spends its time in: python -m benchmarks.kernels.scalar
+"""µs per batch of TPC-H's busiest expressions: python -m benchmarks.kernels.scalar
 
 Each answer is asserted before it is timed; the figure is the best of five rounds.
 """

@@ -37,8 +37,9 @@ def hash_texts(offsets, text, out):
     for i in range(out.shape[1]):
         start = np.int64(offsets[i])
         end = np.int64(offsets[i + 1])
-        h1 = _SEED1 ^ np.uint64(end - start)
-        h2 = _SEED2 + np.uint64(end - start)
+        # Mixed in like a word: only added, a length could make up for a difference in the text.
+        h1 = _mix1(_SEED1, np.uint64(end - start))
+        h2 = _mix2(_SEED2, np.uint64(end - start))
         at = start
         while at < end:
             word = np.uint64(0)

@@ -32,44 +32,63 @@ def _entries_equal(a_keys, a_n, i, b_keys, b_n, j, width):
 
 
 @kernel
-def front(spine, width, wanted, dead, died_row, heads, out, work):
-    """Rows from the front of an ordered index that some reader may see, in key order: the first
-    `wanted`, and all whose key equals that of the last of them.
+def fronts(spine, width, probes, wanted, dead, died_row, out_group, out_row, work):
+    """For each partition the rows in front that some reader may see, in key order: the first
+    wanted[g], and all whose key equals that of the last of them.
 
-    Shapes: spine int64[b, 4], heads int64[b] (all 0), out int64[capacity], work int64[2].
-    Returns: how many there are; beyond the capacity they are counted only.
+    Shapes: spine int64[b, 4], probes int64[p, groups] sorted by (bucket, key), wanted int64[groups],
+    out int64[capacity], work int64[2]. Returns: how many; beyond the capacity they are counted only.
     """
     count = np.int64(0)
-    last_batch = np.int64(-1)
-    last_entry = np.int64(0)
-    while True:
-        best = np.int64(-1)
-        for b in range(spine.shape[0]):
-            if heads[b] < spine[b, 3]:
-                if best < 0 or _entry_before(
-                    spine[b, 0], spine[b, 3], heads[b],
-                    spine[best, 0], spine[best, 3], heads[best], width,
+    batches = spine.shape[0]
+    heads = np.zeros(batches, np.int64)
+    ends = np.zeros(batches, np.int64)
+    bucket_at = np.full(batches, -1, np.int64)
+    for g in range(probes.shape[1]):
+        bucket = bucket_of(probes[0, g])
+        for b in range(batches):
+            ends[b] = load_i64(spine[b, 2], bucket + 1)
+            if bucket_at[b] != bucket:
+                bucket_at[b] = bucket
+                heads[b] = load_i64(spine[b, 2], bucket)
+            heads[b] = _gallop(spine[b, 0], spine[b, 3], heads[b], ends[b], probes, g)
+            work[1] += 1
+        found = np.int64(0)
+        last_batch = np.int64(-1)
+        last_entry = np.int64(0)
+        while True:
+            best = np.int64(-1)
+            for b in range(batches):
+                if heads[b] < ends[b] and _equal(spine[b, 0], spine[b, 3], heads[b], probes, g):
+                    if best < 0 or _entry_before(
+                        spine[b, 0], spine[b, 3], heads[b],
+                        spine[best, 0], spine[best, 3], heads[best], width,
+                    ):  # fmt: skip
+                        best = b
+            if best < 0:
+                break
+            entry = heads[best]
+            row = load_i64(spine[best, 1], entry)
+            work[0] += 1
+            if not _is_gone(row, dead, died_row):
+                if found >= wanted[g] and (
+                    last_batch < 0
+                    or not _entries_equal(
+                        spine[best, 0], spine[best, 3], entry,
+                        spine[last_batch, 0], spine[last_batch, 3], last_entry, width,
+                    )
                 ):  # fmt: skip
-                    best = b
-        if best < 0:
-            return count
-        entry = heads[best]
-        heads[best] += 1
-        work[0] += 1
-        row = load_i64(spine[best, 1], entry)
-        if _is_gone(row, dead, died_row):
-            continue
-        if count >= wanted and not _entries_equal(
-            spine[best, 0], spine[best, 3], entry,
-            spine[last_batch, 0], spine[last_batch, 3], last_entry, width,
-        ):  # fmt: skip
-            return count
-        if count < out.shape[0]:
-            out[count] = row
-        count += 1
-        if count <= wanted:
-            last_batch = best
-            last_entry = entry
+                    break
+                if count < out_row.shape[0]:
+                    out_group[count] = g
+                    out_row[count] = row
+                count += 1
+                found += 1
+                if found <= wanted[g]:
+                    last_batch = best
+                    last_entry = entry
+            heads[best] = entry + 1
+    return count
 
 
 @kernel
@@ -129,6 +148,30 @@ def follow(
                     out_diff[count] = 1 if now else -1
                 count += 1
             p += 1
+    return count
+
+
+@kernel
+def follow_groups(
+    place_start, alive, low, high, event_start, event_place, event_time, event_sign,
+    out_place, out_time, out_diff,
+):  # fmt: skip
+    """`follow` for each group: its places are place_start[g]..place_start[g+1], its events
+    event_start[g]..event_start[g+1]. Shapes: both int64[groups + 1]."""
+    count = np.int64(0)
+    for g in range(place_start.shape[0] - 1):
+        base = place_start[g]
+        a = event_start[g]
+        b = event_start[g + 1]
+        free = min(count, out_place.shape[0])
+        more = follow(
+            alive[base : place_start[g + 1]], low, high,
+            event_place[a:b] - base, event_time[a:b], event_sign[a:b],
+            out_place[free:], out_time[free:], out_diff[free:],
+        )  # fmt: skip
+        for i in range(free, min(free + more, out_place.shape[0])):
+            out_place[i] += base
+        count += more
     return count
 
 

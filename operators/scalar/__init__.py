@@ -34,7 +34,7 @@ from operators.scalar.value import (
     physical,
 )
 from planner import types as t
-from planner.expr import Call, Expr, Literal
+from planner.expr import Call, Expr, Literal, Outer
 from planner.expr import Column as ColumnExpr
 
 __all__ = ["BUILDERS", "Compiled", "Errors", "Fetch", "Value", "compile"]
@@ -93,6 +93,8 @@ def _node(expr: Expr) -> Node:
             if args and all(arg.literal for arg in args):
                 return _folded(expr, args)
             return Node(expr.type, BUILDERS[expr.function](expr, args))
+        case Outer():
+            raise ValueError(f"a column of an enclosing query is left: {expr.name}")
 
 
 def _reader(index: int) -> Run:
@@ -104,7 +106,7 @@ def _reader(index: int) -> Run:
 
 
 def _folded(call: Call, args: tuple[Node, ...]) -> Node:
-    """A call over constants: computed now, unless it fails, which only a row that is there may do."""
+    """A call over constants: computed now, unless it fails: only a row that is there may fail."""
     run = BUILDERS[call.function](call, args)
     with np.errstate(all="ignore"):
         values, valid, errors = run(_no_columns, 1)

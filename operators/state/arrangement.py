@@ -145,11 +145,11 @@ class ArrangementState:
         self._next_row = self.relation.next_row
         return len(rows)
 
-    def probe_words(self, columns: list[Column]) -> Ints:
-        """Words int64[w, n] of a lookup by the first len(columns) key columns; NULLs must be
+    def probe_words(self, columns: list[Column], n: int) -> Ints:
+        """Words int64[w, n] of `n` lookups by the first len(columns) key columns; NULLs must be
         gone already where the index leaves them out."""
-        if not columns:
-            raise ValueError("a lookup needs at least one column")
+        if not columns:  # every row has the empty key
+            return np.zeros((1, n), np.int64)
         return encode.equality_words(columns, self._nulls[: len(columns)])
 
     def lookup(

@@ -77,10 +77,10 @@ def order_words(columns: Sequence[Column], keys: Sequence[SortKey]) -> Ints:
             offsets, text = _text_buffers(column)
             parts = np.empty((_PREFIX_WORDS, len(column)), np.int64)
             encoding.text_prefixes(offsets, text, parts)
-            values = list(parts)
+            values = _masked(list(parts), column)
         elif isinstance(column.type, t.DecimalType) and not column.type.narrow:
             pair = widen(column).values
-            values = [pair[:, 1], pair[:, 0] ^ np.int64(-(2**63))]
+            values = _masked([pair[:, 1], pair[:, 0] ^ np.int64(-(2**63))], column)
         else:
             values = _value_words(column)
         words.extend(~v if key.descending else v for v in values)
@@ -139,6 +139,11 @@ def _value_words(column: Column) -> list[Ints]:
         words = [column.values.astype(np.int64)]
     else:
         words = [column.values]
+    return _masked(words, column)
+
+
+def _masked(words: list[Ints], column: Column) -> list[Ints]:
+    """The words with 0 for NULLs, under which any harmless value may lie."""
     if column.valid is None:
         return words
     return [np.where(column.valid, w, 0) for w in words]

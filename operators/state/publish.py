@@ -1,12 +1,12 @@
 """State for other processes to read: immutable files, mapped read-only where a task needs them.
 
 The driver owns the state. Before a job it publishes what the job reads: the columns of a relation,
-its versions, the batches of an index, the bitmaps of a filter. Buffers that never change again (full
-blocks, batches) are written once and stay until the driver drops them; the rest (the block being
-filled, dead bits, bitmaps, the step's own deltas) is written for one job into one file. A reference
-to what was published is a small value without addresses; `Attachment` turns references into
-Relation, ArrangementState and Filter objects over mapped memory, for the same operators as in the
-driver. Nobody writes through those.
+its versions, the batches of an index, the bitmaps of a filter. Buffers that never change again
+(full blocks, batches) are written once and stay until the driver drops them; the rest (the block
+being filled, dead bits, bitmaps, the step's own deltas) is written for one job into one file. A
+reference to what was published is a small value without addresses; `Attachment` turns references
+into Relation, ArrangementState and Filter objects over mapped memory, for the same operators as in
+the driver. Nobody writes through those.
 
 Invariant: a file is complete when its name appears and never changes; a reference says how much of
 each buffer counts, so whoever attaches it sees the state as of its publication.
@@ -14,6 +14,7 @@ each buffer counts, so whoever attaches it sees the state as of its publication.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import uuid
@@ -23,7 +24,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from operators.column import Column, Ints
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
@@ -284,7 +284,7 @@ class Publication:
         return place
 
 
-# -- reading -----------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------
 
 
 class AttachedRelation(Relation):
@@ -344,9 +344,9 @@ class MappedFiles:
     def address(self, place: Place) -> int:
         return self._file(place.file).address + place.offset
 
-    def array(self, place: Place, dtype: npt.DTypeLike) -> _Array:
-        """A writable copy."""
-        return self._file(place.file).bytes(place).view(dtype).copy()
+    def ints(self, place: Place) -> Ints:
+        """A writable copy of an int64 array."""
+        return np.array(self._file(place.file).bytes(place).view(np.int64))
 
     def _file(self, path: str) -> MappedFile:
         file = self._files.get(path)
@@ -399,12 +399,10 @@ class Attachment:
 
     def ints(self, place: Place) -> Ints:
         """An int64 array that was published by `Publication.array`."""
-        return self._files.array(place, np.int64)
+        return self._files.ints(place)
 
 
 def remove(path: str) -> None:
     """Delete a file that may be gone already."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         os.remove(path)
-    except FileNotFoundError:
-        pass

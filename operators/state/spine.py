@@ -147,8 +147,9 @@ class Spine:
             fuel = min(fuel, MINIMUM_FUEL)
 
     def sweep(self, live: int, dead: Ints, died_row: Ints) -> None:
-        """Start rewriting the batches if most entries are of dead rows (`live` are not)."""
-        if self.entries <= 2 * live + BLOCK_ROWS // 16:
+        """Start rewriting the largest batch if most entries are of rows that are gone: neither
+        among the `live` nor among those whose death some reader can tell."""
+        if self.entries <= 2 * (live + len(died_row)) + BLOCK_ROWS // 16:
             return
         if any(isinstance(p, _Merge) for p in self._parts) or not self._parts:
             return

@@ -1,8 +1,8 @@
 """Column references to expressions, by the rule of each clause.
 
 WHERE, ON and GROUP BY see the columns of FROM; SELECT sees them and then the aliases before it in
-its own list; HAVING sees grouping columns, then aliases; ORDER BY sees aliases first. That is
-Spark's order of resolution.
+its own list; HAVING sees grouping columns, then aliases; ORDER BY sees aliases first. What is not
+found there is looked up in the enclosing query. That is Spark's order of resolution.
 """
 
 from __future__ import annotations
@@ -29,26 +29,49 @@ class Output:
     aliased: bool
 
 
+class Enclosing(Protocol):
+    """The clause around a subquery."""
+
+    def find(self, node: exp.Column) -> Expr | None:
+        """What the reference means there, as an outer reference, or None."""
+
+    def known(self, qualified: bool) -> list[str]:
+        """The names there, for error messages."""
+
+
 class Resolver(Protocol):
+    """The names of a clause."""
+
     def resolve(self, node: exp.Column) -> Expr:
         """What the reference means, or an error that names what it could have meant."""
 
+    def reach(self, node: exp.Column) -> Expr | None:
+        """What a subquery in the clause may mean by the reference, or None."""
+
+    def known(self, qualified: bool) -> list[str]:
+        """The names that `reach` finds."""
+
 
 class FromResolver:
-    """The columns of FROM."""
+    """The columns of FROM, then those of the enclosing query."""
 
-    def __init__(self, scope: Scope, report: Report) -> None:
+    def __init__(self, scope: Scope, report: Report, outer: Enclosing | None) -> None:
         self.scope = scope
         self.report = report
+        self.outer = outer
 
     def resolve(self, node: exp.Column) -> Expr:
-        found = self.find(node)
+        found = self.reach(node)
         if found is None:
-            raise unknown_column(node, self.report, self._known(bool(node.table)))
+            raise unknown_column(node, self.report, self.known(bool(node.table)))
         return found
 
+    def reach(self, node: exp.Column) -> Expr | None:
+        found = self.find(node)
+        return found if found is not None or self.outer is None else self.outer.find(node)
+
     def find(self, node: exp.Column) -> Expr | None:
-        """The column, or None if there is none of the name."""
+        """The column of FROM, or None if there is none of the name."""
         columns = self.scope.find(node.name, node.table or None)
         if len(columns) > 1:
             names = tuple(dict.fromkeys(c.qualified for c in columns))
@@ -62,13 +85,17 @@ class FromResolver:
             self.report.fail(node, message, detail, hint)
         return columns[0].reference() if columns else None
 
-    def _known(self, qualified: bool) -> list[str]:
+    def known(self, qualified: bool) -> list[str]:
         columns = self.scope.columns if qualified else self.scope.visible
-        return [c.qualified if qualified else c.name for c in columns]
+        names = [c.qualified if qualified else c.name for c in columns]
+        return names if self.outer is None else names + self.outer.known(qualified)
 
 
 class SelectResolver:
-    """The columns of FROM, then aliases to the left in the select list (lateral aliases)."""
+    """The columns of FROM, then aliases to the left in the select list (lateral aliases).
+
+    Subqueries see no aliases.
+    """
 
     def __init__(self, below: FromResolver, outputs: Sequence[Output]) -> None:
         self.below = below
@@ -80,6 +107,12 @@ class SelectResolver:
             aliased = [o for o in self.outputs if o.aliased]
             found = find_output(node, aliased, self.below.report)
         return found if found is not None else self.below.resolve(node)
+
+    def reach(self, node: exp.Column) -> Expr | None:
+        return self.below.reach(node)
+
+    def known(self, qualified: bool) -> list[str]:
+        return self.below.known(qualified)
 
 
 class HavingResolver:
@@ -93,6 +126,10 @@ class HavingResolver:
         self.keys = keys
 
     def resolve(self, node: exp.Column) -> Expr:
+        found = self.reach(node)
+        return found if found is not None else self.below.resolve(node)
+
+    def reach(self, node: exp.Column) -> Expr | None:
         if not node.table:
             found = self.below.find(node)
             if found is not None and found in self.keys:
@@ -100,7 +137,10 @@ class HavingResolver:
             named = find_output(node, self.outputs, self.below.report)
             if named is not None:
                 return named
-        return self.below.resolve(node)
+        return self.below.reach(node)
+
+    def known(self, qualified: bool) -> list[str]:
+        return self.below.known(qualified)
 
 
 class OrderResolver:
@@ -123,12 +163,24 @@ class OrderResolver:
         self.report = report
 
     def resolve(self, node: exp.Column) -> Expr:
-        found = find_output(node, self.outputs, self.report) if not node.table else None
+        found = self._named(node)
         if found is not None:
             return found
         if self.below is not None and (node.table or not self.distinct):
             return self.below.resolve(node)
         raise unknown_column(node, self.report, [o.name for o in self.outputs])
+
+    def reach(self, node: exp.Column) -> Expr | None:
+        found = self._named(node)
+        if found is None and self.below is not None:
+            found = self.below.reach(node)
+        return found
+
+    def known(self, qualified: bool) -> list[str]:
+        return self.below.known(qualified) if self.below is not None else []
+
+    def _named(self, node: exp.Column) -> Expr | None:
+        return find_output(node, self.outputs, self.report) if not node.table else None
 
 
 def find_output(node: exp.Column, outputs: Sequence[Output], report: Report) -> Expr | None:

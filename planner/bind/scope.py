@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from planner.algebra import Plan
 from planner.expr import Column
-from planner.types import Field
+from planner.types import Field, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,14 @@ class Scope:
             return tuple(replace(c, position=c.position + offset) for c in columns)
 
         return Scope(move(self.columns), move(self.visible))
+
+    def typed(self, schema: Schema) -> Scope:
+        """The same names over a row of this schema, whose columns may have become nullable."""
+
+        def retype(columns: tuple[ScopeColumn, ...]) -> tuple[ScopeColumn, ...]:
+            return tuple(replace(c, field=schema[c.position]) for c in columns)
+
+        return Scope(retype(self.columns), retype(self.visible))
 
     def beside(self, right: Scope) -> Scope:
         """Both, `right` already shifted."""

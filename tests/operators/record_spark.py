@@ -1,7 +1,7 @@
-"""Record what Spark makes of the expressions of `spark_cases`: python -m tests.operators.record_spark
+"""Record what Spark makes of `spark_cases`: python -m tests.operators.record_spark
 
-Each is evaluated as `CAST(… AS STRING)` in a local session, ANSI mode, time zone UTC. The answers go
-to spark_expectations.json, which test_scalar_spark reads without Spark.
+Each is evaluated as `CAST(… AS STRING)` in a local session, ANSI mode, time zone UTC. The answers
+go to spark_expectations.json, which test_scalar_spark reads without Spark.
 """
 
 from __future__ import annotations

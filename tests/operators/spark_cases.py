@@ -1,5 +1,7 @@
 """A broad table of constant expressions, each as Spark SQL and as planner.expr."""
 
+# ruff: noqa: E501 - a table of data
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """Arrow in and out: what is shared, what is converted, what is refused and how."""
 
+# ruff: noqa: E501 - messages as a user sees them
+
 from __future__ import annotations
 
 import datetime

@@ -195,8 +195,8 @@ def _smaller(operations: list[Operation]) -> Any:
         for j, changes in enumerate(many):
             if len(many) > 1:
                 less = Step(many[:j] + many[j + 1 :])
-                yield operations[:i] + [less] + operations[i + 1 :]
+                yield [*operations[:i], less, *operations[i + 1 :]]
             for k in range(len(changes)):
                 fewer = changes[:k] + changes[k + 1 :]
                 less = Step((*many[:j], fewer, *many[j + 1 :]))
-                yield operations[:i] + [less] + operations[i + 1 :]
+                yield [*operations[:i], less, *operations[i + 1 :]]

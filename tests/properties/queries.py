@@ -27,12 +27,16 @@ DYADIC, ROUNDED, INEXACT = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """An expression or column: its text, its type, a bound of |value|, how exact a double is."""
+    """An expression or column: its text, its type, a bound of |value|, how exact a double is.
+
+    `constant`: a column that is the same in every row; to join on it is to have a cross join.
+    """
 
     text: str
     type: t.SqlType
     bound: int = 5
     exactness: int = DYADIC
+    constant: bool = False
 
     @property
     def kind(self) -> str:
@@ -89,7 +93,8 @@ _LITERAL_TYPES: dict[str, t.SqlType] = {
 }
 _PATTERNS = ("'a%'", "'%b'", "'_'", "'%!_%' ESCAPE '!'", "'a'", "''", "'%'")
 _OPERATORS = ("=", "<>", "<>", "<", "<=", "<=", ">", ">=", ">=", "<=>")
-_COLUMN = re.compile(r"\br\d+\.")
+_COLUMN = re.compile(r"\br\d+\.\w+")
+_AGGREGATE = re.compile(r"\b(count|sum|avg)\(")
 _KINDS = ("int", "int", "decimal", "double", "string", "date")
 
 
@@ -101,6 +106,7 @@ class QueryMaker:
     relations: list[Relation]
     features: dict[str, int] = field(default_factory=dict)
     _ctes: list[Relation] = field(default_factory=list)
+    _constants: set[str] = field(default_factory=set)
     _names: int = 0
 
     def view(self) -> tuple[str, tuple[Value, ...]]:
@@ -209,7 +215,9 @@ class QueryMaker:
                 (a, b)
                 for a in scope
                 for b in offered
-                if a.kind == b.kind and INEXACT not in (a.exactness, b.exactness)
+                if a.kind == b.kind
+                and INEXACT not in (a.exactness, b.exactness)
+                and not (a.constant or b.constant)
             ]
             if not pairs:
                 continue
@@ -258,6 +266,7 @@ class QueryMaker:
             if relation.name.startswith("v"):
                 self._use("view over view")
         scope = [replace(c, text=f"{alias}.{c.text}") for c in relation.columns]
+        self._constants.update(v.text for v in scope if v.constant)
         return f"{relation.name} {alias}", scope
 
     # --- expressions
@@ -481,7 +490,13 @@ class QueryMaker:
     # --- small things
 
     def _outputs(self, values: Sequence[Value]) -> list[Output]:
-        return [(value.text, replace(value, text=self._name("c"))) for value in values]
+        outputs = []
+        for value in values:
+            columns = set(_COLUMN.findall(value.text))
+            varies = bool(columns - self._constants) or _AGGREGATE.search(value.text) is not None
+            column = replace(value, text=self._name("c"), constant=not varies)
+            outputs.append((value.text, column))
+        return outputs
 
     def _name(self, prefix: str) -> str:
         self._names += 1
@@ -509,7 +524,11 @@ def _operand(value: Value) -> str:
 def _merge(a: Value, b: Value) -> Value:
     """A value that may be either, under the name of the first."""
     return Value(
-        a.text, _wider(a.type, b.type), max(a.bound, b.bound), max(a.exactness, b.exactness)
+        a.text,
+        _wider(a.type, b.type),
+        max(a.bound, b.bound),
+        max(a.exactness, b.exactness),
+        a.constant and b.constant,
     )
 
 

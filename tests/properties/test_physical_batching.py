@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sqlview.oracle import canonical_rows
 from tests.conftest import Connect
 from tests.harness import Checked
 from tests.properties.streams import Stream
@@ -35,9 +36,8 @@ def _consolidated(heard: dict[str, list[Any]]) -> Deltas:
     for name, batches in heard.items():
         counts: Counter[tuple[Row, int]] = Counter()
         for batch in batches:
-            for *row, time, diff in zip(*(c.to_pylist() for c in batch.columns), strict=True):
-                key = tuple("NaN" if v != v else v for v in row)
-                counts[key, time] += diff
+            for *row, time, diff in canonical_rows(batch):
+                counts[tuple(row), time] += diff
         deltas[name] = Counter({k: n for k, n in counts.items() if n})
     return deltas
 

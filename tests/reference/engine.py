@@ -7,6 +7,7 @@ that real systems make, and the suite must then fail.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -182,10 +183,12 @@ class ReferenceSession:
                 raise errors.DataError(str(error)) from error
             versions.append(after)
         if self._bug == "ignores_updates":
-            for before, after in zip(versions, versions[1:], strict=False):
+            for before, after in itertools.pairwise(versions):
                 _undo_updates(before, after)
         self._commit(versions)
-        for tx, epoch in zip(transactions, range(self.epoch + 1 - len(transactions), 10**9)):
+        for tx, epoch in zip(
+            transactions, range(self.epoch + 1 - len(transactions), 10**9), strict=False
+        ):
             tx.epoch = epoch
         return [tx.epoch for tx in transactions if tx.epoch is not None]
 
@@ -231,10 +234,10 @@ class ReferenceSession:
             case "drops_nulls":
                 rows = [r for r in rows if None not in r]
             case "null_as_zero":
+                numbers = [t.is_numeric(f.type) for f in view.schema]
                 rows = [
-                    tuple(0 if v is None and t.is_numeric(f.type) else v for v, f in zip(r, fs))
+                    tuple(0 if v is None and n else v for v, n in zip(r, numbers, strict=True))
                     for r in rows
-                    for fs in [view.schema]
                 ]
             case "loses_copies":
                 rows = list(dict.fromkeys(rows))
@@ -306,13 +309,14 @@ def _rows(table: Table, op: str, data: Any) -> list[Row]:
                 raise errors.DataError(f'table "{table.name}" has no column "{name}"')
         data = data.to_pylist()
     rows: list[Row] = []
-    for row in data:
+    for given in data:
+        row = given
         if isinstance(row, dict):
             if unknown := set(row) - set(names):
                 raise errors.DataError(f'table "{table.name}" has no column {sorted(unknown)}')
             if lacking := set(wanted) - set(row):
                 raise errors.DataError(f'column {sorted(lacking)} of "{table.name}" is missing')
-            row = tuple(row.get(n) for n in names)
+            row = tuple(given.get(n) for n in names)
         if len(row) != len(names):
             raise errors.DataError(f'table "{table.name}" has {len(names)} columns')
         try:

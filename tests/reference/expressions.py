@@ -1,8 +1,8 @@
-"""All scalar functions on one row of plain Python values: the slow, obvious twin of operators.scalar.
+"""All scalar functions on one row of Python values: the slow, obvious twin of operators.scalar.
 
 NULL is None; DATE is datetime.date; TIMESTAMP and TIMESTAMP_NTZ are naive datetimes (UTC); decimals
-are decimal.Decimal; FLOAT is a Python float that is exact in 32 bits. Dates stay in years 1 to 9999.
-A row in error raises `Failure` with Spark's error class.
+are decimal.Decimal; FLOAT is a Python float that is exact in 32 bits. Dates stay in years 1 to
+9999. A row in error raises `Failure` with Spark's error class.
 """
 
 from __future__ import annotations

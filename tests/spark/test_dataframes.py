@@ -17,6 +17,7 @@ from pyspark.errors import ArithmeticException
 from pyspark.sql.classic.dataframe import DataFrame
 
 import sqlview
+import sqlview.snapshot
 import sqlview.spark
 from sqlview.spark import SparkSide
 
@@ -144,8 +145,8 @@ def test_types_and_nulls_survive_the_round_trip(
 def test_a_large_view_is_read_in_parallel(
     db: sqlview.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlview.datasource, "FILE_ROWS", 1000)
-    monkeypatch.setattr(sqlview.datasource, "BATCH_ROWS", 300)
+    monkeypatch.setattr(sqlview.snapshot, "FILE_ROWS", 1000)
+    monkeypatch.setattr(sqlview.snapshot, "BATCH_ROWS", 300)
     db.sql("CREATE TABLE numbers (n BIGINT PRIMARY KEY)")
     db.sql("CREATE MATERIALIZED VIEW doubled AS SELECT n, 2 * n AS twice FROM numbers")
     with db.transaction() as tx:
@@ -153,7 +154,6 @@ def test_a_large_view_is_read_in_parallel(
     frame = db.view("doubled").to_df()
     assert frame.selectExpr("spark_partition_id() AS p").distinct().count() > 1
     assert sorted_rows(frame.toArrow()) == [(n, 2 * n) for n in range(4500)]
-    # A filter on one read says nothing about the next (see sqlview.datasource).
     assert frame.where("n < 10").count() == 10
     assert frame.count() == 4500
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from operators.executor.spark import SparkExecutor
-from tests.spark.twins import TABLES, VIEWS, Twins, changes
+from tests.spark.twins import TABLES, VIEWS, Twins, changes, die_once
 
 pytestmark = pytest.mark.spark
 
@@ -41,7 +41,7 @@ def test_random_steps(twins: MakeTwins) -> None:
     changed = 0
     for epochs in (1, 20, 3):
         changed += pair.step([stream.transaction(8) for _ in range(epochs)])
-        assert [j.stages for j in pair.executor.jobs][0] == 4, "two half joins, then sums"
+        assert pair.executor.jobs[0].stages == 4, "two half joins, then sums"
     assert pair.executor.failures == 0
     assert changed > 300
 
@@ -83,6 +83,16 @@ def test_large_results_come_in_files(twins: MakeTwins, monkeypatch: pytest.Monke
     assert pair.executor.failures == 0
 
 
+def test_killed_task_is_tried_again(twins: MakeTwins, tmp_path_factory: Any) -> None:
+    """A task dies between the two exchanges of the three-way join: Spark runs it again."""
+    died = tmp_path_factory.mktemp("flags") / "died"
+    pair = twins({"three": VIEWS["three"]}, probe=die_once(str(died), "task", stage=1))
+    stream = changes(29)
+    assert pair.step([stream.transaction(30) for _ in range(3)]) > 0
+    assert died.exists()
+    assert pair.executor.failures == 0
+
+
 def test_failed_job_runs_inline(twins: MakeTwins, caplog: pytest.LogCaptureFixture) -> None:
     """A job that fails for good changes nothing; the driver does its work, counting errors once."""
 
@@ -90,13 +100,11 @@ def test_failed_job_runs_inline(twins: MakeTwins, caplog: pytest.LogCaptureFixtu
         if stage == 1:
             raise RuntimeError("this task always fails")
 
-    pair = twins(probe=fail, combine_rows=1000)
-    stream = changes(17)
-    for epochs in (5, 2):
-        pair.step([stream.transaction(10) for _ in range(epochs)])
-        assert "goes on in the driver" in caplog.text
-        caplog.clear()
-    assert pair.executor.failures == 2
+    views = {n: VIEWS[n] for n in ("three", "fragile", "on_view")}
+    pair = twins(views, probe=fail, combine_rows=1000)
+    pair.step([changes(17).transaction(20) for _ in range(5)])
+    assert "goes on in the driver" in caplog.text
+    assert pair.executor.failures == 1
 
 
 def test_a_later_job_fails(twins: MakeTwins) -> None:

@@ -22,13 +22,16 @@ QUERIES = (
     "SELECT id, p / q AS a, p / 3 AS b, i / 3 AS c, p / f AS d FROM t WHERE q <> 0 AND f <> 0",
     "SELECT id, w * w AS a, w * p AS b, w / q AS c, w + p AS d FROM t WHERE q <> 0",
     "SELECT i % 3 AS a, p % q AS b, -i % 4 AS c, i DIV 2 AS d FROM t WHERE q <> 0",
-    "SELECT g, avg(p) AS a, avg(w) AS b, sum(p) / count(*) AS c, sum(w) AS d, avg(i) AS e"
-    " FROM t GROUP BY g",
-    "SELECT 100.00 * sum(CASE WHEN i > 0 THEN p * (1 - q) ELSE 0 END) / sum(p * (1 + q)) AS a FROM t",
-    "SELECT cast(p AS DECIMAL(10,1)) AS a, cast(p AS STRING) AS b, cast(i AS STRING) AS c,"
-    " cast(d AS STRING) AS e FROM t",
-    "SELECT id, coalesce(p, i) AS a, CASE WHEN i > 0 THEN p ELSE f END AS b,"
-    " CASE WHEN i > 0 THEN 1 ELSE 2.5 END AS c FROM t",
+    ("SELECT g, avg(p) AS a, avg(w) AS b, sum(p) / count(*) AS c, sum(w) AS d, avg(i) AS e"
+    " FROM t GROUP BY g"),
+    (
+        "SELECT 100.00 * sum(CASE WHEN i > 0 THEN p * (1 - q) ELSE 0 END) / sum(p * (1 + q)) AS a"
+        " FROM t"
+    ),
+    ("SELECT cast(p AS DECIMAL(10,1)) AS a, cast(p AS STRING) AS b, cast(i AS STRING) AS c,"
+    " cast(d AS STRING) AS e FROM t"),
+    ("SELECT id, coalesce(p, i) AS a, CASE WHEN i > 0 THEN p ELSE f END AS b,"
+    " CASE WHEN i > 0 THEN 1 ELSE 2.5 END AS c FROM t"),
     "SELECT p FROM t UNION ALL SELECT i FROM t UNION ALL SELECT w FROM t",
     "SELECT id, d + INTERVAL '1' MONTH AS a, d - INTERVAL '1' DAY AS b, year(d) AS c FROM t",
     "SELECT sum(b) AS a, avg(b) AS c, count(b) AS n FROM t",

@@ -20,7 +20,9 @@ Operation = tuple[str, str, list[Any]]
 class Twins:
     """`spark` and `inline` sessions with the same tables and views; `executor` runs the former."""
 
-    def __init__(self, executor: SparkExecutor, tables: Sequence[str], views: dict[str, str]) -> None:
+    def __init__(
+        self, executor: SparkExecutor, tables: Sequence[str], views: dict[str, str]
+    ) -> None:
         self.executor = executor
         self.inline = sqlview.connect(placement="inline")
         self.spark = sqlview.connect(placement="inline")
@@ -112,10 +114,36 @@ VIEWS = {
     "twice": "SELECT k, x FROM a UNION ALL SELECT k, a FROM b UNION ALL SELECT k, x FROM a",
     "top": "SELECT s, x FROM a ORDER BY x DESC, s LIMIT 5",
     "on_view": "SELECT a.k, three.n FROM a JOIN three ON a.s = three.s",
-    "diamond": "SELECT b.k, g.n FROM b JOIN (SELECT a, COUNT(*) AS n FROM b GROUP BY a) g ON b.a = g.a",
+    "diamond": (
+        "SELECT b.k, g.n FROM b JOIN (SELECT a, COUNT(*) AS n FROM b GROUP BY a) g ON b.a = g.a"
+    ),
     "mixed": "SELECT k FROM a WHERE x > 3 UNION ALL SELECT n FROM three",
     "fragile": "SELECT k, 10 / (x - 4) AS q FROM a WHERE s <> 'z'",
 }
+
+
+def die_once(flag: str, what: str, stage: int) -> Any:
+    """A probe for SparkExecutor that kills the first task to reach `stage`, or ("executor") the
+    JVM that runs it; the file `flag` tells that it has happened."""
+
+    def probe(at: int, task: int) -> None:
+        import os
+        import signal
+
+        if at != stage:
+            return
+        try:
+            os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        if what == "task":
+            os._exit(1)
+        # This process is a child of the daemon, which is a child of the executor.
+        with open(f"/proc/{os.getppid()}/stat") as file:
+            parent = int(file.read().rsplit(")", 1)[1].split()[1])
+        os.kill(parent, signal.SIGKILL)
+
+    return probe
 
 
 def a_row(rng: random.Random, key: int) -> tuple[Any, ...]:

@@ -57,6 +57,21 @@ SCENARIOS = (
         ),
     ),
     Scenario(
+        "join_on_an_expression_over_two_inputs",
+        (table("a", "id INT, x INT", "id"), table("b", "id INT, y INT", "id"),
+         table("c", "k INT, z INT")),
+        {"v": "SELECT a.id, c.z FROM a JOIN b ON a.id = b.id JOIN c ON a.x + b.y = c.k",
+         "w": "SELECT q.d FROM (SELECT a.x - b.y AS d FROM a JOIN b ON a.id = b.id) q"
+              " JOIN c ON q.d = c.k"},
+        (
+            epoch(insert("a", (1, 1), (2, 5)), insert("b", (1, 2), (2, 2)),
+                  insert("c", (3, 9), (7, 8)), v=[(1, 9), (2, 8)], w=[(3,)]),
+            epoch(upsert("a", (1, 5)), upsert("b", (2, None)), v=[(1, 8)], w=[(3,)]),
+            epoch(delete("c", (7, 8)), insert("c", (3, 1)), v=[], w=[(3,), (3,)]),
+            epoch(upsert("b", (1, -2)), insert("c", (7, 0)), v=[(1, 9), (1, 1)], w=[(7,)]),
+        ),
+    ),
+    Scenario(
         "same_table_twice_in_union_all",
         (table("t", "id INT, v INT", "id"),),
         {"v": "SELECT id, v FROM t UNION ALL SELECT id, v FROM t",

@@ -65,8 +65,8 @@ def _rows(oracle: Oracle, text: str) -> list[tuple[Any, ...]]:
         ("SELECT x, a FROM t LIMIT 2", "DECIMAL(10,2) INT", [(None, None), (D("0.05"), 2)]),
         ("SELECT CASE WHEN a > 1 THEN x ELSE 0 END FROM t WHERE a = 2", "DECIMAL(12,2)",
          [(D("0.05"),)]),
-        ("WITH w AS (SELECT a, avg(x) AS m FROM t GROUP BY a) SELECT p.m + q.m FROM w p, w q"
-         " WHERE p.a = q.a AND p.a = 2", "DECIMAL(15,6)", [(D("0.100000"),)]),
+        (("WITH w AS (SELECT a, avg(x) AS m FROM t GROUP BY a) SELECT p.m + q.m FROM w p, w q"
+         " WHERE p.a = q.a AND p.a = 2"), "DECIMAL(15,6)", [(D("0.100000"),)]),
         ("SELECT x FROM t WHERE a = 2 UNION ALL SELECT a FROM t WHERE a = 2", "DECIMAL(12,2)",
          [(D("0.05"),), (D("2.00"),)]),
         ("SELECT 9999999999.99 * 9999999999.99 FROM t WHERE a = 2", "DECIMAL(25,4)",

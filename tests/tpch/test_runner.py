@@ -301,7 +301,7 @@ def test_missing_generator(
     assert "tpchgen-cli is not found; install it with" in capsys.readouterr().err
 
 
-def test_the_demonstration_covers_all_queries() -> None:
-    assert select_queries(demo.OPTIONS.queries) == all_queries()
+def test_the_demonstration_reads_the_view_that_it_shows() -> None:
+    assert "q05" in [query.name for query in select_queries(demo.OPTIONS.queries)]
     assert demo.OPTIONS.load_on_spark
     assert demo.OPTIONS.deletes > 0

@@ -1,9 +1,10 @@
 """Cutting a dataflow into jobs.
 
-A step's jobs run *layer* by layer. A layer is every node that keeps rows (a *sink*) whose input is a
-function of changes that are known by then, with the stateless nodes between (its *region*): all
-its views, and all paths of all their joins, make one job. What a layer's sinks emit is what the next
-layer starts from, so there are as many jobs as sinks lie one behind the other, however many views.
+A step's jobs run *layer* by layer. A layer is every node that keeps rows (a *sink*) whose input is
+a function of changes that are known by then, with the stateless nodes between (its *region*): all
+its views, and all paths of all their joins, make one job. What a layer's sinks emit is what the
+next layer starts from, so there are as many jobs as sinks lie one behind the other, however many
+views there are.
 
 Invariant: every sink is in exactly one layer, behind all layers that it depends on; a stateless
 node may be in several, and counts its failing rows in the first.
@@ -20,7 +21,7 @@ from planner import dataflow as ir
 
 @dataclass(frozen=True, slots=True)
 class SinkCut:
-    """A sink; the stateless nodes under it, inputs first; the nodes whose changes it starts from."""
+    """A sink, the stateless nodes under it (inputs first), and the nodes whose changes it takes."""
 
     sink: Installed
     region: tuple[Key, ...]

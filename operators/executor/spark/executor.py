@@ -1,9 +1,9 @@
 """The Spark executor: a step as a few Spark jobs over published state.
 
 The driver keeps the state. For each layer of the dataflow (see `cut`) it publishes what the layer
-reads, runs one job whose tasks read that and return what the layer's sinks are to apply, and applies
-it in the order of the dataflow. Jobs change nothing: one that fails for good is done again by the
-driver itself, from the same state, and the step goes on inline.
+reads, runs one job whose tasks read that and return what the layer's sinks are to apply, and
+applies it in the order of the dataflow. Jobs change nothing: one that fails for good is done again
+by the driver itself, from the same state, and the step goes on inline.
 
 Only the DataFrame API is used: a job is `range`, then `mapInArrow` and `repartitionById` in turn.
 Source: DESIGN §7.
@@ -98,7 +98,7 @@ class SparkExecutor:
         self.jobs: list[JobMetrics] = []
 
     def step(self, dataflow: Dataflow, changes: dict[Key, Delta]) -> None:
-        """Run the installed nodes; `changes` gains the deltas of those that keep rows, and of TopK."""
+        """Run the installed nodes; `changes` gains the deltas of stored nodes and of TopK."""
         self.jobs = []
         counted: set[Key] = set()
         inline = False
@@ -272,12 +272,14 @@ def _results(table: pa.Table) -> dict[int, list[bytes]]:
     out: dict[int, list[bytes]] = {}
     try:
         for _, _, tag, payload, name, offset, nbytes in rows:
-            if name is not None:
-                if name not in files:
-                    files[name] = open(name, "rb")  # noqa: SIM115 - closed below
-                files[name].seek(offset)
-                payload = files[name].read(nbytes)
-            out.setdefault(tag, []).append(payload)
+            payloads = out.setdefault(tag, [])
+            if name is None:
+                payloads.append(payload)
+                continue
+            if name not in files:
+                files[name] = open(name, "rb")  # noqa: SIM115 - closed below
+            files[name].seek(offset)
+            payloads.append(files[name].read(nbytes))
     finally:
         for file in files.values():
             file.close()

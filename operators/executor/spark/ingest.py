@@ -2,8 +2,8 @@
 
 Every task writes its partition as Arrow IPC files and returns their names, so that no row passes
 through Spark's driver. A task that is tried again writes again, under another name; only the names
-that the job returned count. The files are deleted as soon as they are mapped, those of lost attempts
-too: the mapping keeps the bytes while a table uses them.
+that the job returned count. The files are deleted as soon as they are mapped, and those of lost
+attempts with them: the mapping keeps the bytes while a table uses them.
 
 Invariant: the tables hold the DataFrame's rows once each, in the order of its partitions.
 """
@@ -70,9 +70,7 @@ def _writer(prefix: str) -> Any:
     return write
 
 
-def write_partition(
-    prefix: str, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def write_partition(prefix: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write one partition, in a task; yields a row for each complete file."""
     from pyspark import TaskContext
 
@@ -108,7 +106,7 @@ def _check_types(df: DataFrame) -> None:
         if type(field.dataType) not in _TYPES:
             raise DataError(
                 f'cannot take column "{field.name}" of type {field.dataType.simpleString()}',
-                hint="Select columns of numbers, strings, binaries, booleans, dates and timestamps.",
+                hint="Select columns of numbers, strings, booleans, dates and timestamps only.",
             )
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from operators.column import Ints
 from operators.dataflow import Dataflow, Key
 from operators.delta import Delta
 from operators.executor.spark.cut import SinkCut, edges, key_of
-from operators.column import Ints
 from operators.join import DeltaJoinOperator
 from operators.kernels.memory import BLOCK_BITS
 from operators.linear import MapOperator
@@ -60,8 +60,8 @@ class JoinRef:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Path `source` of join number `join`, for the changes of node `node`; `exchanged` says for each
-    of its half joins whether its probes go to the task of their bucket."""
+    """Path `source` of join number `join`, for the changes of node `node`; `exchanged` says for
+    each of its half joins whether its probes go to the task of their bucket."""
 
     join: int
     source: int
@@ -275,9 +275,7 @@ class JobBuilder:
                 )
                 filters.append(known[0])
         states = {h.node.index: h.index for path in operator.paths for h in path}
-        indexes = [
-            self._index(states[spec]) if spec in read else None for spec in ir.indexes(node)
-        ]
+        indexes = [self._index(states[spec]) if spec in read else None for spec in ir.indexes(node)]
         return JoinRef(
             self.keys[key], tuple(relations), tuple(filters), tuple(indexes), operator.wanted
         )

@@ -1,4 +1,4 @@
-"""What ends a job: changes of groups and of bags, added up where they arise and again where they meet.
+"""What ends a job: changes of groups and bags, added up where they arise and where they meet.
 
 A job ends at nodes that keep rows. Their state is the driver's, so tasks only add up what it has to
 apply: one row for each (group, time) or (row, time). Sums of exact numbers may be added in any
@@ -81,7 +81,9 @@ class GroupSink:
         keys, runs = self._merged(parts)
         return self._part(runs, [k.take(runs.first_row) for k in keys])
 
-    def apply(self, operator: ReduceOperator | StoreOperator, parts: Sequence[list[Column]]) -> Delta:
+    def apply(
+        self, operator: ReduceOperator | StoreOperator, parts: Sequence[list[Column]]
+    ) -> Delta:
         """Apply the sum of several parts to the driver's state."""
         assert isinstance(operator, ReduceOperator)
         keys, runs = self._merged(parts)
@@ -168,7 +170,9 @@ class BagSink:
         *columns, time, diff = self._joined(parts)
         return _consolidated(columns, time.values, diff.values)
 
-    def apply(self, operator: ReduceOperator | StoreOperator, parts: Sequence[list[Column]]) -> Delta:
+    def apply(
+        self, operator: ReduceOperator | StoreOperator, parts: Sequence[list[Column]]
+    ) -> Delta:
         """Apply the sum of several parts to the driver's state."""
         assert isinstance(operator, StoreOperator)
         *columns, time, diff = self._joined(parts)

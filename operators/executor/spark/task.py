@@ -1,9 +1,9 @@
 """What a task of a job does: one stage of it, for one range of buckets.
 
 Stage 0 takes a chunk of each changed node through filters, maps and the first half joins; every
-exchange is followed by a stage that probes an index with what came for its buckets; what arrives at
-a sink is added up and goes to the task of its bucket. The same operators as inline do the work, over
-attached state.
+exchange is followed by a stage that probes an index with what came for its buckets; what arrives
+at a sink is added up and goes to the task of its bucket. The same operators as inline do the work,
+over attached state.
 
 A row of an exchange is (target, source, sequence, tag, payload): the task it is for, the task that
 made it, its number there, and whose payload it is: route r is tag r, sink s is tag routes + s, and
@@ -68,7 +68,7 @@ class Row:
 def run(
     path: str, stage: int, batches: Iterable[pa.RecordBatch], probe: Probe | None
 ) -> Iterator[pa.RecordBatch]:
-    """Run a stage of the job at `path` on a partition; stage 0 is given the numbers of its tasks."""
+    """Run a stage of the job at `path` on a partition; stage 0 is given its tasks' numbers."""
     attached = attach(path)
     last = stage == attached.job.stages - 1
     work: dict[int, list[Row]] = {}
@@ -376,8 +376,7 @@ class AttachedJob:
 def failing(payloads: Iterable[bytes]) -> Iterator[tuple[int, str, int]]:
     """Node, message and count of the failing rows that tasks reported."""
     for payload in payloads:
-        for node, message, count in json.loads(payload):
-            yield node, message, count
+        yield from map(tuple, json.loads(payload))
 
 
 def _prefix(join: DeltaJoinOperator, bound: list[int], words: Ints) -> Delta:

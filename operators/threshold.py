@@ -1,0 +1,202 @@
+"""Threshold: the rows on one side of a scalar that moves.
+
+A change of a row meets the scalar as of its time: one lookup. A move of the scalar changes the
+result of exactly the rows between its old and its new value: one range of the ordered index, seen
+just before the move, so that a row and the scalar moving at once are counted once.
+
+Invariant: the deltas add up to the rows whose column compares with their scalar as the plan says.
+Cost: a lookup per changed row; for each move of a scalar a seek per batch and the rows that flip.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from operators import delta as deltas
+from operators import scalar
+from operators.column import Column, Ints, is_textual
+from operators.delta import Delta
+from operators.kernels import ranges
+from operators.linear import passing
+from operators.state import encode
+from operators.state.arrangement import ArrangementState
+from operators.state.spine import sort_keys
+from planner import dataflow as ir
+from planner.expr import Call, column
+from planner.types import BOOLEAN
+
+#: For each comparison: whether rows above the scalar pass, and whether the scalar itself does.
+_SIDES = {"gt": (True, False), "ge": (True, True), "lt": (False, False), "le": (False, True)}
+
+
+class ThresholdOperator:
+    """State: `index` of the rows, and `bound`, the index that finds the scalar."""
+
+    def __init__(
+        self, node: ir.Threshold, index: ArrangementState, bound: ArrangementState
+    ) -> None:
+        if node.index.order[0].descending:
+            raise ValueError("a threshold's index is ascending")
+        self.node = node
+        self.index = index
+        self.bound = bound
+        self._column = node.index.order[0].column
+        self._above, self._inclusive = _SIDES[node.comparison]
+        kind = index.relation.schema[self._column].type
+        self._exact = not is_textual(kind)
+        args = (column(0, kind), column(1, kind))
+        self._compare = scalar.compile(Call(node.comparison, args, BOOLEAN, True))
+
+    def step(self, rows: Delta | None, scalars: Delta | None) -> Delta:
+        """Changes from those of the rows, and of the relation that holds the scalar."""
+        parts = []
+        if rows is not None and len(rows):
+            parts.append(self._row_changes(rows))
+        if scalars is not None and len(scalars):
+            parts.append(self._moves(scalars))
+        return merged(self.index, parts)
+
+    def _row_changes(self, rows: Delta) -> Delta:
+        """Changed rows that pass the scalar as of their time."""
+        keys = [rows.column(c) for c in self.node.index.partition]
+        present = encode.not_null([*keys, rows.column(self._column)])
+        if present is not None and not present.all():
+            rows = rows.filter(present)
+            keys = [rows.column(c) for c in self.node.index.partition]
+        matches = self.bound.lookup(self.bound.probe_words(keys, len(rows)), rows.time, True)
+        met = rows.select(matches.probe)
+        scalars = self.bound.relation.gather(self.node.scalar, matches.row)
+        return met.filter(self._passes(met.column(self._column), scalars))
+
+    def _moves(self, scalars: Delta) -> Delta:
+        """Rows that a move of the scalar takes in or throws out."""
+        spec = self.node.bound
+        keys = [scalars.column(c) for c in spec.columns]
+        present = encode.not_null(keys)
+        if present is not None and not present.all():
+            scalars = scalars.filter(present)
+            keys = [scalars.column(c) for c in spec.columns]
+        value = scalars.column(self.node.scalar)
+        old, new = self._moved(keys, value, scalars)
+        at = np.where(old >= 0, old, new)  # a change of each move, for its key and time
+        partition = self.index.partition_words([k.take(at) for k in keys], len(at))
+        low, high = self._bounds(value, old, new)
+        times = scalars.time[at]
+        probe, row = self._between(partition, low, high, times)
+        values = self.index.relation.gather(self._column, row)
+        before = self._passes_at(values, value, old[probe])
+        after = self._passes_at(values, value, new[probe])
+        flips = np.flatnonzero(before != after)
+        diff = np.where(after[flips], 1, -1)
+        return deltas.bound(self.index.relation, row[flips], times[probe[flips]], diff)
+
+    def _moved(self, keys: list[Column], value: Column, scalars: Delta) -> tuple[Ints, Ints]:
+        """Moves: positions of the old and the new scalar of a key at one time, -1 for none."""
+        n = len(scalars)
+        words = np.vstack((self.bound.probe_words(keys, n), scalars.time))
+        order = sort_keys(words)
+        sorted_words = words[:, order]
+        starts = np.ones(n, np.bool_)
+        starts[1:] = (sorted_words[:, 1:] != sorted_words[:, :-1]).any(axis=0)
+        move = np.empty(n, np.int64)
+        move[order] = np.cumsum(starts) - 1
+        count = int(starts.sum())
+        old, new = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+        # A scalar that is NULL lets no row pass: it is as good as none.
+        told = np.ones(n, np.bool_) if value.valid is None else value.valid
+        left, came = (
+            np.flatnonzero(told & (scalars.diff < 0)),
+            np.flatnonzero(told & (scalars.diff > 0)),
+        )
+        old[move[left]] = left
+        new[move[came]] = came
+        moves = (old >= 0) | (new >= 0)
+        return old[moves], new[moves]
+
+    def _bounds(self, value: Column, old: Ints, new: Ints) -> tuple[_Bound, _Bound]:
+        """The range of keys whose rows flip, for each move; texts only up to their first bytes."""
+        key = self.node.index.order[0]
+        words = encode.order_words([value], [key])
+        start, end = words[:, np.maximum(old, 0)], words[:, np.maximum(new, 0)]
+        swapped = _sorts_before(end, start)
+        small, great = np.where(swapped, end, start), np.where(swapped, start, end)
+        single = (old < 0) | (new < 0)
+        only = np.where(old >= 0, start, end)
+        small, great = np.where(single, only, small), np.where(single, only, great)
+        every = np.full(len(old), words.shape[0], np.int64)
+        # One scalar alone: all rows on its side, to the end of the values that are not NULL.
+        unbounded = np.where(single, 1, every)
+        strict = np.full(len(old), self._exact and self._above != self._inclusive, np.bool_)
+        loose = np.full(len(old), self._exact and self._above == self._inclusive, np.bool_)
+        if self._above:
+            return _Bound(small, every, strict), _Bound(great, unbounded, loose & ~single)
+        return _Bound(small, unbounded, strict & ~single), _Bound(great, every, loose)
+
+    def _between(
+        self, partition: Ints, low: _Bound, high: _Bound, times: Ints
+    ) -> tuple[Ints, Ints]:
+        capacity = 4 * len(times) + 64
+        dead, born_first, born_time, died_row, died_time = self.index.relation.versions
+        while True:
+            probe, row = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+            work = np.zeros(2, np.int64)
+            count = ranges.between(
+                self.index.spine.table, partition,
+                np.ascontiguousarray(low.words), low.count, low.open,
+                np.ascontiguousarray(high.words), high.count, high.open,
+                times, False, dead, born_first, born_time, died_row, died_time, probe, row, work,
+            )  # fmt: skip
+            if count <= capacity:
+                break
+            capacity = count
+        self.index.work.entries += int(work[0])
+        self.index.work.seeks += int(work[1])
+        return probe[:count], row[:count]
+
+    def _passes(self, rows: Column, scalars: Column) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        value, errors = self._compare.evaluate((rows, scalars).__getitem__, len(rows))
+        assert errors is None, "a comparison cannot fail"
+        return passing(value)
+
+    def _passes_at(
+        self, rows: Column, scalars: Column, at: Ints
+    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Whether each row passes the scalar at its position; none passes at -1."""
+        there = at >= 0
+        if not there.any():
+            return there
+        return there & self._passes(rows, scalars.take(np.where(there, at, at.max())))
+
+
+class _Bound:
+    """One end of a range per probe: words int64[o, m], how many of them count, and openness."""
+
+    __slots__ = ("count", "open", "words")
+
+    def __init__(self, words: Ints, count: Ints, open: np.ndarray) -> None:
+        self.words = words
+        self.count = count
+        self.open = open
+
+
+def _sorts_before(a: Ints, b: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Whether key a[:, i] sorts before key b[:, i]."""
+    before = np.zeros(a.shape[1], np.bool_)
+    equal = np.ones(a.shape[1], np.bool_)
+    for x, y in zip(a, b, strict=True):
+        before |= equal & (x < y)
+        equal &= x == y
+    return before
+
+
+def merged(index: ArrangementState, parts: list[Delta]) -> Delta:
+    """Deltas of rows of one relation as one."""
+    rows = [p.bindings[0].rows for p in parts]
+    if not parts:
+        return deltas.empty(index.relation.schema)
+    return deltas.bound(
+        index.relation,
+        np.concatenate(rows),
+        np.concatenate([p.time for p in parts]),
+        np.concatenate([p.diff for p in parts]),
+    )

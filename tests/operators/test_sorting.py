@@ -1,0 +1,81 @@
+"""Sorting kernels against Python's sort."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.column import Ints
+from operators.kernels import sorting
+from operators.kernels.sorting import BUCKETS
+from tests.operators.columns import ints
+
+_WORDS = st.one_of(
+    st.integers(-2, 2),
+    st.integers(-(2**63), 2**63 - 1),
+    st.sampled_from([-(2**63), 2**63 - 1, 0, -1, 255, 256, 2**32]),
+)
+
+
+def argsort(words: Ints) -> list[int]:
+    n = words.shape[1]
+    out = np.empty(n, np.int64)
+    sorting.argsort(words, out, np.empty(n, np.int64))
+    return out.tolist()
+
+
+def naive(words: Ints) -> list[int]:
+    rows = list(zip(*words.tolist(), strict=True))
+    return sorted(range(len(rows)), key=rows.__getitem__)
+
+
+@given(st.integers(1, 3), st.data())
+def test_argsort(width: int, data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.tuples(*[_WORDS] * width), max_size=60))
+    words = np.array(rows, np.int64).reshape(-1, width).T.copy()
+    assert argsort(words) == naive(words)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 47, 48, 49, 300, 8191, 8192, 8193])
+@pytest.mark.parametrize("spread", [1, 300, 2**40, 2**63 - 1])
+def test_argsort_around_thresholds(n: int, spread: int) -> None:
+    """Insertion sort up to 48 rows, digits of 8 bits, of 11 bits from 8192 rows."""
+    rng = np.random.default_rng(n)
+    for width in (1, 2, 3):
+        words = rng.integers(-spread, spread, (width, n), endpoint=True)
+        words[:-1] %= 3  # leading words with many duplicates
+        assert argsort(words) == naive(words)
+    descending = np.arange(n, 0, -1).reshape(1, -1).copy()
+    assert argsort(descending) == list(range(n))[::-1]
+    assert argsort(np.ascontiguousarray(descending[:, ::-1])) == list(range(n))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=30))
+def test_run_starts(rows: list[tuple[int, int]]) -> None:
+    words = np.array(rows, np.int64).reshape(-1, 2).T.copy()
+    order = np.array(argsort(words), np.int64)
+    out = np.empty(len(rows) + 1, np.int64)
+    count = sorting.run_starts(words, order, out)
+    ordered = [rows[i] for i in order.tolist()]
+    starts = [i for i, r in enumerate(ordered) if i == 0 or r != ordered[i - 1]]
+    assert out[: count + 1].tolist() == [*starts, len(rows)]
+
+
+@given(st.lists(st.integers(0, BUCKETS - 1), max_size=100))
+def test_bucket_offsets(buckets: list[int]) -> None:
+    out = np.empty(BUCKETS + 1, np.int64)
+    sorting.bucket_offsets(ints(*sorted(buckets)), out)
+    assert out.tolist() == [sum(x < b for x in buckets) for b in range(BUCKETS + 1)]
+
+
+def test_buckets_are_even() -> None:
+    """Also of keys that differ in few bits."""
+    for words in (np.arange(64_000), np.arange(64_000) * 2**20, -np.arange(64_000) * 8):
+        out = np.empty(len(words), np.int64)
+        sorting.buckets_of(words, out)
+        counts = np.bincount(out, minlength=BUCKETS)
+        assert counts.shape == (BUCKETS,)
+        assert counts.min() > 700
+        assert counts.max() < 1400
