@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from planner import types
-from planner.algebra import AggregateCall
 from planner.coercion import (
     MICROSECONDS_PER_DAY,
     TypeMismatch,
@@ -24,7 +23,7 @@ from planner.coercion import (
     common_type,
     unify,
 )
-from planner.expr import Call, Expr, Literal, may_fail
+from planner.expr import Call, Expr, Literal
 from planner.types import (
     BIGINT,
     BOOLEAN,
@@ -49,7 +48,7 @@ from planner.types import (
 
 # --- operators ---------------------------------------------------------------------------------
 
-_SYMBOLS = {
+SYMBOLS = {
     "add": "+",
     "subtract": "-",
     "multiply": "*",
@@ -64,6 +63,8 @@ _SYMBOLS = {
     "ge": ">=",
     "eq_null_safe": "<=>",
 }
+#: The comparison that holds where the one before it does not.
+INVERSE = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 
 
 def literal_as_decimal(expr: Expr) -> Expr:
@@ -104,7 +105,7 @@ def arithmetic(function: str, left: Expr, right: Expr) -> Expr:
         kind = BIGINT if function == "integral_divide" else DOUBLE
     if kind is None or texts or not types.is_numeric(kind):
         raise TypeMismatch(
-            f"operator {_SYMBOLS[function]} does not take {left.type} and {right.type}"
+            f"operator {SYMBOLS[function]} does not take {left.type} and {right.type}"
         )
     if function == "integral_divide":
         if not isinstance(kind, (IntegerType, DecimalType)):
@@ -142,7 +143,7 @@ def compare(function: str, left: Expr, right: Expr) -> Expr:
     kind = common_type(left.type, right.type)
     if kind is None:
         raise TypeMismatch(
-            f"operator {_SYMBOLS[function]} does not take {left.type} and {right.type}",
+            f"operator {SYMBOLS[function]} does not take {left.type} and {right.type}",
             hint="Cast one of them.",
         )
     nullable = function != "eq_null_safe" and (left.nullable or right.nullable)
@@ -156,10 +157,7 @@ def is_in(value: Expr, options: Sequence[Expr]) -> Expr:
     unified = unify((value, *options), "IN")
     if all(isinstance(o, Literal) for o in unified[1:]):
         return Call("in", unified, BOOLEAN, any(e.nullable for e in unified))
-    result = compare("eq", unified[0], unified[1])
-    for option in unified[2:]:
-        result = logic("or", result, compare("eq", unified[0], option))
-    return result
+    return chain("or", [compare("eq", unified[0], option) for option in unified[1:]])
 
 
 def boolean(expr: Expr, what: str) -> Expr:
@@ -172,6 +170,23 @@ def boolean(expr: Expr, what: str) -> Expr:
 def logic(function: str, left: Expr, right: Expr) -> Expr:
     args = (boolean(left, function.upper()), boolean(right, function.upper()))
     return Call(function, args, BOOLEAN, args[0].nullable or args[1].nullable)
+
+
+#: Operands up to which a chain is a list to the left; longer ones are balanced, so that their depth
+#: stays far below what a recursion over expressions takes.
+_LIST_OPERANDS = 16
+
+
+def chain(function: str, operands: Sequence[Expr]) -> Expr:
+    """AND or OR of one or more operands, evaluated from left to right."""
+    if len(operands) > _LIST_OPERANDS:
+        middle = len(operands) // 2
+        left, right = chain(function, operands[:middle]), chain(function, operands[middle:])
+        return logic(function, left, right)
+    result = operands[0]
+    for operand in operands[1:]:
+        result = logic(function, result, operand)
+    return result
 
 
 def negation(expr: Expr) -> Expr:
@@ -435,47 +450,3 @@ def date_trunc(unit: str, value: Expr) -> Expr:
     """date_trunc (of a TIMESTAMP) and trunc (of a DATE, cast by the caller)."""
     args = (Literal(unit, STRING), value)
     return Call("date_trunc", args, value.type, value.nullable)
-
-
-# --- aggregates --------------------------------------------------------------------------------
-
-
-def aggregate(function: str, args: Sequence[Expr], grouped: bool) -> AggregateCall:
-    """SUM, COUNT, AVG of one argument; COUNT of several counts rows where none is NULL.
-
-    A group that exists has a row, so where `grouped` a SUM of what is never NULL is not NULL.
-    """
-    if function == "count":
-        return _count(args)
-    arg = args[0]
-    shown = function.upper()
-    if isinstance(arg.type, (StringType, NullType)):
-        arg = cast(arg, DOUBLE)
-    kind: SqlType
-    match arg.type:
-        case DecimalType(precision=p, scale=s):
-            kind = bounded_decimal(p + 10, s)
-            if function == "avg":
-                kind = bounded_decimal(p + 4, s + 4)
-        case IntegerType():
-            kind = BIGINT if function == "sum" else DOUBLE
-        case FloatType():
-            kind = DOUBLE
-        case other:
-            raise TypeMismatch(f"{shown} needs a number, not {other}")
-    return AggregateCall(function, arg, kind, arg.nullable or not grouped)
-
-
-def _count(args: Sequence[Expr]) -> AggregateCall:
-    # An argument that is never NULL and cannot fail changes nothing.
-    relevant = [a for a in args if a.nullable or may_fail(a)]
-    if not relevant:
-        return AggregateCall("count_rows", None, BIGINT, False)
-    if len(relevant) == 1:
-        return AggregateCall("count", relevant[0], BIGINT, False)
-    any_null = is_null(relevant[0])
-    for arg in relevant[1:]:
-        any_null = logic("or", any_null, is_null(arg))
-    one = Literal(1, INT)
-    counted = Call("case", (any_null, Literal(None, INT), one), INT, True)
-    return AggregateCall("count", counted, BIGINT, False)

@@ -33,16 +33,16 @@ from operators.table import Change, Checked, Refusal, TableState
 from operators.topk import sort_rows
 from planner import algebra, parse
 from planner import dataflow as ir
-from planner.bind import bind_query
+from planner.bind import bind_query, bind_view
 from planner.errors import CatalogError, DataError, SqlViewError, ViewError
 from planner.explain import explain_dataflow, explain_logical
 from planner.lower import lower
 from planner.optimizer import optimize
-from planner.types import BIGINT, Field, Schema
+from planner.types import BIGINT, Field
 from sqlview import introspect
 from sqlview.catalog import Catalog, Table, View
 from sqlview.metrics import Metrics, StepMetrics
-from sqlview.transaction import Data, Statement, Transaction
+from sqlview.transaction import Statement, Transaction
 from sqlview.verify import Verification, Verifier
 from sqlview.view import Result, ViewReader
 
@@ -241,14 +241,12 @@ class Session:
         planned.changes = len(births)
 
     def _plan(self, statement: parse.CreateView) -> View:
-        bound = bind_query(statement.query, self._catalog)
-        schema = _named(bound.plan.schema, statement.columns)
-        plan = _renamed(optimize(bound.plan), schema)
-        root = ir.Store(lower(plan, self._catalog))
+        bound = bind_view(statement, self._catalog)
+        root = ir.Store(lower(optimize(bound.plan), self._catalog))
         return View(
             name=statement.name,
             text=statement.query.text,
-            schema=schema,
+            schema=root.schema,
             root=root,
             order=bound.order,
             reads=tuple(dict.fromkeys(_scanned(bound.plan))),
@@ -470,27 +468,6 @@ class Session:
         except BaseException as error:
             self._broken = error
             raise
-
-
-def _named(schema: Schema, names: tuple[str, ...] | None) -> Schema:
-    if names is None:
-        return schema
-    if len(names) != len(schema):
-        raise SqlViewError(
-            f"the view names {len(names)} columns, its query has {len(schema)}",
-        )
-    return tuple(Field(n, f.type, f.nullable) for n, f in zip(names, schema, strict=True))
-
-
-def _renamed(plan: algebra.Plan, schema: Schema) -> algebra.Plan:
-    """The plan with the view's column names, which are part of what it stores."""
-    if tuple(f.name for f in plan.schema) == tuple(f.name for f in schema):
-        return plan
-    exprs = algebra.identity(plan.schema)
-    fields = tuple(
-        Field(s.name, p.type, p.nullable) for s, p in zip(schema, plan.schema, strict=True)
-    )
-    return algebra.Project(plan, exprs, fields)
 
 
 def _scanned(plan: algebra.Plan) -> Iterator[str]:

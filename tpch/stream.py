@@ -16,15 +16,18 @@ by those of another row of the table, so join, filter and aggregate columns chan
 distributions stay; the next update of that row undoes it. Half of the deleted rows return, as
 generated (of tables with fewer than `SMALL_TABLE_ROWS` rows, all): some in the same transaction,
 the others after `RETURN_DELAY_BATCHES` batches; these inserts count among the other rows of a
-batch, next to rows that arrive for the first time.
+batch, next to rows that arrive for the first time. Some of those that return are re-keyed rows:
+their values are those of a row that is deleted in the same transaction, whose key so changes. Some
+are fleeting: inserted and deleted again in one transaction, to return later.
 
 The plan (`plan_stream`) is made of row numbers only, so that it can be checked by simulation and
 costs little; `prebatch` turns it into Arrow tables before the clock starts. Inserts of new rows
 are slices of the table, without a copy.
 
 Invariant: each transaction is valid on the state that those before it leave: it deletes and updates
-only live rows and inserts only keys that are not live, each key at most once per verb; applied in
-the order delete, upsert, insert. Every row arrives at least once unless the stream is cut short.
+only live rows and inserts only keys that are not live, each key at most once per call; applied in
+the order delete, upsert, insert, delete of what is fleeting. Every row arrives at least once unless
+the stream is cut short.
 The stream is a function of the row counts and the options alone.
 """
 
@@ -53,6 +56,8 @@ SMALL_TABLE_ROWS = 100
 _MAXIMUM_FLOOR = 1 / 64
 _RETURN_SHARE = 0.5
 _SAME_TRANSACTION_SHARE = 1 / 16
+_REKEYED_SHARE = 1 / 2
+_FLEETING_SHARE = 1 / 8
 
 _NONE: Ints = np.empty(0, np.int64)
 
@@ -83,7 +88,8 @@ class TablePlan:
 
     `arriving`: [start, stop) of the rows that arrive for the first time. Row `updated[i]` is as
     generated from now on, except that its columns of update group `groups[i]` are those of row
-    `donors[i]` (which may be the row itself).
+    `donors[i]` (which may be the row itself). Row `returned[i]` has its own key and the other columns of
+    row `origins[i]`. `fleeting`: rows that are inserted and deleted again.
     """
 
     table: str
@@ -92,12 +98,15 @@ class TablePlan:
     donors: Ints
     groups: Ints
     returned: Ints
+    origins: Ints
+    fleeting: Ints
     arriving: tuple[int, int]
 
     @property
     def rows(self) -> int:
         start, stop = self.arriving
-        return len(self.deleted) + len(self.updated) + len(self.returned) + stop - start
+        touched = len(self.deleted) + len(self.updated) + 2 * len(self.fleeting)
+        return touched + len(self.returned) + stop - start
 
 
 BatchPlan: TypeAlias = tuple[TablePlan, ...]
@@ -192,9 +201,14 @@ def _changes(plan: TablePlan, rows: pa.Table) -> Iterator[Change]:
     if stop > start:
         inserts.append(rows.slice(start, stop - start))
     if len(plan.returned):
-        inserts.append(rows.take(pa.array(plan.returned)))
+        inserts.append(_returned_rows(plan, rows, definition.primary_key))
+    if len(plan.fleeting):
+        inserts.append(rows.take(pa.array(plan.fleeting)))
     if inserts:
         yield Change("insert", plan.table, pa.concat_tables(inserts))
+    if len(plan.fleeting):
+        keys = rows.select(list(definition.primary_key)).take(pa.array(plan.fleeting))
+        yield Change("delete", plan.table, keys)
 
 
 def _updated_rows(
@@ -205,6 +219,14 @@ def _updated_rows(
         groups = [i for i, group in enumerate(update_groups) if name in group]
         origin = np.where(np.isin(plan.groups, groups), plan.donors, plan.updated)
         columns.append(rows.column(name).take(pa.array(origin)))
+    return pa.table(columns, schema=rows.schema)
+
+
+def _returned_rows(plan: TablePlan, rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    columns = [
+        rows.column(name).take(pa.array(plan.returned if name in key else plan.origins))
+        for name in rows.column_names
+    ]
     return pa.table(columns, schema=rows.schema)
 
 
@@ -298,16 +320,21 @@ class _Planner:
             wanted = int((changed + size) * options.deletes) - int(changed * options.deletes)
             churn = [self._churn(t, n, number) for t, n in enumerate(self._share_out(wanted))]
             inserts = size - sum(len(deleted) + len(updated) for deleted, updated, *_ in churn)
-            returned = self._return(number, (inserts + 1) // 2)
-            position = min(
-                position + inserts - sum(len(rows) for rows in returned), self._turns.total
-            )
+            due = self._return(number, (inserts + 1) // 2)
+            inserts -= sum(len(rows) for rows in due)
+            returned, fleeting = self._part_fleeting(number, due, churn, inserts)
+            inserts -= sum(len(rows) for rows in fleeting)
+            position = min(position + inserts, self._turns.total)
             before, delivered = delivered, self._turns.delivered(position)
             plans: list[TablePlan] = []
             for t, name in enumerate(self._names):
                 deleted, updated, donors, groups = churn[t]
                 arriving = (self._loaded[t] + before[t], self._loaded[t] + delivered[t])
-                plan = TablePlan(name, deleted, updated, donors, groups, returned[t], arriving)
+                origins = self._origins(t, returned[t], deleted)
+                plan = TablePlan(
+                    name, deleted, updated, donors, groups, returned[t], origins, fleeting[t],
+                    arriving,
+                )  # fmt: skip
                 if plan.rows:
                     self._live[t].add(returned[t])
                     self._live[t].add(np.arange(*arriving))
@@ -360,3 +387,27 @@ class _Planner:
             parts[t].append(rows[:most])
             most -= min(most, len(rows))
         return [np.concatenate(rows) if rows else _NONE for rows in parts]
+
+    def _part_fleeting(
+        self, number: int, due: Sequence[Ints], churn: Sequence[tuple[Ints, ...]], most: int
+    ) -> tuple[list[Ints], list[Ints]]:
+        """Of the rows that are `due`, per table: those that stay, and up to `most` that do not."""
+        returned, fleeting = list(due), [_NONE for _ in due]
+        for t, rows in enumerate(due):
+            leaves = (self._rng.random(len(rows)) < _FLEETING_SHARE) & ~np.isin(rows, churn[t][0])
+            leaves &= np.cumsum(leaves) <= most
+            if leaves.any():
+                returned[t], fleeting[t] = rows[~leaves], rows[leaves]
+                most -= len(fleeting[t])
+                self._returning.append((number + RETURN_DELAY_BATCHES, t, fleeting[t]))
+        return returned, fleeting
+
+    def _origins(self, t: int, returned: Ints, deleted: Ints) -> Ints:
+        """Whose values the returned rows have: their own, or those of a row that leaves for good."""
+        leaving = deleted[~np.isin(deleted, returned)]
+        origins = returned.copy()
+        places = np.flatnonzero(~np.isin(returned, deleted))[: len(leaving)]
+        places = places[self._rng.random(len(places)) < _REKEYED_SHARE]
+        origins[places] = leaving[: len(places)]
+        self._is_changed[t][returned[places]] = True
+        return origins

@@ -1,32 +1,36 @@
-"""FROM: tables, views, CTEs, derived tables and inner joins, flattened into one n-way join."""
+"""FROM: tables, views, CTEs, derived tables, VALUES and joins.
+
+Inner joins are flattened into one n-way join; an outer or semi join is one input of it. Relations
+after a comma are joined last, as in Spark: ON sees those of its own join alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from planner import functions
-from planner.algebra import Join, Plan, Project, Scan, identity
+from planner.algebra import Join, OuterJoin, Plan, Project, Scan, SemiJoin, identity
+from planner.bind.outer import Environment
 from planner.bind.report import Refusal, Report, suggestion
 from planner.bind.resolve import FromResolver
 from planner.bind.scalars import NoAggregates, Scalars
-from planner.bind.scope import Ctes, Scope, ScopeColumn, relation_scope
+from planner.bind.scope import Scope, ScopeColumn, relation_scope
+from planner.bind.subqueries import (
+    FIRST,
+    BindQuery,
+    Placement,
+    Subqueries,
+    check_stored,
+    filtered,
+    first_columns,
+)
 from planner.coercion import TypeMismatch
 from planner.context import CatalogReader
-from planner.expr import Expr, conjunction, remap
+from planner.expr import Column, Expr, columns_used, remap
 from planner.types import Field
-
-_OUTER_JOIN = Refusal(
-    "",
-    "keeps rows without a match, which comes and goes with rows of the other side",
-    "Write an inner join; rows without a match are not part of its result.",
-)
-_SEMI_JOIN = Refusal(
-    "", "depends on whether a match exists", "Write an inner join with a SELECT DISTINCT subquery."
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -44,7 +48,7 @@ class Source:
     def plan(self) -> Plan:
         if len(self.inputs) == 1:
             return self.inputs[0]
-        predicate = conjunction(self.conditions) if self.conditions else None
+        predicate = functions.chain("and", self.conditions) if self.conditions else None
         return Join(self.inputs, predicate)
 
     def beside(self, right: Source) -> Source:
@@ -64,42 +68,59 @@ class Relations:
         self,
         catalog: CatalogReader,
         report: Report,
-        bind_query: Callable[[exp.Expression, Ctes], Plan],
+        bind_query: BindQuery,
     ) -> None:
         self.catalog = catalog
         self.report = report
         self.bind_query = bind_query
 
-    def bind(self, relation: exp.Expression, joins: list[exp.Expression], ctes: Ctes) -> Source:
-        source = self._relation(relation, ctes)
+    def bind(
+        self, relation: exp.Expression, joins: list[exp.Expression], environment: Environment
+    ) -> Source:
+        before: list[Source] = []
+        source = self._relation(relation, environment)
         for join in joins:
-            source = self._join(source, join, ctes)
-        return source
+            if self.report.follows_comma(join):
+                self.report.check(join)
+                before.append(source)
+                source = self._relation(join.this, environment)
+            else:
+                source = self._join(source, join, environment)
+        return functools.reduce(Source.beside, [*before, source])
 
-    def _relation(self, node: exp.Expression, ctes: Ctes) -> Source:
+    def _relation(self, node: exp.Expression, environment: Environment) -> Source:
         if isinstance(node, exp.Table):
-            plan, name = self._table(node, ctes)
+            plan, name = self._table(node, environment)
             source = self._aliased(plan, name, node.args.get("alias"))
         elif isinstance(node, exp.Subquery) and isinstance(node.this, (exp.Table, exp.Subquery)):
             self.report.check(node)
-            source = self._relation(node.this, ctes)
+            source = self._relation(node.this, environment)
             if node.args.get("alias") is not None:
                 names = _visible_plan(source)
                 source = self._aliased(names, "", node.args["alias"])
         elif isinstance(node, exp.Subquery):
             self.report.check(node)
-            source = self._aliased(self.bind_query(node, ctes), "", node.args.get("alias"))
+            source = self._aliased(self._query(node, environment), "", node.args.get("alias"))
+        elif isinstance(node, exp.Values):
+            source = self._aliased(self.bind_query(node, environment), "", node.args.get("alias"))
         else:
             self.report.check(node)
             self.report.refuse(
                 node,
                 Refusal("this relation", "is not a table, a view or a query", "Name a table."),
             )
-        for join in node.args.get("joins") or []:
-            source = self._join(source, join, ctes)
+        joins = node.args.get("joins") or []
+        for join in joins:
+            source = self._join(source, join, environment)
         return source
 
-    def _table(self, node: exp.Table, ctes: Ctes) -> tuple[Plan, str]:
+    def _query(self, node: exp.Expression, environment: Environment) -> Plan:
+        """A derived table: it sees the enclosing query, but no relation beside it."""
+        plan = self.bind_query(node, environment)
+        check_stored(plan, node, self.report)
+        return plan
+
+    def _table(self, node: exp.Table, environment: Environment) -> tuple[Plan, str]:
         self.report.check(node)
         if not isinstance(node.this, exp.Identifier):
             self.report.refuse(
@@ -120,14 +141,14 @@ class Relations:
                     "Use a simple name.",
                 ),
             )
-        if name.lower() in ctes:
-            return ctes[name.lower()], name
+        if name.lower() in environment.ctes:
+            return environment.ctes[name.lower()], name
         found = self.catalog.relation(name)
         if found is None:
             self.report.fail(
                 node,
                 f'table or view "{name}" does not exist',
-                hint=suggestion(name, (*self.catalog.names(), *ctes)),
+                hint=suggestion(name, (*self.catalog.names(), *environment.ctes)),
             )
         return Scan(found.name, found.schema), name
 
@@ -140,58 +161,71 @@ class Relations:
 
     # joins
 
-    def _join(self, left: Source, node: exp.Expression, ctes: Ctes) -> Source:
+    def _join(self, left: Source, node: exp.Expression, environment: Environment) -> Source:
         self.report.check(node)
         side, kind, method = (
             str(node.args.get(a) or "").upper() for a in ("side", "kind", "method")
         )
-        if kind in ("SEMI", "ANTI"):
-            article = "an" if kind == "ANTI" else "a"
-            self._refuse_join(node, f"{article} {kind} JOIN", _SEMI_JOIN)
-        if side or kind == "OUTER":
-            self._refuse_join(node, f"a {side or 'FULL'} JOIN", _OUTER_JOIN)
-        if kind not in ("", "INNER", "CROSS") or method not in ("", "NATURAL"):
-            clause = " ".join(w for w in (method, kind) if w)
-            self._refuse_join(
-                node, f"a {clause} JOIN", Refusal("", "is not read", "Write an inner join.")
+        known = kind in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI")
+        if not known or method not in ("", "NATURAL") or side not in ("", "LEFT", "RIGHT", "FULL"):
+            clause = " ".join(w for w in (method, side, kind) if w)
+            self.report.refuse(
+                node, Refusal(f"a {clause} JOIN", "is not read", "Write another kind of join.")
             )
-        right = self._relation(node.this, ctes)
+        if kind == "OUTER" and not side:
+            side = "FULL"
+        right = self._relation(node.this, environment)
         both = left.beside(right)
-        if node.args.get("using"):
-            return self._using(both, left, [i.name for i in node.args["using"]], node)
+        names = [i.name for i in node.args.get("using") or []]
         if method == "NATURAL":
             shared = {c.name.lower() for c in right.scope.visible}
             names = [c.name for c in left.scope.visible if c.name.lower() in shared]
-            return self._using(both, left, names, node)
+        pairs = self._pairs(both.scope, len(left.scope.visible), names, node)
+        condition, subqueries = self._condition(both, pairs, node, environment)
+        if kind in ("SEMI", "ANTI"):
+            sides = _Sides(left, right, condition, subqueries, node, self.report)
+            plan: Plan = SemiJoin(sides.left, sides.right, sides.condition, kind == "ANTI")
+            scope = _shared_first(left.scope, [a for a, _ in pairs], [a for a, _ in pairs])
+            return Source((first_columns(plan, left.plan.schema),), (), scope)
+        if side:
+            sides = _Sides(left, right, condition, subqueries, node, self.report)
+            return _outer_join(sides, both.scope, side, pairs)
+        keys = [a for a, _ in pairs]
+        scope = _shared_first(both.scope, keys, [c for pair in pairs for c in pair])
+        if condition is None:
+            return Source(both.inputs, both.conditions, scope)
+        if any(c >= FIRST for c in columns_used(condition)):
+            return Source((filtered(both.plan, condition, node, subqueries),), (), scope)
+        return Source(both.inputs, (*both.conditions, condition), scope)
+
+    def _condition(
+        self,
+        both: Source,
+        pairs: list[tuple[ScopeColumn, ScopeColumn]],
+        node: exp.Expression,
+        environment: Environment,
+    ) -> tuple[Expr | None, Subqueries]:
+        """What ON or USING asks of a pair of rows; None if nothing."""
+        subqueries = Subqueries(self.bind_query, environment, self.report)
         on = node.args.get("on")
-        if on is None or (isinstance(on, exp.Boolean) and on.this):
-            return both
-        binder = Scalars(
-            FromResolver(both.scope, self.report), NoAggregates("ON", self.report), self.report
-        )
-        condition = binder.predicate(on, "ON")
-        return Source(both.inputs, (*both.conditions, condition), both.scope)
-
-    def _refuse_join(self, node: exp.Expression, what: str, refusal: Refusal) -> None:
-        self.report.refuse(node, Refusal(what, refusal.why, refusal.hint))
-
-    def _using(self, both: Source, left: Source, names: list[str], node: exp.Expression) -> Source:
-        """Equal columns shown once, first, as the left one."""
-        cut = len(left.scope.visible)
-        shown_left, shown_right = both.scope.visible[:cut], both.scope.visible[cut:]
-        keys: list[ScopeColumn] = []
-        hidden: set[int] = set()
-        conditions = list(both.conditions)
-        for name in names:
-            pair = [self._single(name, side, node) for side in (shown_left, shown_right)]
+        if pairs:
             try:
-                conditions.append(functions.compare("eq", pair[0].reference(), pair[1].reference()))
+                equal = [functions.compare("eq", a.reference(), b.reference()) for a, b in pairs]
             except TypeMismatch as mismatch:
                 self.report.fail(node, mismatch.message, hint=mismatch.hint)
-            keys.append(pair[0])
-            hidden |= {pair[0].position, pair[1].position}
-        rest = tuple(c for c in both.scope.visible if c.position not in hidden)
-        return Source(both.inputs, tuple(conditions), Scope(both.scope.columns, (*keys, *rest)))
+            return functions.chain("and", equal), subqueries
+        if on is None or (isinstance(on, exp.Boolean) and on.this):
+            return None, subqueries
+        names = FromResolver(both.scope, self.report, environment.outer)
+        binder = Scalars(names, NoAggregates("ON", self.report), subqueries, self.report)
+        return binder.predicate(on, "ON"), subqueries
+
+    def _pairs(
+        self, scope: Scope, cut: int, names: list[str], node: exp.Expression
+    ) -> list[tuple[ScopeColumn, ScopeColumn]]:
+        """The columns of USING on both sides; the first `cut` visible ones are on the left."""
+        left, right = scope.visible[:cut], scope.visible[cut:]
+        return [(self._single(n, left, node), self._single(n, right, node)) for n in names]
 
     def _single(
         self, name: str, side: tuple[ScopeColumn, ...], node: exp.Expression
@@ -209,6 +243,102 @@ class Relations:
                 place, f'column "{name}" of USING is ambiguous', "One side has it more than once."
             )
         return found[0]
+
+
+class _Sides:
+    """The inputs of an outer or semi join, and its condition over their columns.
+
+    A subquery in ON is applied to the side whose columns it reads, below the join.
+    """
+
+    def __init__(
+        self,
+        left: Source,
+        right: Source,
+        condition: Expr | None,
+        subqueries: Subqueries,
+        node: exp.Expression,
+        report: Report,
+    ) -> None:
+        cut = left.width
+        self.shown = (cut, right.width)
+        first = Placement(left.plan, subqueries)
+        second = Placement(right.plan, subqueries, lambda e, _: _shifted(e, -cut))
+        placed: dict[int, tuple[bool, int]] = {}
+        for column in sorted(columns_used(condition) if condition is not None else ()):
+            if column < FIRST:
+                placed[column] = (column >= cut, column - cut if column >= cut else column)
+                continue
+            value = subqueries.reference(column)
+            reads = [c for c in subqueries.columns(value) if c < FIRST]
+            on_right = all(c >= cut for c in reads)
+            if not on_right and any(c >= cut for c in reads):
+                report.refuse(
+                    node.args["on"],
+                    Refusal(
+                        "a subquery over both sides of an outer or semi join",
+                        "would be asked for each pair of rows in ON",
+                        "Use columns of one side in it, or an inner join.",
+                    ),
+                )
+            side = second if on_right else first
+            found = side.place(value, node)
+            assert isinstance(found, Column)
+            placed[column] = (on_right, found.index)
+        self.left, self.right = first.plan, second.plan
+        self.condition = condition
+        if condition is not None:
+            offset = len(self.left.schema)
+            moved = {c: i + offset if right_ else i for c, (right_, i) in placed.items()}
+            self.condition = remap(condition, moved)
+
+
+def _outer_join(
+    sides: _Sides, scope: Scope, side: str, pairs: list[tuple[ScopeColumn, ScopeColumn]]
+) -> Source:
+    """LEFT, RIGHT or FULL; the columns of USING once, first, never NULL on account of the join."""
+    left, right, condition = sides.left, sides.right, sides.condition
+    widths = (len(left.schema), len(right.schema))
+    offset = widths[0]
+    if side == "RIGHT":
+        if condition is not None:
+            moved = {i: i + widths[1] if i < widths[0] else i - widths[0] for i in range(sum(widths))}
+            condition = remap(condition, moved)
+        left, right, offset = right, left, 0
+    plan: Plan = OuterJoin(left, right, side == "FULL", condition)
+    columns = identity(plan.schema)
+    start = widths[1] if side == "RIGHT" else 0
+    exprs: tuple[Expr, ...] = columns[start : start + sides.shown[0]]
+    exprs += columns[offset : offset + sides.shown[1]]
+    fields = tuple(plan.schema[c.index] for c in exprs if isinstance(c, Column))
+    typed = scope.typed(fields)
+    keys = [b if side == "RIGHT" else a for a, b in pairs]
+    if side == "FULL" and pairs:
+        merged = [_merged(exprs[a.position], exprs[b.position]) for a, b in pairs]
+        names = [a.name for a, _ in pairs]
+        added = tuple(Field(n, e.type, e.nullable) for n, e in zip(names, merged, strict=True))
+        keys = [ScopeColumn("", f.name, len(exprs) + i, f) for i, f in enumerate(added)]
+        exprs, fields = (*exprs, *merged), fields + added
+    hidden = [c for pair in pairs for c in pair]
+    shown = _shared_first(Scope(typed.columns, typed.visible), keys, hidden)
+    return Source((project(plan, exprs, fields),), (), shown.typed(fields))
+
+
+def _merged(left: Expr, right: Expr) -> Expr:
+    return functions.coalesce((left, right))
+
+
+def _shared_first(scope: Scope, keys: list[ScopeColumn], hidden: list[ScopeColumn]) -> Scope:
+    """`*` shows the columns of USING once and first."""
+    positions = {c.position for c in hidden}
+    rest = tuple(c for c in scope.visible if c.position not in positions)
+    return Scope(scope.columns, (*keys, *rest))
+
+
+def _shifted(expr: Expr, offset: int) -> Expr:
+    """Over a row with its columns at other places; subqueries stay where they are."""
+    used = columns_used(expr)
+    return remap(expr, {c: c + offset if c < FIRST else c for c in used})
 
 
 def rename(plan: Plan, alias: exp.Expression, report: Report) -> Plan:

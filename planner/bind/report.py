@@ -28,7 +28,12 @@ def _table(*rows: tuple[type[exp.Expression], str]) -> dict[type[exp.Expression]
 _READ = _table(
     # queries
     (exp.Select, "expressions from_ joins where group having distinct order limit offset with_"),
-    (exp.Union, "this expression distinct order limit offset with_"),
+    *(
+        (k, "this expression distinct order limit offset with_")
+        for k in (exp.Union, exp.Intersect, exp.Except)
+    ),
+    (exp.Values, "expressions alias order limit offset with_"),
+    (exp.Tuple, "expressions"),
     (exp.Subquery, "this alias joins order limit offset with_"),
     (exp.With, "expressions"),
     (exp.CTE, "this alias"),
@@ -68,8 +73,12 @@ _READ = _table(
     (exp.Not, "this"),
     (exp.Neg, "this"),
     (exp.Between, "this low high"),
-    (exp.In, "this expressions"),
+    (exp.In, "this expressions query"),
+    (exp.Exists, "this"),
+    (exp.Any, "this"),
+    (exp.All, "this"),
     (exp.Like, "this expression negate"),
+    (exp.ILike, "this expression negate"),
     (exp.Escape, "this expression"),
     (exp.RegexpLike, "this expression"),
     (exp.Case, "this ifs default"),
@@ -95,7 +104,12 @@ _READ = _table(
     (exp.Left, "this expression"),
     (exp.Upper, "this"),
     (exp.Lower, "this"),
-    (exp.Trim, "this position"),
+    (exp.Trim, "this position expression"),
+    (exp.Right, "this expression"),
+    (exp.Sign, "this"),
+    (exp.Negative, "this"),
+    (exp.LastDay, "this"),
+    (exp.IsNan, "this"),
     (exp.Length, "this"),
     (exp.Concat, "expressions safe coalesce"),
     (exp.Replace, "this expression replacement"),
@@ -112,9 +126,13 @@ _READ = _table(
     (exp.Greatest, "this expressions ignore_nulls"),
     (exp.Least, "this expressions ignore_nulls"),
     # aggregates
-    (exp.Sum, "this"),
-    (exp.Avg, "this"),
     (exp.Count, "this expressions big_int"),
+    *((k, "this expressions") for k in (exp.Min, exp.Max)),
+    *((k, "this") for k in (exp.Sum, exp.Avg, exp.AnyValue, exp.CountIf)),
+    *((k, "this") for k in (exp.LogicalAnd, exp.LogicalOr)),
+    *((k, "this") for k in (exp.Stddev, exp.StddevSamp, exp.StddevPop)),
+    *((k, "this") for k in (exp.Variance, exp.VariancePop)),
+    (exp.Filter, "this expression"),
 )
 
 
@@ -127,7 +145,6 @@ class Refusal:
     hint: str
 
 
-_JOIN = "Write it as an inner join, against a subquery in FROM if need be."
 _LATER = "Compute it when reading the view."
 _OWN_VIEW = "Write it as an aggregate or a join over the rows themselves."
 _CHANGING = Refusal(
@@ -145,31 +162,10 @@ _UNION_GROUPS = "Write one GROUP BY for each set of columns, joined by UNION ALL
 
 _NODES: dict[type[exp.Expression], Refusal] = {
     exp.Window: Refusal("a window function", "depends on the other rows of its partition", _LATER),
-    exp.Exists: Refusal("EXISTS", "is a subquery outside FROM", _JOIN),
-    exp.Subquery: Refusal("a scalar subquery", "is a subquery outside FROM", _JOIN),
-    exp.Select: Refusal("a scalar subquery", "is a subquery outside FROM", _JOIN),
-    exp.Any: Refusal("ANY", "compares with a whole set of values", "Use IN, or OR."),
-    exp.All: Refusal("ALL", "compares with a whole set of values", "Use AND."),
-    exp.Intersect: Refusal("INTERSECT", "pairs equal rows of two queries", _JOIN),
-    exp.Except: Refusal(
-        "EXCEPT", "depends on rows that are absent", "Keep both sides as views and compare them."
-    ),
-    exp.Min: Refusal(
-        "MIN",
-        "loses its value when the row that holds it leaves",
-        "Use ORDER BY … LIMIT 1, or compute it when reading the view.",
-    ),
-    exp.Max: Refusal(
-        "MAX",
-        "loses its value when the row that holds it leaves",
-        "Use ORDER BY … DESC LIMIT 1, or compute it when reading the view.",
-    ),
-    exp.Filter: Refusal(
-        "FILTER", "restricts one aggregate", "Use CASE WHEN … END inside the aggregate."
-    ),
-    exp.Lateral: Refusal("LATERAL", "is evaluated once for each row before it", _JOIN),
-    exp.Values: Refusal(
-        "VALUES", "is a table without a name", "Create a table and insert the rows there."
+    exp.Lateral: Refusal(
+        "LATERAL",
+        "is evaluated once for each row before it",
+        "Write a scalar subquery, or a join with a subquery in FROM.",
     ),
     exp.Rollup: Refusal("ROLLUP", _GROUPING, _UNION_GROUPS),
     exp.Cube: Refusal("CUBE", _GROUPING, _UNION_GROUPS),
@@ -180,7 +176,6 @@ _NODES: dict[type[exp.Expression], Refusal] = {
         "Write date + interval, or compare datediff(a, b) with a number of days.",
     ),
     exp.HexString: Refusal("a binary literal", "is not read", "Cast a string to BINARY."),
-    exp.ILike: Refusal("ILIKE", "is not among the functions", "Use lower(…) LIKE."),
     exp.Bracket: Refusal(
         "an element of an array or map", "is not of a scalar type", "Use columns of scalar types."
     ),
@@ -227,7 +222,6 @@ _ARGUMENTS: dict[str, Refusal] = {
     "version": Refusal(
         "a table as of an earlier version", "never changes", "Read the table itself."
     ),
-    "query": Refusal("IN with a subquery", "is a subquery outside FROM", _JOIN),
     "recursive": Refusal("WITH RECURSIVE", "may refer to its own result", _OWN_VIEW),
     "except_": Refusal("* EXCEPT", "leaves columns out by name", "Name the columns."),
     "replace": Refusal("* REPLACE", "changes columns by name", "Name the columns."),
@@ -265,6 +259,15 @@ class Report:
             if token.lastgroup == "word" and token[0].upper() == name:
                 return token.start()
         return None
+
+    def follows_comma(self, join: exp.Expression) -> bool:
+        """Whether the relation was written after a comma: sqlglot reads that as CROSS JOIN."""
+        offset = offset_of(join.this)
+        if str(join.args.get("kind") or "").upper() != "CROSS" or offset is None:
+            return False
+        before = [t for t in TOKEN.finditer(self.source, 0, offset) if t.lastgroup != "space"]
+        words = (token[0].upper() for token in reversed(before))
+        return next((w for w in words if w in (",", "JOIN")), "") == ","
 
     def error(
         self,
@@ -339,7 +342,7 @@ def refusal_of(node: exp.Expression) -> Refusal:
         return Refusal(
             f"the aggregate {name}",
             "cannot be kept up from the changes of its group alone",
-            "Use SUM, COUNT or AVG, or compute it when reading the view.",
+            "Use another aggregate, or compute it when reading the view.",
         )
     kind = "the function " if isinstance(node, exp.Func) else ""
     return Refusal(f"{kind}{name}", "is not among what the view language has", _LATER)

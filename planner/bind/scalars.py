@@ -24,7 +24,6 @@ from planner.bind.report import (
 )
 from planner.bind.resolve import Resolver, check_reference
 from planner.bind.tables import (
-    AGGREGATES,
     ARITHMETIC,
     CAST_TYPES,
     CHAINED,
@@ -35,9 +34,10 @@ from planner.bind.tables import (
     TO_THE_END,
     TRUNC_DATE,
     TRUNC_TIMESTAMP,
+    aggregate_name,
 )
 from planner.coercion import TypeMismatch
-from planner.expr import FUNCTIONS, Call, Expr, Literal
+from planner.expr import FUNCTIONS, Call, Expr, Literal, Outer
 from planner.functions import Interval
 from planner.types import (
     BOOLEAN,
@@ -56,7 +56,32 @@ from planner.types import (
 
 class AggregateBinder(Protocol):
     def bind(self, node: exp.Expression) -> Expr:
-        """SUM, COUNT or AVG as a reference to its result."""
+        """An aggregate as an expression over its results."""
+
+
+class SubqueryBinder(Protocol):
+    """Subqueries as references to their values; `resolver` has the names around them."""
+
+    def exists(self, node: exp.Expression, resolver: Resolver) -> Expr:
+        """EXISTS (node)."""
+
+    def scalar(self, node: exp.Expression, resolver: Resolver) -> Expr:
+        """The one value of the query."""
+
+    def any(
+        self,
+        comparison: str,
+        operands: tuple[Expr, ...],
+        node: exp.Expression,
+        resolver: Resolver,
+        what: str,
+    ) -> Expr:
+        """operands `comparison` ANY (node)."""
+
+    def all(
+        self, comparison: str, operand: Expr, node: exp.Expression, resolver: Resolver, what: str
+    ) -> Expr:
+        """operand `comparison` ALL (node)."""
 
 
 class NoAggregates:
@@ -76,20 +101,26 @@ class NoAggregates:
 class Scalars:
     """Binds the expressions of one clause."""
 
-    def __init__(self, resolver: Resolver, aggregates: AggregateBinder, report: Report) -> None:
+    def __init__(
+        self,
+        resolver: Resolver,
+        aggregates: AggregateBinder,
+        subqueries: SubqueryBinder,
+        report: Report,
+    ) -> None:
         self.resolver = resolver
         self.aggregates = aggregates
+        self.subqueries = subqueries
         self.report = report
 
     def bind(self, node: exp.Expression) -> Expr:
         """The bound expression; errors carry the place of the innermost node that is wrong."""
         self.report.check(node)
         try:
-            if type(node) in AGGREGATES:
+            if isinstance(node, exp.Filter) or aggregate_name(node) is not None:
                 return self.aggregates.bind(node)
             if type(node) in COMPARISONS:
-                left, right = self._operands(node)
-                return functions.compare(COMPARISONS[type(node)], left, right)
+                return self._comparison(node)
             if type(node) in ARITHMETIC:
                 left, right = self._operands(node)
                 return functions.arithmetic(ARITHMETIC[type(node)], left, right)
@@ -128,6 +159,68 @@ class Scalars:
 
     def _operands(self, node: exp.Expression) -> tuple[Expr, Expr]:
         return self._operand(node.this), self._operand(node.expression)
+
+    # subqueries
+
+    def _comparison(self, node: exp.Expression) -> Expr:
+        function, right = COMPARISONS[type(node)], node.expression
+        if isinstance(right, (exp.Any, exp.All)) and aggregate_name(right) is None:
+            return self._quantified(node, function, right)
+        left = self._row(node.this)
+        if left is not None and isinstance(right, exp.Tuple):
+            return self._row_comparison(node, function, left)
+        first, second = self._operands(node)
+        return functions.compare(function, first, second)
+
+    def _quantified(self, node: exp.Expression, function: str, right: exp.Expression) -> Expr:
+        self.report.check(right)
+        quantifier = describe(right)
+        what = f"{functions.SYMBOLS[function]} {quantifier}"
+        if not isinstance(_unwrapped(right.this), (exp.Query, exp.Values)):
+            self.report.refuse(
+                node,
+                Refusal(
+                    f"{quantifier} of a list", "is not a subquery", "Use IN, or a chain of OR or AND."
+                ),
+            )
+        if function not in functions.INVERSE:
+            self.report.refuse(
+                node, Refusal(what, "is not among the comparisons", "Use =, <>, <, <=, > or >=.")
+            )
+        value = self._operand(node.this)
+        if isinstance(right, exp.All):
+            return self.subqueries.all(function, value, right.this, self.resolver, what)
+        return self.subqueries.any(function, (value,), right.this, self.resolver, what)
+
+    def _exists(self, node: exp.Expression) -> Expr:
+        return self.subqueries.exists(node.this, self.resolver)
+
+    def _subquery(self, node: exp.Expression) -> Expr:
+        return self.subqueries.scalar(node, self.resolver)
+
+    def _row(self, node: exp.Expression) -> list[exp.Expression] | None:
+        """The values of (a, b, …), or None."""
+        inner = _unwrapped(node)
+        if not isinstance(inner, exp.Tuple):
+            return None
+        self.report.check(inner)
+        return list(inner.expressions)
+
+    def _row_comparison(
+        self, node: exp.Expression, function: str, left: list[exp.Expression]
+    ) -> Expr:
+        """(a, b) = (c, d) and its negation, column by column."""
+        right = self._row(node.expression)
+        assert right is not None
+        if len(left) != len(right):
+            self.report.fail(
+                node, f"a row of {len(left)} values is compared with one of {len(right)}"
+            )
+        if function not in ("eq", "ne"):
+            self.report.refuse(node, refusal_of(_unwrapped(node.this)))
+        pairs = [(self.bind(a), self.bind(b)) for a, b in zip(left, right, strict=True)]
+        equal = functions.chain("and", [functions.compare("eq", a, b) for a, b in pairs])
+        return equal if function == "eq" else functions.negation(equal)
 
     # constants and names
 
@@ -221,10 +314,21 @@ class Scalars:
     # logic
 
     def _and(self, node: exp.Expression) -> Expr:
-        return functions.logic("and", self.bind(node.this), self.bind(node.expression))
+        return self._chain(node, "and")
 
     def _or(self, node: exp.Expression) -> Expr:
-        return functions.logic("or", self.bind(node.this), self.bind(node.expression))
+        return self._chain(node, "or")
+
+    def _chain(self, node: exp.Expression, function: str) -> Expr:
+        """Operands of nested ANDs or ORs, without a recursion as deep as there are operands."""
+        operands: list[exp.Expression] = []
+        rest = node
+        while type(rest) is type(node):
+            self.report.check(rest)
+            operands.append(rest.expression)
+            rest = rest.this
+        operands.append(rest)
+        return functions.chain(function, [self.bind(o) for o in reversed(operands)])
 
     def _not(self, node: exp.Expression) -> Expr:
         return functions.negation(self.bind(node.this))
@@ -252,6 +356,11 @@ class Scalars:
         return functions.logic("and", above, functions.compare("le", value, high))
 
     def _in(self, node: exp.Expression) -> Expr:
+        query = node.args.get("query")
+        if query is not None:
+            row = self._row(node.this)
+            operands = [self._operand(node.this)] if row is None else [self.bind(e) for e in row]
+            return self.subqueries.any("eq", tuple(operands), query, self.resolver, "IN")
         value = self._operand(node.this)
         return functions.is_in(value, [self.bind(e) for e in node.expressions])
 
@@ -261,7 +370,7 @@ class Scalars:
     def _escape(self, node: exp.Expression) -> Expr:
         like, escape = node.this, node.expression
         self.report.check(escape)
-        if type(like) is not exp.Like:
+        if type(like) not in (exp.Like, exp.ILike):
             self.report.fail(node, "ESCAPE belongs to LIKE")
         self.report.check(like)
         if not (isinstance(escape, exp.Literal) and escape.is_string and len(escape.this) == 1):
@@ -269,18 +378,22 @@ class Scalars:
         return self._matched(like, Literal(str(escape.this), STRING))
 
     def _matched(self, node: exp.Expression, escape: Literal) -> Expr:
-        value = self._operand(node.this)
-        result = functions.scalar("like", (value, self._pattern(node), escape))
+        value, pattern = self._operand(node.this), self._pattern(node)
+        if isinstance(node, exp.ILike):
+            assert isinstance(pattern.value, str)
+            value = functions.scalar("lower", (value,))
+            pattern = Literal(pattern.value.lower(), STRING)
+        result = functions.scalar("like", (value, pattern, escape))
         return functions.negation(result) if node.args.get("negate") else result
 
     def _rlike(self, node: exp.Expression) -> Expr:
         value = self._operand(node.this)
         return functions.scalar("rlike", (value, self._pattern(node)))
 
-    def _pattern(self, node: exp.Expression) -> Expr:
+    def _pattern(self, node: exp.Expression) -> Literal:
         pattern = coercion.cast(self._operand(node.expression), STRING)
         if not isinstance(pattern, Literal) or pattern.value is None:
-            name = "RLIKE" if isinstance(node, exp.RegexpLike) else "LIKE"
+            name = {exp.RegexpLike: "RLIKE", exp.ILike: "ILIKE"}.get(type(node), "LIKE")
             self.report.refuse(
                 node.expression,
                 Refusal(
@@ -500,6 +613,10 @@ _METHODS: dict[type[exp.Expression], _Method] = {
     exp.Between: Scalars._between,
     exp.In: Scalars._in,
     exp.Like: Scalars._like,
+    exp.ILike: Scalars._like,
+    exp.Exists: Scalars._exists,
+    exp.Subquery: Scalars._subquery,
+    exp.Select: Scalars._subquery,
     exp.Escape: Scalars._escape,
     exp.RegexpLike: Scalars._rlike,
     exp.Case: Scalars._case,
@@ -528,10 +645,16 @@ _METHODS: dict[type[exp.Expression], _Method] = {
 }
 
 
+def _unwrapped(node: exp.Expression) -> exp.Expression:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
 def is_constant(expr: Expr) -> bool:
-    """Whether the expression reads no column."""
+    """Whether the expression reads no column of its own query."""
     match expr:
-        case Literal():
+        case Literal() | Outer():
             return True
         case Call(args=args):
             return all(is_constant(a) for a in args)

@@ -49,6 +49,7 @@ class Subqueries:
         self._environment = environment
         self._report = report
         self._found: list[_Subquery] = []
+        self._references: dict[int, Column] = {}
 
     def __getitem__(self, column: int) -> _Subquery:
         return self._found[column - FIRST]
@@ -111,6 +112,10 @@ class Subqueries:
         inverse = INVERSE[comparison]
         return functions.negation(self.any(inverse, (operand,), node, resolver, what))
 
+    def reference(self, column: int) -> Column:
+        """The value of the subquery that is this column of the wide row."""
+        return self._references[column]
+
     def columns(self, expr: Expr) -> frozenset[int]:
         """The columns of the wide row that the expression reads, also through its subqueries."""
         found = set(columns_used(expr))
@@ -133,7 +138,8 @@ class Subqueries:
     def _add(self, subquery: _Subquery, kind: SqlType, nullable: bool) -> Column:
         if subquery not in self._found:
             self._found.append(subquery)
-        return Column(FIRST + self._found.index(subquery), kind, nullable, subquery.name)
+        index = FIRST + self._found.index(subquery)
+        return self._references.setdefault(index, Column(index, kind, nullable, subquery.name))
 
 
 class NoSubqueries:
@@ -239,6 +245,13 @@ def cast_columns(plan: Plan, kinds: list[SqlType]) -> Plan:
     new = tuple(coercion.cast(e, k) for e, k in zip(old, kinds, strict=True))
     fields = tuple(Field(f.name, e.type, e.nullable) for f, e in zip(plan.schema, new, strict=True))
     return Project(below, new, fields)
+
+
+def check_stored(plan: Plan, node: exp.Expression, report: Report) -> None:
+    """A column of a view or of a relation in FROM has a type that can be stored."""
+    for field in plan.schema:
+        if isinstance(field.type, NullType):
+            report.fail(node, "a column of type VOID cannot be stored", hint="Cast NULL to a type.")
 
 
 def _stored(kind: SqlType) -> SqlType:

@@ -68,9 +68,54 @@ PLAIN: dict[type[exp.Expression], tuple[str, tuple[str, ...]]] = {
     exp.Pow: ("power", ("this", "expression")),
     exp.AddMonths: ("add_months", ("this", "expression")),
 }
-AGGREGATES = (exp.Sum, exp.Count, exp.Avg)
+_AGGREGATES: dict[type[exp.Expression], str] = {
+    exp.Sum: "sum",
+    exp.Count: "count",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+    exp.AnyValue: "any_value",
+    exp.CountIf: "count_if",
+    exp.LogicalAnd: "bool_and",
+    exp.LogicalOr: "bool_or",
+    exp.Stddev: "stddev_samp",
+    exp.StddevSamp: "stddev_samp",
+    exp.StddevPop: "stddev_pop",
+    exp.Variance: "var_samp",
+    exp.VariancePop: "var_pop",
+}
+#: Aggregates that sqlglot leaves by their name.
+NAMED_AGGREGATES = {
+    "every": "bool_and",
+    "some": "bool_or",
+    "std": "stddev_samp",
+    "mean": "avg",
+}
+
+
+def aggregate_name(node: exp.Expression) -> str | None:
+    """Which aggregate the node is, if it is one."""
+    if isinstance(node, exp.Anonymous):
+        return NAMED_AGGREGATES.get(str(node.this).lower())
+    if isinstance(node, exp.Any) and isinstance(node.this, exp.Paren):
+        return "bool_or"
+    return _AGGREGATES.get(type(node))
+
+
 #: Functions that sqlglot leaves by their name: name -> number of arguments.
-NAMED = {"isnull": 1, "isnotnull": 1}
+NAMED = {
+    "isnull": 1,
+    "isnotnull": 1,
+    "positive": 1,
+    "weekday": 1,
+    "btrim": 1,
+    "regexp": 2,
+    "date_part": 2,
+    "bigint": 1,
+    "tinyint": 1,
+    "smallint": 1,
+    "float": 1,
+}
 EXTRACT = {
     **dict.fromkeys(("YEAR", "YEARS", "Y", "YR", "YRS"), "year"),
     **dict.fromkeys(("QUARTER", "QTR"), "quarter"),

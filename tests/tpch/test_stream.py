@@ -41,6 +41,12 @@ def replay(plans: list[BatchPlan], live: dict[str, set[int]], arrived: dict[str,
             assert arrived[part.table].isdisjoint(range(*part.arriving))
             rows.update(inserted)
             arrived[part.table].update(inserted)
+            fleeting = part.fleeting.tolist()
+            assert len(set(fleeting)) == len(fleeting)
+            assert rows.isdisjoint(fleeting) and not set(fleeting) & set(deleted)
+            assert arrived[part.table].issuperset(fleeting)
+            assert len(part.origins) == len(part.returned)
+            assert arrived[part.table].issuperset(part.origins.tolist())
 
 
 def plan(sizes: dict[str, int], options: StreamOptions, load: float = 0.0) -> list[BatchPlan]:
@@ -98,11 +104,25 @@ def test_churn_reaches_all_tables_and_deleted_rows_return() -> None:
     assert same, "no row is deleted and inserted in one transaction"
 
 
+def test_rows_are_rekeyed_and_some_are_fleeting_in_all_tables() -> None:
+    plans = plan(SIZES, StreamOptions(50, 0.3), 0.5)
+    for name in SIZES:
+        parts = [part for batch in plans for part in batch if part.table == name]
+        rekeyed = [part for part in parts if (part.returned != part.origins).any()]
+        assert rekeyed, name
+        for part in rekeyed:
+            origins = part.origins[part.returned != part.origins].tolist()
+            assert len(set(origins)) == len(origins)
+            assert set(origins) <= set(part.deleted.tolist()) - set(part.returned.tolist())
+        if name != "region":  # five rows
+            assert any(len(part.fleeting) for part in parts), name
+
+
 def test_small_tables_end_whole_but_for_rows_about_to_return() -> None:
     live, arrived = start(SIZES, 0.5)
     plans = plan(SIZES, StreamOptions(100, 0.3), 0.5)
     leaving = [
-        set(part.deleted.tolist()) - set(part.returned.tolist())
+        set(part.deleted.tolist() + part.fleeting.tolist()) - set(part.returned.tolist())
         for batch in plans[-stream.RETURN_DELAY_BATCHES - 1 :]
         for part in batch
         if part.table == "nation"
