@@ -3,7 +3,8 @@
 **What is timed.** All transactions lie in memory as Arrow tables before the clock starts. The clock
 runs from the start of the first step to the last commit; loading (`--load`), CREATE and a warm-up
 come before. The warm-up runs the same queries in a session of its own over the head of the tables,
-so that the compilation of the generic kernels, once per machine and version, is not counted.
+so that the compilation of the generic kernels, once per machine and version, is not counted. A
+kernel that only larger steps reach may still compile in the timed part: to measure, run twice.
 With `--verify every` the time of a run is the sum of its steps' times, since the checks lie between
 them; otherwise nothing is left out. The rate of a query is the number of changed rows of the tables
 that it reads over that time.

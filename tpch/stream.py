@@ -14,11 +14,11 @@ least, so that dimension rows leave and return too. A batch touches at most half
 rows. An update replaces one group of columns that belong together (`schema.TableDef.update_groups`)
 by those of another row of the table, so join, filter and aggregate columns change and their
 distributions stay; the next update of that row undoes it. Half of the deleted rows return, as
-generated (of tables with fewer than `SMALL_TABLE_ROWS` rows, all): some in the same transaction,
-the others after `RETURN_DELAY_BATCHES` batches; these inserts count among the other rows of a
-batch, next to rows that arrive for the first time. Some of those that return are re-keyed rows:
-their values are those of a row that is deleted in the same transaction, whose key so changes. Some
-are fleeting: inserted and deleted again in one transaction, to return later.
+generated (of tables of at most `SMALL_TABLE_ROWS` rows, all): some in the same transaction, two of
+which exchange their keys, the others after `RETURN_DELAY_BATCHES` batches; these inserts count
+among the other rows of a batch, next to rows that arrive for the first time. Some that return later
+are re-keyed rows: their values are those of a row that leaves in the same transaction. Some are
+fleeting: inserted and deleted again in one transaction, to return later.
 
 The plan (`plan_stream`) is made of row numbers only, so that it can be checked by simulation and
 costs little; `prebatch` turns it into Arrow tables before the clock starts. Inserts of new rows
@@ -56,6 +56,8 @@ SMALL_TABLE_ROWS = 100
 _MAXIMUM_FLOOR = 1 / 64
 _RETURN_SHARE = 0.5
 _SAME_TRANSACTION_SHARE = 1 / 16
+_SMALL_SAME_TRANSACTION_SHARE = 1 / 2
+_MINIMUM_EXCHANGE_BATCH_ROWS = 8
 _REKEYED_SHARE = 1 / 2
 _FLEETING_SHARE = 1 / 8
 
@@ -357,20 +359,28 @@ class _Planner:
         if count == 0:
             return _NONE, _NONE, _NONE, _NONE
         rng = self._rng
-        places, rows = self._live[t].sample(rng, count)
-        is_deleted = rng.random(count) < 0.5
-        deleted, updated = rows[is_deleted], rows[~is_deleted]
+        # One more, to exchange keys with a row that leaves and returns alone.
+        spare = self._options.batch_rows >= _MINIMUM_EXCHANGE_BATCH_ROWS
+        spare &= self._live[t].size > count
+        places, rows = self._live[t].sample(rng, count + spare)
+        is_deleted = np.append(rng.random(count) < 0.5, [False] * spare)
+        fate = rng.random(count + spare)
+        is_small = self._rows[t] <= SMALL_TABLE_ROWS
+        returning = 1.0 if is_small else _RETURN_SHARE
+        same = _SMALL_SAME_TRANSACTION_SHARE if is_small else _SAME_TRANSACTION_SHARE
+        is_at_once = is_deleted & (fate < returning * same)
+        is_later = is_deleted & (fate < returning) & ~is_at_once
+        if spare and is_at_once.sum() == 1:
+            is_deleted[-1] = is_at_once[-1] = True
+        deleted, updated = rows[is_deleted], rows[:count][~is_deleted[:count]]
+        at_once, later = rows[is_at_once], rows[is_later]
         self._live[t].remove(places[is_deleted])
         is_changed = self._is_changed[t]
         is_changed[deleted] = False
-        fate = rng.random(len(deleted))
-        returning = 1.0 if self._rows[t] < SMALL_TABLE_ROWS else _RETURN_SHARE
-        at_once = fate < returning * _SAME_TRANSACTION_SHARE
-        later = (fate < returning) & ~at_once
-        if at_once.any():
-            self._returning.appendleft((number, t, deleted[at_once]))
-        if later.any():
-            self._returning.append((number + RETURN_DELAY_BATCHES, t, deleted[later]))
+        if len(at_once):
+            self._returning.appendleft((number, t, at_once))
+        if len(later):
+            self._returning.append((number + RETURN_DELAY_BATCHES, t, later))
         donors = rng.integers(0, self._rows[t], len(updated))
         donors = np.where(is_changed[updated], updated, donors)
         is_changed[updated] ^= True
@@ -403,11 +413,14 @@ class _Planner:
         return returned, fleeting
 
     def _origins(self, t: int, returned: Ints, deleted: Ints) -> Ints:
-        """Whose values the returned rows have: their own, or those of a row that leaves for good."""
-        leaving = deleted[~np.isin(deleted, returned)]
+        """Whose values each returned row has: its own, or those of a row that leaves."""
         origins = returned.copy()
-        places = np.flatnonzero(~np.isin(returned, deleted))[: len(leaving)]
-        places = places[self._rng.random(len(places)) < _REKEYED_SHARE]
-        origins[places] = leaving[: len(places)]
-        self._is_changed[t][returned[places]] = True
+        is_at_once = np.isin(returned, deleted)
+        exchanged = np.flatnonzero(is_at_once)[:2]
+        origins[exchanged] = origins[exchanged[::-1]]
+        leaving = deleted[~np.isin(deleted, returned)]
+        rekeyed = np.flatnonzero(~is_at_once)[: len(leaving)]
+        rekeyed = rekeyed[self._rng.random(len(rekeyed)) < _REKEYED_SHARE]
+        origins[rekeyed] = leaving[: len(rekeyed)]
+        self._is_changed[t][returned[origins != returned]] = True
         return origins

@@ -19,7 +19,7 @@ from planner.bind.resolve import FromResolver
 from planner.bind.scalars import NoAggregates, Scalars
 from planner.bind.subqueries import FIRST, Placement, Subqueries
 from planner.bind.tables import aggregate_name
-from planner.expr import Call, Column, Expr, Literal, Outer, columns_used, walk
+from planner.expr import Call, Column, Expr, Literal, Outer, walk
 from planner.types import Field
 
 
@@ -145,11 +145,6 @@ class Grouped:
             case Call():
                 args = tuple(self.above(a, node) for a in expr.args)
                 return Call(expr.function, args, expr.type, expr.nullable)
-
-
-def reads_aggregate(expr: Expr, width: int, subqueries: Subqueries) -> bool:
-    """Whether an expression over a wide row of `width` columns of FROM reads an aggregate."""
-    return any(width <= c < FIRST for c in subqueries.columns(expr) | columns_used(expr))
 
 
 def _is_argument(node: object) -> bool:

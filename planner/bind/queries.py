@@ -1,25 +1,27 @@
-"""Queries: SELECT, UNION, WITH, ORDER BY and LIMIT.
+"""Queries: SELECT, WITH, ORDER BY and LIMIT, around those of `sets`.
 
 A query is bound inside out: FROM, WHERE, the select list, GROUP BY, HAVING, then DISTINCT, ORDER BY
 and LIMIT. ORDER BY with LIMIT becomes a TopK whose ties are broken by the output columns from left
 to right; columns that only ORDER BY needs are added below it and projected away above. LIMIT alone
-is a TopK without an order, so its result is deterministic too. ORDER BY alone says nothing about
-the bag of rows; it is kept apart, for presentation.
+is a TopK without an order, so its result is deterministic too; OFFSET alone is a TopK that takes
+all the rows after it. ORDER BY alone says nothing about the bag of rows; it is kept apart, for
+presentation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner import coercion
-from planner.algebra import Aggregate, Filter, Plan, SortKey, TopK, UnionAll, identity
+from planner.algebra import Plan, SortKey, TopK, Values, identity
+from planner.bind import sets
 from planner.bind.grouping import AggregateCalls, Grouped
 from planner.bind.naming import output_name
-from planner.bind.relations import Relations, project, rename
-from planner.bind.report import Refusal, Report
+from planner.bind.outer import Environment
+from planner.bind.relations import Relations, Source, project, rename
+from planner.bind.report import Refusal, Report, describe
 from planner.bind.resolve import (
     FromResolver,
     HavingResolver,
@@ -29,19 +31,24 @@ from planner.bind.resolve import (
     check_reference,
 )
 from planner.bind.scalars import NoAggregates, Scalars, is_constant
-from planner.bind.scope import Ctes
+from planner.bind.scope import Scope
+from planner.bind.subqueries import (
+    FIRST,
+    NoSubqueries,
+    Placement,
+    Subqueries,
+    check_stored,
+    filtered,
+)
 from planner.context import CatalogReader
 from planner.errors import UnsupportedError
-from planner.expr import Column, Expr, columns_used
+from planner.expr import Expr, Literal
 from planner.parse import CreateView, Query
-from planner.types import INT, Field, NullType
+from planner.types import INT, Field
 
-_OFFSET_ALONE = Refusal(
-    "OFFSET without LIMIT", "would keep all rows in order", "Add a LIMIT, or leave OFFSET out."
-)
-_NO_FROM = Refusal(
-    "a SELECT without FROM", "reads no table", "Select the values from a table or view."
-)
+#: The limit of an OFFSET alone.
+_ALL_ROWS = 1 << 62
+_NO_FROM = Values(((Literal(1, INT),),), (Field("row", INT, False),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,10 @@ def bind_query(query: Query, catalog: CatalogReader) -> BoundQuery:
     be maintained; both with line and column in the statement's text.
     """
     try:
-        return _Queries(catalog, Report(query.source)).bind(query.tree, {})
+        report = Report(query.source)
+        bound = _Queries(catalog, report).bind(query.tree, Environment({}))
+        check_stored(bound.plan, query.tree, report)
+        return bound
     except RecursionError:
         raise UnsupportedError(
             "cannot maintain a query that is nested so deeply",
@@ -108,17 +118,22 @@ def bind_view(view: CreateView, catalog: CatalogReader) -> BoundQuery:
 class _Queries:
     def __init__(self, catalog: CatalogReader, report: Report) -> None:
         self.report = report
-        self.relations = Relations(catalog, report, lambda node, ctes: self.bind(node, ctes).plan)
+        self.relations = Relations(catalog, report, self.plan)
 
-    def bind(self, node: exp.Expression, ctes: Ctes) -> BoundQuery:
+    def plan(self, node: exp.Expression, environment: Environment) -> Plan:
+        return self.bind(node, environment).plan
+
+    def bind(self, node: exp.Expression, environment: Environment) -> BoundQuery:
         if isinstance(node, exp.Select):
-            return self._select(node, self._with(node, ctes))
+            return self._select(node, self._with(node, environment))
         self.report.check(node)
-        ctes = self._with(node, ctes)
-        if isinstance(node, exp.Union):
-            inner = BoundQuery(self._union(node, ctes), ())
+        environment = self._with(node, environment)
+        if isinstance(node, exp.SetOperation):
+            inner = BoundQuery(self._set_operation(node, environment), ())
+        elif isinstance(node, exp.Values):
+            inner = BoundQuery(self._values(node, environment), ())
         elif isinstance(node, exp.Subquery):
-            inner = self.bind(node.this, ctes)
+            inner = self.bind(node.this, environment)
             self._refuse_lost_order(node, inner)
         else:
             self.report.refuse(node, Refusal("this query", "is not read", "Write a SELECT."))
@@ -126,12 +141,12 @@ class _Queries:
 
     # WITH
 
-    def _with(self, node: exp.Expression, ctes: Ctes) -> Ctes:
+    def _with(self, node: exp.Expression, environment: Environment) -> Environment:
         with_ = node.args.get("with_")
         if with_ is None:
-            return ctes
+            return environment
         self.report.check(with_)
-        known = dict(ctes)
+        known = dict(environment.ctes)
         own: set[str] = set()
         for cte in with_.expressions:
             self.report.check(cte)
@@ -140,103 +155,97 @@ class _Queries:
             if alias.name.lower() in own:
                 self.report.fail(alias, f'WITH defines "{alias.name}" more than once')
             own.add(alias.name.lower())
-            plan = self.bind(cte.this, dict(known)).plan
+            plan = self.plan(cte.this, replace(environment, ctes=dict(known)))
+            check_stored(plan, cte.this, self.report)
             known[alias.name.lower()] = rename(plan, alias, self.report)
-        return known
+        return replace(environment, ctes=known)
 
-    # UNION
+    # set operations, VALUES
 
-    def _union(self, node: exp.Union, ctes: Ctes) -> Plan:
-        branches = self._branches(node, ctes)
-        first, *others = branches
-        kinds = [f.type for f in first.schema]
-        nullable = [f.nullable for f in first.schema]
-        for plan in others:
-            if len(plan.schema) != len(kinds):
-                self.report.fail(
-                    node.expression,
-                    f"UNION joins queries of {len(kinds)} and {len(plan.schema)} columns",
-                )
-            for i, field in enumerate(plan.schema):
-                wider = coercion.common_type(kinds[i], field.type)
-                if wider is None:
-                    self.report.fail(
-                        node.expression,
-                        f"column {i + 1} of UNION has types {kinds[i]} and {field.type}",
-                        hint="Cast one of them.",
-                    )
-                kinds[i] = wider
-                nullable[i] = nullable[i] or field.nullable
-        names = [f.name for f in first.schema]
-        schema = tuple(Field(n, k, b) for n, k, b in zip(names, kinds, nullable, strict=True))
-        union = UnionAll(tuple(_cast_columns(b, schema) for b in branches), schema)
-        return _distinct(union) if node.args.get("distinct") else union
+    def _set_operation(self, node: exp.SetOperation, environment: Environment) -> Plan:
+        if type(node) is exp.Union:
+            branches = self._branches(node, environment)
+        else:
+            branches = [self.plan(q, environment) for q in (node.this, node.expression)]
+        kind = describe(node)
+        unified = sets.unified(kind, branches, node.expression, self.report)
+        return sets.set_operation(kind, unified, bool(node.args.get("distinct")))
 
-    def _branches(self, node: exp.Union, ctes: Ctes) -> list[Plan]:
+    def _branches(self, node: exp.Union, environment: Environment) -> list[Plan]:
         """The inputs; a chain of UNION ALL is one node."""
-        left = node.this
-        chained = (
-            type(left) is exp.Union
-            and not node.args.get("distinct")
-            and not left.args.get("distinct")
-            and not any(left.args.get(a) for a in ("with_", "order", "limit", "offset"))
-        )
-        if chained:
+        others: list[exp.Expression] = []
+        left: exp.Expression = node
+        while not others or (type(left) is exp.Union and _is_plain_union_all(node, left)):
             self.report.check(left)
-        first = self._branches(left, ctes) if chained else [self.bind(left, ctes).plan]
-        return [*first, self.bind(node.expression, ctes).plan]
+            others.append(left.expression)
+            left = left.this
+        return [self.plan(query, environment) for query in (left, *reversed(others))]
+
+    def _values(self, node: exp.Values, environment: Environment) -> Plan:
+        names = FromResolver(Scope((), ()), self.report, None)
+        without = NoSubqueries("VALUES", self.report)
+        binder = Scalars(names, NoAggregates("VALUES", self.report), without, self.report)
+        rows = []
+        for row in node.expressions:
+            self.report.check(row)
+            rows.append([(binder.bind(e), e) for e in row.expressions])
+        return sets.values(rows, node, self.report)
 
     # SELECT
 
-    def _select(self, node: exp.Select, ctes: Ctes) -> BoundQuery:
+    def _select(self, node: exp.Select, environment: Environment) -> BoundQuery:
         self.report.check(node)
-        from_ = node.args.get("from_")
-        if from_ is None:
-            self.report.refuse(node, _NO_FROM)
-        self.report.check(from_)
-        source = self.relations.bind(from_.this, node.args.get("joins") or [], ctes)
-        below = FromResolver(source.scope, self.report)
+        source = self._from(node, environment)
+        below = FromResolver(source.scope, self.report, environment.outer)
         input = source.plan
+        width = len(input.schema)
         where = node.args.get("where")
         if where is not None:
             self.report.check(where)
-            rows = Scalars(below, NoAggregates("WHERE", self.report), self.report)
-            input = Filter(input, rows.predicate(where.this, "WHERE"))
+            found = self._subqueries(environment)
+            rows = Scalars(below, NoAggregates("WHERE", self.report), found, self.report)
+            input = filtered(input, rows.predicate(where.this, "WHERE"), where.this, found)
 
         group = node.args.get("group")
         has_keys = group is not None and bool(group.expressions)
-        calls = AggregateCalls(below, len(input.schema), has_keys, self.report)
-        outputs = self._select_list(node, below, calls)
-        width = len(input.schema)
-        keys = self._group_keys(group, outputs, below, width) if group is not None else ()
+        found = self._subqueries(environment)
+        calls = AggregateCalls(below, width, has_keys, found, self.report)
+        outputs = self._select_list(node, below, calls, found)
+        keys = self._group_keys(group, outputs, below, width, found) if group is not None else ()
         distinct = self._is_distinct(node)
         having = node.args.get("having")
         condition: Expr | None = None
         if having is not None:
             self.report.check(having)
-            names = HavingResolver(outputs, below, [key for key, _ in keys])
-            above = Scalars(names, calls, self.report)
+            names = HavingResolver(outputs, below, [key for key, _, _ in keys])
+            above = Scalars(names, calls, found, self.report)
             condition = above.predicate(having.this, "HAVING")
         resolver = OrderResolver(outputs, below, distinct, self.report)
-        sorts = self._sorts(node, outputs, Scalars(resolver, calls, self.report))
+        sorts = self._sorts(node, outputs, Scalars(resolver, calls, found, self.report))
 
+        placement = Placement(input, found)
         if group is not None or calls.calls:
-            grouped = Grouped(input, keys, tuple(calls.calls), self.report)
-            input = grouped.plan
+            grouped = Grouped(placement, keys, calls, self.report)
+            placement = Placement(grouped.plan, found, grouped.above)
             if having is not None and condition is not None:
-                input = Filter(input, grouped.above(condition, having.this))
-            outputs = [
-                Output(o.name, grouped.above(o.expr, o.node), o.node, o.aliased) for o in outputs
-            ]
-            sorts = [
-                _Sort(grouped.above(s.expr, s.node), s.node, s.descending, s.nulls_first)
-                for s in sorts
-            ]
+                placement.filter(condition, having.this)
         elif having is not None:
             self.report.fail(
                 having.this, "HAVING needs GROUP BY or an aggregate", hint="Use WHERE."
             )
-        return self._finish(node, input, outputs, sorts, distinct)
+        placed = [replace(o, expr=placement.place(o.expr, o.node)) for o in outputs]
+        sorts = [replace(s, expr=placement.place(s.expr, s.node)) for s in sorts]
+        return self._finish(node, placement.plan, placed, sorts, distinct)
+
+    def _from(self, node: exp.Select, environment: Environment) -> Source:
+        from_ = node.args.get("from_")
+        if from_ is None:
+            return Source((_NO_FROM,), (), Scope((), ()))
+        self.report.check(from_)
+        return self.relations.bind(from_.this, node.args.get("joins") or [], environment)
+
+    def _subqueries(self, environment: Environment) -> Subqueries:
+        return Subqueries(self.plan, environment, self.report)
 
     def _is_distinct(self, node: exp.Select) -> bool:
         distinct = node.args.get("distinct")
@@ -245,14 +254,20 @@ class _Queries:
         return distinct is not None
 
     def _select_list(
-        self, node: exp.Select, below: FromResolver, calls: AggregateCalls
+        self,
+        node: exp.Select,
+        below: FromResolver,
+        calls: AggregateCalls,
+        subqueries: Subqueries,
     ) -> list[Output]:
         outputs: list[Output] = []
-        binder = Scalars(SelectResolver(below, outputs), calls, self.report)
+        binder = Scalars(SelectResolver(below, outputs), calls, subqueries, self.report)
         for item in node.expressions:
             if isinstance(item, exp.Star):
                 self.report.check(item)
                 columns = below.scope.visible
+                if not columns:
+                    self.report.fail(item, "there are no columns that * could stand for")
                 outputs += [Output(c.name, c.reference(), item, False) for c in columns]
             elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
                 self.report.check(item.this)
@@ -265,28 +280,26 @@ class _Queries:
                 name = item.args["alias"]
                 if not isinstance(name, exp.Identifier):
                     self.report.fail(item, f"{name.sql()} is no column alias")
-                outputs.append(Output(name.this, self._item(binder, item.this), item.this, True))
+                outputs.append(Output(name.this, binder.bind(item.this), item.this, True))
             else:
-                outputs.append(Output(output_name(item), self._item(binder, item), item, False))
+                outputs.append(Output(output_name(item), binder.bind(item), item, False))
         return outputs
-
-    def _item(self, binder: Scalars, node: exp.Expression) -> Expr:
-        bound = binder.bind(node)
-        if isinstance(bound.type, NullType):
-            self.report.fail(
-                node, "a column of type VOID cannot be stored", hint="Cast NULL to a type."
-            )
-        return bound
 
     # GROUP BY
 
     def _group_keys(
-        self, group: exp.Expression, outputs: Sequence[Output], below: FromResolver, width: int
-    ) -> tuple[tuple[Expr, str], ...]:
-        """The keys and their names. `width`: the columns of FROM; those beyond are aggregates."""
+        self,
+        group: exp.Expression,
+        outputs: Sequence[Output],
+        below: FromResolver,
+        width: int,
+        subqueries: Subqueries,
+    ) -> tuple[tuple[Expr, str, exp.Expression], ...]:
+        """The keys, their names and places. `width`: the columns of FROM."""
         self.report.check(group)
-        binder = Scalars(below, NoAggregates("GROUP BY", self.report), self.report)
-        keys: list[tuple[Expr, str]] = []
+        clause = NoAggregates("GROUP BY", self.report)
+        binder = Scalars(below, clause, subqueries, self.report)
+        keys: list[tuple[Expr, str, exp.Expression]] = []
         for node in group.expressions:
             aliased = None
             ordinal = _ordinal(node)
@@ -300,11 +313,11 @@ class _Queries:
                         None,
                     )
             if aliased is None:
-                keys.append((binder.bind(node), output_name(node)))
+                keys.append((binder.bind(node), output_name(node), node))
                 continue
-            if max(columns_used(aliased.expr), default=0) >= width:
+            if any(width <= c < FIRST for c in subqueries.columns(aliased.expr)):
                 self.report.fail(node, "an aggregate is not allowed in GROUP BY")
-            keys.append((aliased.expr, aliased.name))
+            keys.append((aliased.expr, aliased.name, aliased.node))
         return tuple(keys)
 
     def _at(
@@ -367,9 +380,9 @@ class _Queries:
         shown = _shown(keys, width)
         if limit is None:
             plan = project(input, tuple(exprs[:width]), tuple(schema[:width]))
-            return BoundQuery(_distinct(plan) if distinct else plan, shown)
+            return BoundQuery(sets.distinct(plan) if distinct else plan, shown)
         plan = project(input, tuple(exprs), tuple(schema))
-        plan = _distinct(plan) if distinct else plan
+        plan = sets.distinct(plan) if distinct else plan
         return BoundQuery(_top(plan, tuple(keys), width, limit), shown)
 
     def _ordered_outputs(self, inner: BoundQuery, node: exp.Expression) -> BoundQuery:
@@ -377,7 +390,13 @@ class _Queries:
         columns = identity(inner.plan.schema)
         outputs = [Output(c.name, c, node, False) for c in columns]
         resolver = OrderResolver(outputs, None, False, self.report)
-        binder = Scalars(resolver, NoAggregates("this ORDER BY", self.report), self.report)
+        clause = "this ORDER BY"
+        binder = Scalars(
+            resolver,
+            NoAggregates(clause, self.report),
+            NoSubqueries(clause, self.report),
+            self.report,
+        )
         sorts = self._sorts(node, outputs, binder)
         if sorts:
             return self._finish(node, inner.plan, outputs, sorts, False)
@@ -409,9 +428,7 @@ class _Queries:
                 self.report.check(clause)
         skipped = self._count(offset.expression, "OFFSET") if offset is not None else 0
         if limit is None or limit.expression.name.upper() == "ALL":
-            if offset is not None and skipped:
-                self.report.refuse(offset, _OFFSET_ALONE)
-            return None
+            return (_ALL_ROWS, skipped) if skipped else None
         return self._count(limit.expression, "LIMIT"), skipped
 
     def _count(self, node: exp.Expression, clause: str) -> int:
@@ -427,19 +444,13 @@ def _ordinal(node: exp.Expression) -> int | None:
     return None
 
 
-def _distinct(plan: Plan) -> Plan:
-    return Aggregate(plan, identity(plan.schema), (), plan.schema)
-
-
-def _cast_columns(plan: Plan, schema: tuple[Field, ...]) -> Plan:
-    columns = identity(plan.schema)
-    exprs = tuple(coercion.cast(c, f.type) for c, f in zip(columns, schema, strict=True))
-    if all(isinstance(e, Column) for e in exprs):
-        return plan
-    fields = tuple(
-        Field(f.name, e.type, e.nullable) for f, e in zip(plan.schema, exprs, strict=True)
+def _is_plain_union_all(outer: exp.Expression, inner: exp.Expression) -> bool:
+    """Whether `inner`, the left side in a chain under `outer`, is part of one UNION ALL."""
+    return not (
+        outer.args.get("distinct")
+        or inner.args.get("distinct")
+        or any(inner.args.get(a) for a in ("with_", "order", "limit", "offset"))
     )
-    return project(plan, exprs, fields)
 
 
 def _shown(keys: Sequence[SortKey], width: int) -> tuple[SortKey, ...]:

@@ -311,21 +311,16 @@ def _outer_join(
     exprs: tuple[Expr, ...] = columns[start : start + sides.shown[0]]
     exprs += columns[offset : offset + sides.shown[1]]
     fields = tuple(plan.schema[c.index] for c in exprs if isinstance(c, Column))
-    typed = scope.typed(fields)
     keys = [b if side == "RIGHT" else a for a, b in pairs]
     if side == "FULL" and pairs:
-        merged = [_merged(exprs[a.position], exprs[b.position]) for a, b in pairs]
+        merged = [functions.coalesce((exprs[a.position], exprs[b.position])) for a, b in pairs]
         names = [a.name for a, _ in pairs]
         added = tuple(Field(n, e.type, e.nullable) for n, e in zip(names, merged, strict=True))
         keys = [ScopeColumn("", f.name, len(exprs) + i, f) for i, f in enumerate(added)]
         exprs, fields = (*exprs, *merged), fields + added
     hidden = [c for pair in pairs for c in pair]
-    shown = _shared_first(Scope(typed.columns, typed.visible), keys, hidden)
-    return Source((project(plan, exprs, fields),), (), shown.typed(fields))
-
-
-def _merged(left: Expr, right: Expr) -> Expr:
-    return functions.coalesce((left, right))
+    shown = _shared_first(scope, keys, hidden).typed(fields)
+    return Source((project(plan, exprs, fields),), (), shown)
 
 
 def _shared_first(scope: Scope, keys: list[ScopeColumn], hidden: list[ScopeColumn]) -> Scope:

@@ -88,7 +88,7 @@ def _parse_tree(cursor: Cursor, text: str) -> exp.Expression:
         raise cursor.error(cursor.peek(), "the text cannot be split into tokens") from None
     finally:
         logger.disabled = disabled
-    if not isinstance(tree, exp.Query) or (
+    if not isinstance(tree, (exp.Query, exp.Values)) or (
         type(tree) is exp.Select and not tree.expressions and not tree.args.get("from_")
     ):
         raise cursor.error(

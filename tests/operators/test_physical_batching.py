@@ -149,7 +149,8 @@ def top_three(orders: ir.Source, lines: ir.Source, customers: ir.Source) -> ir.N
 
 @view
 def top_of_a_bag_with_offset(orders: ir.Source, lines: ir.Source, customers: ir.Source) -> ir.Node:
-    return top_k(lines, [ir.SortKey(1, nulls_first=False)], 4, offset=2)
+    pairs = ir.Store(map_(lines, [], columns(lines, 0, 1)))
+    return top_k(pairs, [ir.SortKey(1, nulls_first=False)], 4, offset=2)
 
 
 @view

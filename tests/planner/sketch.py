@@ -5,8 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner import algebra
-from planner.algebra import Aggregate, Filter, Join, Plan, Project, Scan, SortKey, TopK, UnionAll
-from planner.expr import Call, Column, Expr, Literal
+from planner.algebra import (
+    Aggregate,
+    AggregateCall,
+    Apply,
+    Filter,
+    Join,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Project,
+    Repeat,
+    Scan,
+    SemiJoin,
+    SingleRow,
+    SortKey,
+    TopK,
+    UnionAll,
+    Values,
+)
+from planner.expr import Call, Column, Expr, Literal, Outer
 
 
 def sketch(plan: Plan, order: tuple[SortKey, ...] = ()) -> str:
@@ -36,16 +54,39 @@ def _head(plan: Plan) -> str:
             return "Join" if plan.predicate is None else f"Join {_expr(plan.predicate)}"
         case Aggregate():
             keys = ", ".join(_expr(k) for k in plan.keys)
-            calls = [
-                f"{c.function}({'' if c.arg is None else _expr(c.arg)}):{c.type}"
-                for c in plan.aggregates
-            ]
+            calls = [_call(c) for c in plan.aggregates]
             return f"Aggregate [{keys}] {', '.join(calls)}"
         case UnionAll():
             return "UnionAll"
         case TopK():
             ties = ",".join(map(str, plan.ties))
             return f"TopK [{_order(plan.order)}] ties {ties} limit {plan.limit} + {plan.offset}"
+        case Values():
+            rows = ["(" + ", ".join(_expr(v) for v in row) + ")" for row in plan.rows]
+            return f"Values {', '.join(rows)}"
+        case OuterJoin():
+            return f"{'Full' if plan.full else 'Left'}Join {_condition(plan.condition)}"
+        case SemiJoin():
+            return f"{'Anti' if plan.anti else 'Semi'}Join {_condition(plan.condition)}"
+        case MarkJoin():
+            return f"MarkJoin {_condition(plan.condition)}"
+        case Repeat():
+            return f"Repeat #{plan.count}"
+        case SingleRow():
+            return f"SingleRow [{', '.join(map(str, plan.keys))}]"
+        case Apply(kind="any"):
+            return f"Apply {plan.comparison} any ({', '.join(map(_expr, plan.operands))})"
+        case Apply():
+            return f"Apply {plan.kind}"
+
+
+def _condition(condition: Expr | None) -> str:
+    return "" if condition is None else _expr(condition)
+
+
+def _call(call: AggregateCall) -> str:
+    arg = "" if call.arg is None else _expr(call.arg)
+    return f"{call.function}({'distinct ' if call.distinct else ''}{arg}):{call.type}"
 
 
 def _order(order: tuple[SortKey, ...]) -> str:
@@ -60,6 +101,8 @@ def _expr(expr: Expr) -> str:
     match expr:
         case Column():
             return f"#{expr.index}"
+        case Outer():
+            return f"outer{expr.depth}#{expr.index}"
         case Literal():
             return f"{str(expr.value) if expr.value is not None else 'NULL'}:{expr.type}"
         case Call():

@@ -115,8 +115,10 @@ def _table(rng: Random, name: str) -> Table:
     if keyed and rng.random() < 0.3:
         fields.append(t.Field("l", rng.choice((t.INT, t.STRING, t.DATE)), nullable=False))
     key = tuple(range(len(fields))) if keyed else ()
-    for i in range(rng.randint(1, 4)):
-        fields.append(t.Field(f"x{i + 1}", rng.choice(_TYPES), nullable=rng.random() < 0.8))
+    fields += [
+        t.Field(f"x{i + 1}", rng.choice(_TYPES), nullable=rng.random() < 0.8)
+        for i in range(rng.randint(1, 4))
+    ]
     return Table(name, tuple(fields), key)
 
 

@@ -96,7 +96,7 @@ def _schema() -> Any:
 
 
 def _sorted(table: pa.Table) -> list[str]:
-    rows = []
-    for row in canonical_rows(table):
-        rows.append(repr([f"{v:.12g}" if isinstance(v, float) else v for v in row]))
-    return sorted(rows)
+    return sorted(
+        repr([f"{v:.12g}" if isinstance(v, float) else v for v in row])
+        for row in canonical_rows(table)
+    )
