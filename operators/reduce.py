@@ -26,7 +26,7 @@ from operators.kernels import grouping, sorting
 from operators.state import encode
 from operators.state.arrangement import ArrangementState, order_keys
 from operators.state.relation import Relation
-from operators.state.spine import sort_keys
+from operators.state.spine import keys_at, sort_keys
 from operators.topk import sort_rows
 from planner import dataflow as ir
 from planner.expr import Column as ColumnRef
@@ -119,7 +119,7 @@ class ReduceOperator:
         sorting.argsort(framed, order, np.empty(n, np.int64))
         count = sorting.run_starts(framed, order, starts)
         first_row = order[starts[:count]]
-        run_words = words[:, first_row]
+        run_words = keys_at(words, first_row)
         key_starts = np.empty(count + 1, np.int64)
         groups = sorting.run_starts(run_words, np.arange(count), key_starts)
         key_starts = key_starts[: groups + 1]
@@ -146,7 +146,7 @@ class ReduceOperator:
                 assert column is not None
                 exact.append(_exact_runs(column, order, starts[: count + 1], delta.diff))
         return Runs(
-            words=np.ascontiguousarray(run_words[:, key_starts[:-1]]),
+            words=keys_at(run_words, key_starts[:-1]),
             key_starts=key_starts,
             first_row=first_row,
             time=delta.time[first_row],
@@ -342,7 +342,7 @@ def first_rows(index: ArrangementState, keys: list[Column], times: Ints) -> Ints
     words = index.partition_words(keys, n)
     framed = np.vstack((words, times))
     order = sort_keys(framed)
-    matches = index.first(np.ascontiguousarray(words[:, order]), times[order])
+    matches = index.first(keys_at(words, order), times[order])
     out = np.full(n, -1, np.int64)
     probe, row = matches.probe, matches.row
     if len(probe) > len(np.unique(probe)):

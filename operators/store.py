@@ -18,6 +18,7 @@ from operators.state import changes, encode
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import Normalised
 from operators.state.relation import Relation
+from operators.state.spine import keys_at
 from planner import dataflow as ir
 
 _ALL_VALID = np.empty(0, np.bool_)
@@ -46,7 +47,7 @@ class StoreOperator:
         copies = np.abs(sign)
         if copies.max() > 1:
             row, sign = np.repeat(row, copies), np.repeat(np.sign(sign), copies)
-        applied = self._normalise(words[:, row], sign, delta.time[row])
+        applied = self._normalise(keys_at(words, row), sign, delta.time[row])
         if applied.problem != changes.OK:
             raise AssertionError("a derived bag lost a row that it did not have")
         born = [c.take(row[applied.births]) for c in columns]
@@ -60,7 +61,7 @@ class StoreOperator:
         starts = starts[: groups + 1]
         # Only keys that lose a row need their living copies.
         loses = np.flatnonzero(np.minimum.reduceat(action, starts[:-1]) < 0)
-        live_start, live_rows = living(self.index, words[:, starts[loses]], loses, groups)
+        live_start, live_rows = living(self.index, keys_at(words, starts[loses]), loses, groups)
         return changes.normalise(order, starts, action, time, live_start, live_rows, False)
 
 

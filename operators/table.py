@@ -21,6 +21,7 @@ from operators.state import changes, encode
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import Normalised
 from operators.state.relation import Relation
+from operators.state.spine import keys_at
 from operators.store import apply_changes, living
 from planner import dataflow as ir
 
@@ -132,7 +133,7 @@ class TableState:
         if self.key is None:
             sorted_actions = actions[order]
             wanted = np.flatnonzero(np.minimum.reduceat(sorted_actions, starts[:-1]) < 0)
-        probes = np.ascontiguousarray(words[:, order[starts[wanted]]])
+        probes = keys_at(words, order[starts[wanted]])
         live_start, live_rows = living(index, probes, wanted, groups)
         unique = self.key is not None
         return changes.normalise(order, starts, actions, times, live_start, live_rows, unique)

@@ -23,7 +23,7 @@ from operators.delta import Delta
 from operators.kernels import fronts, sorting, versions
 from operators.state import encode
 from operators.state.arrangement import ArrangementState, order_keys
-from operators.state.spine import sort_keys
+from operators.state.spine import keys_at, sort_keys
 from planner import dataflow as ir
 from planner.algebra import SortKey
 
@@ -103,7 +103,7 @@ class TopKOperator:
         count = sorting.run_starts(words, order, starts)
         group = np.empty(n, np.int64)
         group[order] = np.repeat(np.arange(count), np.diff(starts[: count + 1]))
-        return np.ascontiguousarray(words[:, order[starts[:count]]]), group
+        return keys_at(words, order[starts[:count]]), group
 
     def _follow(self, group: Ints, rows: Ints, groups: int, start: int) -> Delta:
         """Changes of the ranks [offset, high) from `start` on; rows in exact order by group."""

@@ -4,9 +4,9 @@ Small immutable nodes that check themselves when built. Columns are positions; `
 for display. Bags throughout: a relation is a multiset of rows.
 
 Nodes: Scan, Values, Filter, Project, Join (n-way, inner), OuterJoin, SemiJoin, MarkJoin, Aggregate,
-UnionAll, Repeat, TopK, SingleRow, Apply (a subquery in an expression). DISTINCT is an `Aggregate`
-without aggregates; INTERSECT and EXCEPT are aggregates over a UNION ALL of tagged rows; a CTE used
-twice is the same subtree twice.
+UnionAll, Repeat, TopK, SingleRow, Apply (a subquery in an expression), Threshold (made by the
+planner). DISTINCT is an `Aggregate` without aggregates; INTERSECT and EXCEPT are aggregates over a
+UNION ALL of tagged rows; a CTE used twice is the same subtree twice.
 """
 
 from __future__ import annotations
@@ -113,10 +113,16 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class UnionAll:
+    """The rows of all inputs. An input whose `negated` is set is taken away instead: its rows are a
+    part of the others' (planner-made: the rows without a match are all rows minus the matched)."""
+
     inputs: tuple[Plan, ...]
     schema: Schema
+    negated: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.negated and len(self.negated) != len(self.inputs):
+            raise ValueError("a UNION ALL has one sign for each input")
         for i in self.inputs:
             if tuple(f.type for f in i.schema) != tuple(f.type for f in self.schema):
                 raise ValueError("the inputs of UNION ALL have the types of its schema")
@@ -137,6 +143,8 @@ class TopK:
 
     Ties in `order` are broken by the columns `ties` in turn, ascending, NULLs first; rows that are
     still equal there are equal in all columns. The order itself is not part of the result.
+    With `partition`, those rows of every group of rows that are equal in these columns (NULL is
+    equal to NULL).
     """
 
     input: Plan
@@ -144,6 +152,7 @@ class TopK:
     ties: tuple[int, ...]
     limit: int
     offset: int = 0
+    partition: tuple[int, ...] = ()
 
     @property
     def schema(self) -> Schema:
@@ -232,6 +241,25 @@ class SingleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Threshold:
+    """Rows of `input` whose column `column` compares by `comparison` (lt, le, gt, ge) with column
+    `scalar` of the row of `bound` whose columns `keys` equal the row's columns `partition`; rows
+    without one, or with NULL on either side, are left out. `bound` has at most one row a key."""
+
+    input: Plan
+    bound: Plan
+    column: int
+    comparison: str
+    scalar: int
+    partition: tuple[int, ...]
+    keys: tuple[int, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, slots=True)
 class Apply:
     """A dependent join: for each row of `input`, the subquery with that row's columns (`Outer` of
     depth 1 in its expressions), turned into one more column.
@@ -283,6 +311,7 @@ Plan: TypeAlias = (
     | Repeat
     | TopK
     | SingleRow
+    | Threshold
     | Apply
 )
 
@@ -302,6 +331,8 @@ def inputs(plan: Plan) -> tuple[Plan, ...]:
             return (plan.left, plan.right)
         case Apply():
             return (plan.input, plan.subquery)
+        case Threshold():
+            return (plan.input, plan.bound)
         case _:
             return (plan.input,)
 

@@ -229,6 +229,30 @@ def negative(expr: Expr) -> Expr:
     return Call("negate", (expr,), expr.type, expr.nullable)
 
 
+def positive(expr: Expr) -> Expr:
+    return _number(expr, "POSITIVE")
+
+
+#: The DOUBLE that is not a number; it equals itself, and is greater than any other.
+NAN = Literal(float("nan"), DOUBLE)
+
+
+def sign(expr: Expr) -> Expr:
+    """-1.0, 0.0 or 1.0; -0.0 and NaN are their own sign."""
+    value = _double(expr, "SIGN")
+    zero = Literal(0.0, DOUBLE)
+    args: list[Expr] = []
+    if isinstance(expr.type, (FloatType, StringType, NullType)):
+        args += (compare("eq", value, NAN), value)
+    args += (compare("gt", value, zero), Literal(1.0, DOUBLE))
+    args += (compare("lt", value, zero), Literal(-1.0, DOUBLE))
+    return Call("case", (*args, value), DOUBLE, value.nullable)
+
+
+def number_as_double(expr: Expr, what: str) -> Expr:
+    return _double(expr, what)
+
+
 def negated(days: Expr) -> Expr:
     """-a for a number of days, at once if it is a literal."""
     if isinstance(days, Literal) and isinstance(days.value, int):

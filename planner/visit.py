@@ -8,18 +8,27 @@ rewritten once and stays one object.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from typing_extensions import assert_never
 
 from planner.algebra import (
     Aggregate,
+    Apply,
     Filter,
     Join,
+    MarkJoin,
+    OuterJoin,
     Plan,
     Project,
+    Repeat,
     Scan,
+    SemiJoin,
+    SingleRow,
+    Threshold,
     TopK,
     UnionAll,
+    Values,
     inputs,
 )
 from planner.expr import Expr
@@ -31,20 +40,18 @@ def with_inputs(plan: Plan, new: tuple[Plan, ...]) -> Plan:
     if len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True)):
         return plan
     match plan:
-        case Scan():
+        case Scan() | Values():
             raise ValueError("a scan has no inputs")
-        case Filter():
-            return Filter(new[0], plan.predicate)
-        case Project():
-            return Project(new[0], plan.exprs, plan.schema)
-        case Join():
-            return Join(new, plan.predicate)
-        case Aggregate():
-            return Aggregate(new[0], plan.keys, plan.aggregates, plan.schema)
-        case UnionAll():
-            return UnionAll(new, plan.schema)
-        case TopK():
-            return TopK(new[0], plan.order, plan.ties, plan.limit, plan.offset)
+        case Join() | UnionAll():
+            return replace(plan, inputs=new)
+        case OuterJoin() | SemiJoin() | MarkJoin():
+            return replace(plan, left=new[0], right=new[1])
+        case Apply():
+            return replace(plan, input=new[0], subquery=new[1])
+        case Threshold():
+            return replace(plan, input=new[0], bound=new[1])
+        case Filter() | Project() | Aggregate() | Repeat() | TopK() | SingleRow():
+            return replace(plan, input=new[0])
         case _:
             assert_never(plan)
 
@@ -82,9 +89,40 @@ def expressions(plan: Plan) -> tuple[Expr, ...]:
             return plan.exprs
         case Join():
             return () if plan.predicate is None else (plan.predicate,)
+        case OuterJoin() | SemiJoin() | MarkJoin():
+            return () if plan.condition is None else (plan.condition,)
         case Aggregate():
             return plan.keys + tuple(a.arg for a in plan.aggregates if a.arg is not None)
-        case Scan() | UnionAll() | TopK():
+        case Apply():
+            return plan.operands
+        case Scan() | Values() | UnionAll() | Repeat() | TopK() | SingleRow() | Threshold():
             return ()
         case _:
             assert_never(plan)
+
+
+def with_expressions(plan: Plan, change: Callable[[Expr], Expr]) -> Plan:
+    """The node with each of its own expressions changed; the same object if none changes."""
+    old = expressions(plan)
+    new = tuple(change(e) for e in old)
+    if all(a is b for a, b in zip(old, new, strict=True)):
+        return plan
+    match plan:
+        case Filter():
+            return replace(plan, predicate=new[0])
+        case Project():
+            return replace(plan, exprs=new)
+        case Join():
+            return replace(plan, predicate=new[0])
+        case OuterJoin() | SemiJoin() | MarkJoin():
+            return replace(plan, condition=new[0])
+        case Aggregate():
+            args = iter(new[len(plan.keys) :])
+            calls = tuple(
+                a if a.arg is None else replace(a, arg=next(args)) for a in plan.aggregates
+            )
+            return replace(plan, keys=new[: len(plan.keys)], aggregates=calls)
+        case Apply():
+            return replace(plan, operands=new)
+        case _:
+            raise ValueError(f"{type(plan).__name__} has no expressions")

@@ -54,7 +54,8 @@ class SparkSide:
 
     `spark`: the Spark session to use; None: the active one, or else a local one that is started
     when it is first needed and stopped by `close`. `path`: a directory that every executor sees
-    under this name; None: a temporary one, removed by `close`.
+    under this name; None: a temporary one. The session's files are in `directory`, its own part of
+    that, which `close` removes.
     """
 
     def __init__(self, spark: SparkSession | None, path: str | None) -> None:
@@ -65,12 +66,9 @@ class SparkSide:
         self._closed = False
         if path is None:
             self.directory = Path(tempfile.mkdtemp(prefix="sqlview-"))
-            remove = self.directory
         else:
-            self.directory = Path(path).absolute()
-            remove = self.directory / f"snapshots-{uuid.uuid4().hex}"
-        self._snapshots = self.directory / remove.name
-        self._remove = weakref.finalize(self, shutil.rmtree, remove, ignore_errors=True)
+            self.directory = Path(path).absolute() / f"session-{uuid.uuid4().hex}"
+        self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
 
     @property
     def spark(self) -> SparkSession:
@@ -88,7 +86,7 @@ class SparkSide:
         Raises: SqlViewError if Spark's executors cannot see this session's files.
         """
         if self._executor is None:
-            if not self._sees_files():
+            if not self.sees_files:
                 raise SqlViewError(
                     "steps cannot run on this Spark without a shared directory",
                     detail=f"Its master is {self._master()}, and the session's files are in a "
@@ -101,7 +99,7 @@ class SparkSide:
         return self._executor
 
     def close(self) -> None:
-        """Remove the snapshots' files, and stop Spark if this session is the last of those for
+        """Remove the session's files, and stop Spark if this session is the last of those for
         which it was started."""
         if self._closed:
             return
@@ -141,7 +139,7 @@ class SparkSide:
             ) from None
         except Exception as error:
             # Through the driver is the quickest way, but Spark bounds what goes there.
-            if "spark.driver.maxResultSize" not in str(error) or not self._sees_files():
+            if "spark.driver.maxResultSize" not in str(error) or not self.sees_files:
                 raise
         return self._read_in_parallel(data)
 
@@ -158,10 +156,10 @@ class SparkSide:
 
         Cost: the rows are copied once, into Spark's driver or into files.
         """
-        if table.nbytes <= LOCAL_BYTES or not self._sees_files():
+        if table.nbytes <= LOCAL_BYTES or not self.sees_files:
             return self.spark.createDataFrame(table, _spark_schema(table.schema))
         numbered = snapshot.numbered(table)
-        paths = snapshot.write(numbered, self._snapshots / uuid.uuid4().hex)
+        paths = snapshot.write(numbered, self.directory / f"snapshot-{uuid.uuid4().hex}")
         files = self.spark.range(0, len(paths), 1, len(paths))
         rows = files.mapInArrow(snapshot.reader(paths), _spark_schema(numbered.schema))
         return rows.toDF(*table.column_names)
@@ -195,12 +193,13 @@ class SparkSide:
 
     # -- what Spark is like ----------------------------------------------------------------------
 
+    @property
+    def sees_files(self) -> bool:
+        """Whether Spark's executors see the files in `directory`, so that steps can run there."""
+        return self._shared or self._master().startswith("local")
+
     def _master(self) -> str:
         return str(self.spark.conf.get("spark.master", "local"))
-
-    def _sees_files(self) -> bool:
-        """Whether all of Spark's processes see the files in `directory`."""
-        return self._shared or self._master().startswith("local")
 
 
 class _LocalSpark:

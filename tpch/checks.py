@@ -10,12 +10,14 @@ Invariant: a view counts as verified only at epochs at which an oracle compared 
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import sqlview
 from sqlview import oracle as duckdb_oracle
@@ -92,6 +94,36 @@ def _difference(view: str, epoch: int, found: duckdb_oracle.Difference | None) -
     if found is None:
         return None
     return Difference(view, epoch, found.missing, found.extra, found.position)
+
+
+class ChangedEpochs:
+    """In how many epochs each view has changed. State: the epochs, per view.
+
+    What cancels within an epoch is no change.
+    """
+
+    def __init__(self) -> None:
+        self._epochs: dict[str, set[int]] = {}
+
+    def follow(self, db: sqlview.Session, queries: Sequence[Query]) -> None:
+        """Count from now on."""
+        for query in queries:
+            epochs = self._epochs.setdefault(query.name, set())
+            db.subscribe(query.name, functools.partial(self._add, epochs))
+
+    def count(self, view: str) -> int | None:
+        """None if the view is not followed."""
+        return len(self._epochs[view]) if view in self._epochs else None
+
+    @staticmethod
+    def _add(epochs: set[int], deltas: pa.Table) -> None:
+        if deltas.num_rows:
+            rows = [name for name in deltas.column_names if name != "__diff"]
+            # By position: the names of a view's columns need not differ.
+            deltas = deltas.rename_columns([*map(str, range(len(rows))), "diff"])
+            net = deltas.group_by([str(i) for i in range(len(rows))]).aggregate([("diff", "sum")])
+            changed = net.filter(pc.not_equal(net.column("diff_sum"), 0))
+            epochs.update(changed.column(str(len(rows) - 1)).to_pylist())
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from rich.console import Console
 import sqlview
 from tpch import demo, report, runner
 from tpch.generate import GenerateError, generate
+from tpch.queries import PARAMETERS
 from tpch.runner import RunOptions
 
 _OPTION_NAMES = frozenset(RunOptions.__dataclass_fields__)
@@ -51,6 +52,13 @@ def add_stream_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sf", type=float, default=default.sf, help="scale factor (%(default)s)")
     parser.add_argument(
         "--queries", default=default.queries, help="all, or a list such as q01,q03 (%(default)s)"
+    )
+    parser.add_argument(
+        "--params",
+        choices=PARAMETERS,
+        default=default.params,
+        help="the specification's parameters, or some with which each view changes often even at "
+        "a small scale factor (%(default)s)",
     )
     parser.add_argument(
         "--batch-rows",
@@ -96,6 +104,12 @@ def add_stream_options(parser: argparse.ArgumentParser) -> None:
         help="compare each view with a recompute: never, at the end, after every transaction "
         "(%(default)s)",
     )
+    parser.add_argument(
+        "--assert-lively",
+        type=int,
+        metavar="N",
+        help="fail if any view changes in fewer than N transactions of the timed part",
+    )
     parser.add_argument("--seed", type=int, default=default.seed, help="(%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw the rates there, as PNG")
@@ -123,9 +137,15 @@ def present(outcome: runner.Outcome, given: argparse.Namespace, console: Console
     output = report.output_console()
     report.print_report(outcome.report, output)
     report.print_arrangements(outcome.report, output)
+    report.print_changed_epochs(outcome.report, output)
     for difference in outcome.differences:
         report.print_difference(difference, console)
-    return 1 if outcome.differences else 0
+    for query in outcome.still:
+        console.print(
+            f'view "{query.query}" changed in {query.changed_epochs} epochs only',
+            style="bold red",
+        )
+    return 1 if outcome.differences or outcome.still else 0
 
 
 def _stream(parser: argparse.ArgumentParser, given: argparse.Namespace, console: Console) -> int:

@@ -47,7 +47,8 @@ class QueryReport:
     since CREATE. `state_bytes`: the state that it reads or keeps, shared or not.
     `shared_arrangements` of its `arrangements` (indexes) are read by `shared_with` other views too.
     `steps_inline` and `steps_spark` count the load, `steps` does not. `verified` is None if nothing
-    was verified, else whether it equalled its recompute at all `verified_epochs`.
+    was verified, else whether it equalled its recompute at all `verified_epochs`. `changed_epochs`:
+    in how many epochs of the timed part it changed, where that was counted.
     """
 
     query: str
@@ -67,6 +68,7 @@ class QueryReport:
     shared_with: int
     verified: bool | None
     verified_epochs: int
+    changed_epochs: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class Totals:
 @dataclass(frozen=True, slots=True)
 class RunReport:
     sf: float
+    params: str
     batch_rows: int
     mode: str
     placement: str
@@ -355,6 +358,14 @@ def print_difference(difference: Difference, console: Console) -> None:
             console.print(f"  {sign}: {text}", soft_wrap=True, markup=False, highlight=False)
         if rows.num_rows > _SHOWN_ROWS:
             console.print(f"  {sign}: and {rows.num_rows - _SHOWN_ROWS} more")
+
+
+def print_changed_epochs(report: RunReport, console: Console) -> None:
+    """In how many epochs each view changed, on one line, where that was counted."""
+    counted = [query for query in report.queries if query.changed_epochs is not None]
+    if counted:
+        counts = ", ".join(f"{query.query} {query.changed_epochs:,}" for query in counted)
+        console.print(f"epochs of {report.totals.steps:,} that changed a view: {counts}")
 
 
 def write_chart(report: RunReport, path: Path) -> None:

@@ -34,7 +34,7 @@ from rich.console import Console
 import sqlview
 from sqlview.java import ensure_java
 from tpch import stream
-from tpch.checks import Checks, Oracle, OracleMaker, SessionOracle, StreamOracle
+from tpch.checks import ChangedEpochs, Checks, Oracle, OracleMaker, SessionOracle, StreamOracle
 from tpch.generate import MINIMUM_SCALE_FACTOR, generate, load, parquet_file
 from tpch.queries import Query, select_queries, tables_of
 from tpch.report import (
@@ -72,10 +72,12 @@ class RunOptions:
     `path` where Spark's executors find the sessions' files.
 
     `load_on_spark`: the load reads the Parquet files as Spark DataFrames and is placed on Spark.
+    `assert_lively`: in how many epochs at least each view must change after the load.
     """
 
     sf: float = 0.1
     queries: str = "all"
+    params: str = "spec"
     mode: str = "together"
     batch_rows: int = 1000
     deletes: float = 0.0
@@ -86,6 +88,7 @@ class RunOptions:
     path: Path | None = None
     private: bool = False
     verify: str = "none"
+    assert_lively: int | None = None
     order: str = "in-order"
     seed: int = 0
     data: Path | None = None
@@ -96,7 +99,9 @@ class RunOptions:
             raise ValueError(f"a scale factor is at least {MINIMUM_SCALE_FACTOR}, not {self.sf:g}")
         if self.load_on_spark and self.order != "in-order":
             raise ValueError("the load on Spark reads the files as they are: in order")
-        select_queries(self.queries)
+        if self.assert_lively is not None and self.assert_lively < 1:
+            raise ValueError(f"a lively view changes in at least one epoch, not {self.assert_lively}")
+        select_queries(self.queries, self.params)
         stream.loaded_rows({}, self.load)
         self.stream_options()
 
@@ -108,8 +113,11 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
+    """`still`: views that changed in fewer epochs than were asked for."""
+
     report: RunReport
     differences: tuple[Difference, ...]
+    still: tuple[QueryReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +157,7 @@ def run(
     one that follows the stream. `inspect` is called with each session at its end, while it is open.
     """
     console = console or Console(stderr=True)
-    queries = select_queries(options.queries)
+    queries = select_queries(options.queries, options.params)
     names = tables_of(queries)
     console.print(f"Reading TPC-H at scale factor {options.sf:g}", highlight=False)
     directory = generate(options.sf, options.data)
@@ -170,7 +178,10 @@ def run(
             measured.append(runner.measure(group))
             if checks.differences:
                 break
-    return Outcome(_summarise(options, measured, checks), tuple(checks.differences))
+    report = _summarise(options, measured, checks)
+    least = options.assert_lively or 0
+    still = tuple(query for query in report.queries if (query.changed_epochs or 0) < least)
+    return Outcome(report, tuple(checks.differences), still)
 
 
 @contextlib.contextmanager
@@ -280,6 +291,9 @@ class _Runner:
             if initial.rows:
                 self._load(db, initial, cuts)
             load_seconds = time.perf_counter() - started
+            changed = ChangedEpochs()
+            if self.options.assert_lively is not None:
+                changed.follow(db, queries)
             step_seconds, seconds = self._stream(db, queries, oracle, initial, batches)
             rss_peak_bytes = self.memory.peak_bytes()
             metrics = db.metrics()
@@ -292,7 +306,10 @@ class _Runner:
         batches = batches[: len(step_seconds)]
         return _Measured(
             queries=tuple(
-                _query_report(q, batches, step_seconds, seconds, metrics, arrangements)
+                replace(
+                    _query_report(q, batches, step_seconds, seconds, metrics, arrangements),
+                    changed_epochs=changed.count(q.name),
+                )
                 for q in queries
             ),
             rows=sum(batch.rows for batch in batches),
@@ -417,6 +434,7 @@ def _query_report(
         shared_with=len(readers - {query.name}),
         verified=None,
         verified_epochs=0,
+        changed_epochs=None,
     )
 
 
@@ -468,6 +486,7 @@ def _summarise(
     )
     return RunReport(
         sf=options.sf,
+        params=options.params,
         batch_rows=options.batch_rows,
         mode=options.mode,
         placement=options.placement,

@@ -360,10 +360,10 @@ class _Planner:
             return _NONE, _NONE, _NONE, _NONE
         rng = self._rng
         # One more, to exchange keys with a row that leaves and returns alone.
-        spare = self._options.batch_rows >= _MINIMUM_EXCHANGE_BATCH_ROWS
-        spare &= self._live[t].size > count
+        has_room = self._options.batch_rows >= _MINIMUM_EXCHANGE_BATCH_ROWS
+        spare = int(has_room and self._live[t].size > count)
         places, rows = self._live[t].sample(rng, count + spare)
-        is_deleted = np.append(rng.random(count) < 0.5, [False] * spare)
+        is_deleted = np.append(rng.random(count) < 0.5, np.zeros(spare, np.bool_))
         fate = rng.random(count + spare)
         is_small = self._rows[t] <= SMALL_TABLE_ROWS
         returning = 1.0 if is_small else _RETURN_SHARE

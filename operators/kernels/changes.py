@@ -4,13 +4,35 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.jit import kernel
+from operators.kernels.jit import BOOL, INT64, INTS, INTS_OUT, kernel
 
 OK, DUPLICATE, ABSENT = 0, 1, 2
 INSERT, DELETE, UPSERT = 1, -1, 2
 
 
-@kernel
+@kernel(
+    signatures=[
+        (
+            INTS,
+            INT64,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            BOOL,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+        )
+    ]
+)
 def sweep(
     starts, count, order, action, times, live_start, live_rows, unique,
     birth_row, birth_time, killed, killed_time, killed_by, ended, ended_time, stack, sizes,

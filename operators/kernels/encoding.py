@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.jit import kernel
+from operators.kernels.jit import BYTES, INT32S, INTS2, INTS2_OUT, kernel
 
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xBF58476D1CE4E5B9)
@@ -31,7 +31,7 @@ def _mix2(h, x):
     return h ^ (h >> _S31)
 
 
-@kernel
+@kernel(signatures=[(INT32S, BYTES, INTS2_OUT)])
 def hash_texts(offsets, text, out):
     """128-bit hashes of Arrow texts: offsets int32[n + 1], text uint8[m], out int64[2, n]."""
     for i in range(out.shape[1]):
@@ -55,7 +55,7 @@ def hash_texts(offsets, text, out):
         out[1, i] = np.int64(_mix2(h2, h1))
 
 
-@kernel
+@kernel(signatures=[(INTS2, INTS2_OUT)])
 def hash_words(words, out):
     """128-bit hashes of keys. Shapes: words int64[w, n], out int64[2, n]."""
     for i in range(words.shape[1]):
@@ -69,7 +69,7 @@ def hash_words(words, out):
         out[1, i] = np.int64(h2)
 
 
-@kernel
+@kernel(signatures=[(INT32S, BYTES, INTS2_OUT)])
 def text_prefixes(offsets, text, out):
     """Order-preserving words of the first 8·w bytes. Shapes: out int64[w, n]; short texts are
     padded with zero bytes, so that equal words do not prove equal texts."""

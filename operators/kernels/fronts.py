@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.jit import kernel
+from operators.kernels.jit import BOOLS_OUT, INT64, INTS, INTS2, INTS_OUT, kernel
 from operators.kernels.memory import load_i64, store_i64
 from operators.kernels.sorting import bucket_of
 from operators.kernels.spines import _equal, _gallop, _is_gone
@@ -31,7 +31,7 @@ def _entries_equal(a_keys, a_n, i, b_keys, b_n, j, width):
     return True
 
 
-@kernel
+@kernel(signatures=[(INTS2, INT64, INTS2, INTS, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)])
 def fronts(spine, width, probes, wanted, dead, died_row, out_group, out_row, work):
     """For each partition the rows in front that some reader may see, in key order: the first
     wanted[g], and all whose key equals that of the last of them.
@@ -91,7 +91,7 @@ def fronts(spine, width, probes, wanted, dead, died_row, out_group, out_row, wor
     return count
 
 
-@kernel
+@kernel(signatures=[(BOOLS_OUT, INT64, INT64, INTS, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)])
 def follow(
     alive, low, high, event_place, event_time, event_sign,
     out_place, out_time, out_diff,
@@ -151,7 +151,11 @@ def follow(
     return count
 
 
-@kernel
+@kernel(
+    signatures=[
+        (INTS, BOOLS_OUT, INT64, INT64, INTS, INTS, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)
+    ]
+)
 def follow_groups(
     place_start, alive, low, high, event_start, event_place, event_time, event_sign,
     out_place, out_time, out_diff,
@@ -205,7 +209,11 @@ def _first_in_batch(
     return np.int64(-1)
 
 
-@kernel
+@kernel(
+    signatures=[
+        (INTS2, INT64, INTS2, INTS, INTS, INTS, INTS, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)
+    ]
+)
 def first_visible(
     spine, width, probes, times, dead, born_first, born_time, died_row, died_time,
     out_probe, out_row, work,

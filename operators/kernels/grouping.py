@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.jit import kernel
+from operators.kernels.jit import BOOL, BOOLS, INT64, INTS, INTS2, INTS2_OUT, INTS_OUT, kernel
 
 _LOW = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)
@@ -42,7 +42,7 @@ def _add(low, high, add_low, add_high):
     return np.int64(total), high + add_high + carry
 
 
-@kernel
+@kernel(signatures=[(INTS, INTS, INT64, INTS, BOOLS, INTS_OUT)])
 def count_runs(order, starts, runs, diff, valid, out):
     """out[r] = sum of diff over the rows of run r that are valid (length 0: all).
 
@@ -57,7 +57,7 @@ def count_runs(order, starts, runs, diff, valid, out):
         out[r] = total
 
 
-@kernel
+@kernel(signatures=[(INTS, INTS, INT64, INTS, INTS, BOOLS, INTS_OUT, INTS_OUT)])
 def sum_runs(order, starts, runs, diff, values, valid, out_low, out_high):
     """Exact 128-bit sums of values[row] * diff[row] per run; values int64[n]."""
     for r in range(runs):
@@ -75,7 +75,7 @@ def sum_runs(order, starts, runs, diff, values, valid, out_low, out_high):
         out_high[r] = high
 
 
-@kernel
+@kernel(signatures=[(INTS, INTS, INT64, INTS, INTS2, BOOLS, INTS_OUT, INTS_OUT)])
 def sum_runs_wide(order, starts, runs, diff, values, valid, out_low, out_high):
     """`sum_runs` for values int64[n, 2] of two words; modulo 2**128. One addition per copy."""
     for r in range(runs):
@@ -99,7 +99,29 @@ def sum_runs_wide(order, starts, runs, diff, values, valid, out_low, out_high):
         out_high[r] = high
 
 
-@kernel
+@kernel(
+    signatures=[
+        (
+            INTS,
+            INT64,
+            INTS,
+            INTS2,
+            INTS,
+            BOOLS,
+            INTS,
+            INTS2,
+            BOOL,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+            INTS2_OUT,
+            INTS_OUT,
+        )
+    ]
+)
 def sweep_groups(
     key_starts, keys, run_time, change, mode, touched, old_row, old, always,
     event_time, event_prior, event_birth, birth_run, birth_time, birth_prior, births, sizes,

@@ -22,14 +22,18 @@ from numba import types
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-INT64 = types.int64
+INT64, BOOL = types.int64, types.boolean
 #: Contiguous inputs, read-only or not.
 INTS, FLOATS, BOOLS, INT32S, BYTES = (
     types.Array(dtype, 1, "C", readonly=True)
     for dtype in (types.int64, types.float64, types.boolean, types.int32, types.uint8)
 )
+INTS2 = types.Array(types.int64, 2, "C", readonly=True)
 #: Contiguous outputs.
-INTS_OUT, BOOLS_OUT = (types.Array(dtype, 1, "C") for dtype in (types.int64, types.boolean))
+INTS_OUT, BOOLS_OUT, INT32S_OUT, BYTES_OUT = (
+    types.Array(dtype, 1, "C") for dtype in (types.int64, types.boolean, types.int32, types.uint8)
+)
+INTS2_OUT = types.Array(types.int64, 2, "C")
 
 
 @overload

@@ -19,7 +19,16 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from operators.kernels.jit import kernel
+from operators.kernels.jit import (
+    BOOLS_OUT,
+    BYTES_OUT,
+    INT32S,
+    INT32S_OUT,
+    INTS,
+    INTS2_OUT,
+    INTS_OUT,
+    kernel,
+)
 
 BLOCK_BITS = 16
 BLOCK_ROWS = 1 << BLOCK_BITS
@@ -109,14 +118,14 @@ def bit_is_set(bits, row):
     return (np.int64(load_u8(address, low >> 3)) >> (low & 7)) & 1 == 1
 
 
-@kernel
+@kernel(signatures=[(INTS, INTS, INTS, INTS, BYTES_OUT)])
 def gather_u8(slot, ids, kept, rows, out):
     """out[i] = the byte at rows[i]. Shapes: rows int64[n], out uint8[n]."""
     for i in range(rows.shape[0]):
         out[i] = load_u8(slot[rows[i] >> BLOCK_BITS], place(rows[i], ids, kept))
 
 
-@kernel
+@kernel(signatures=[(INTS, INTS, INTS, INTS, BOOLS_OUT)])
 def gather_valid(slot, ids, kept, rows, out):
     """out[i] = whether rows[i] is not NULL; blocks without NULLs have address 0. out bool[n]."""
     for i in range(rows.shape[0]):
@@ -124,21 +133,21 @@ def gather_valid(slot, ids, kept, rows, out):
         out[i] = True if address == 0 else load_u8(address, place(rows[i], ids, kept)) != 0
 
 
-@kernel
+@kernel(signatures=[(INTS, INTS, INTS, INTS, INTS_OUT), (INTS, INTS, INTS, INTS, INT32S_OUT)])
 def gather_i32(slot, ids, kept, rows, out):
     """out[i] = the 4-byte integer at rows[i], sign-extended. out int64[n] or int32[n]."""
     for i in range(rows.shape[0]):
         out[i] = load_i32(slot[rows[i] >> BLOCK_BITS], place(rows[i], ids, kept))
 
 
-@kernel
+@kernel(signatures=[(INTS, INTS, INTS, INTS, INTS_OUT)])
 def gather_i64(slot, ids, kept, rows, out):
     """out[i] = the 8-byte word at rows[i]. out int64[n] (doubles: view their bits)."""
     for i in range(rows.shape[0]):
         out[i] = load_i64(slot[rows[i] >> BLOCK_BITS], place(rows[i], ids, kept))
 
 
-@kernel
+@kernel(signatures=[(INTS, INTS, INTS, INTS, INTS2_OUT)])
 def gather_i128(slot, ids, kept, rows, out):
     """out[i] = the two words at rows[i]. out int64[n, 2]."""
     for i in range(rows.shape[0]):
@@ -148,7 +157,7 @@ def gather_i128(slot, ids, kept, rows, out):
         out[i, 1] = load_i64(address, at + 1)
 
 
-@kernel
+@kernel(signatures=[(INTS, INTS, INTS, INTS, INT32S_OUT)])
 def text_offsets(slot, ids, kept, rows, out):
     """Arrow offsets of the texts at rows: out int32[n + 1]. Returns the bytes in all, which the
     caller checks against 2**31 before it trusts `out`."""
@@ -162,7 +171,7 @@ def text_offsets(slot, ids, kept, rows, out):
     return total
 
 
-@kernel
+@kernel(signatures=[(INTS, INTS, INTS, INTS, INTS, INT32S, BYTES_OUT)])
 def text_bytes(slot, text, ids, kept, rows, offsets, out):
     """Copy the texts at rows to out uint8[offsets[n]], as `text_offsets` laid them out."""
     for i in range(rows.shape[0]):
@@ -174,14 +183,14 @@ def text_bytes(slot, text, ids, kept, rows, offsets, out):
             out[base + j] = load_u8(address, start + j)
 
 
-@kernel
+@kernel(signatures=[(BYTES_OUT, INTS)])
 def set_bits(bits, rows):
     """Set bit rows[i] of one block's bitmap (uint8[8192]); rows are places in the block."""
     for i in range(rows.shape[0]):
         bits[rows[i] >> 3] |= np.uint8(1 << (rows[i] & 7))
 
 
-@kernel
+@kernel(signatures=[(INTS, INTS, BOOLS_OUT)])
 def test_bits(bits, rows, out):
     """out[i] = bit rows[i] of a slot of bitmaps. Shapes: rows int64[n], out bool[n]."""
     for i in range(rows.shape[0]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.jit import kernel
+from operators.kernels.jit import BOOL, BOOLS, INTS, INTS2, INTS_OUT, kernel
 from operators.kernels.memory import load_i64
 from operators.kernels.sorting import bucket_of
 from operators.kernels.versions import is_visible
@@ -28,7 +28,30 @@ def _compare_entry(keys, n, i, partition, p, bound, words):
     return 0
 
 
-@kernel
+@kernel(
+    signatures=[
+        (
+            INTS2,
+            INTS2,
+            INTS2,
+            INTS,
+            BOOLS,
+            INTS2,
+            INTS,
+            BOOLS,
+            INTS,
+            BOOL,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+        )
+    ]
+)
 def between(
     spine, partition, low, low_words, low_open, high, high_words, high_open, times, as_of,
     dead, born_first, born_time, died_row, died_time, out_probe, out_row, work,

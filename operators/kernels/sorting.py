@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.jit import kernel
+from operators.kernels.jit import INTS, INTS2, INTS_OUT, kernel
 
 SIGN = np.int64(-(2**63))
 BUCKET_BITS = 6
@@ -25,7 +25,7 @@ def bucket_of(word):
     return np.int64(x >> np.uint64(64 - BUCKET_BITS))
 
 
-@kernel
+@kernel(signatures=[(INTS, INTS_OUT)])
 def buckets_of(words, out):
     """out[i] = bucket_of(words[i]). Shapes: words int64[n], out int64[n]."""
     for i in range(words.shape[0]):
@@ -53,7 +53,7 @@ def _is_sorted(words):
     return True
 
 
-@kernel
+@kernel(signatures=[(INTS2, INTS_OUT, INTS_OUT)])
 def argsort(words, out, scratch):
     """Stable order of the keys words int64[w, n] into out int64[n]; scratch int64[n].
 
@@ -113,7 +113,7 @@ def argsort(words, out, scratch):
             out[i] = scratch_value
 
 
-@kernel
+@kernel(signatures=[(INTS2, INTS, INTS_OUT)])
 def run_starts(words, order, out):
     """Start of each run of equal keys in sorted order; returns how many.
 
@@ -129,7 +129,7 @@ def run_starts(words, order, out):
     return count
 
 
-@kernel
+@kernel(signatures=[(INTS, INTS_OUT)])
 def bucket_offsets(buckets, out):
     """out[b] = first position of bucket b in ascending buckets int64[n]; out int64[65]."""
     n = buckets.shape[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.jit import kernel
+from operators.kernels.jit import BOOL, INT64, INTS, INTS2, INTS2_OUT, INTS_OUT, kernel
 from operators.kernels.memory import bit_is_set, load_i64
 from operators.kernels.sorting import BUCKETS, bucket_of
 from operators.kernels.versions import is_visible
@@ -59,7 +59,27 @@ def _gallop(keys, n, start, end, probes, p):
     return low
 
 
-@kernel
+@kernel(
+    signatures=[
+        (
+            INTS2,
+            INTS2,
+            INTS,
+            INTS,
+            BOOL,
+            BOOL,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+        )
+    ]
+)
 def half_join(
     spine, probes, order, times, as_of, check_time, bits,
     dead, born_first, born_time, died_row, died_time,
@@ -113,7 +133,7 @@ def half_join(
     return count
 
 
-@kernel
+@kernel(signatures=[(INTS2, INTS, INTS, INTS2_OUT, INTS_OUT, INTS_OUT)])
 def copy_batch(keys, rows, order, out_keys, out_rows, out_buckets):
     """Gather a new batch into its sorted order."""
     for i in range(order.shape[0]):
@@ -152,7 +172,25 @@ def _is_gone(row, dead, died_row):
     return left == died_row.shape[0] or died_row[left] != row
 
 
-@kernel
+@kernel(
+    signatures=[
+        (
+            INTS2,
+            INTS,
+            INTS,
+            INTS2,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            INTS2_OUT,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+            INT64,
+        )
+    ]
+)
 def merge(
     a_keys, a_rows, a_offsets, b_keys, b_rows, b_offsets,
     dead, died_row, out_keys, out_rows, out_offsets, state, fuel,

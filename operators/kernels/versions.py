@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.jit import kernel
+from operators.kernels.jit import INT64, INTS, INTS_OUT, kernel
 from operators.kernels.memory import BLOCK_BITS, BLOCK_ROWS, bit_is_set, load_u16
 
 NEVER = np.int64(2**63 - 1)
@@ -67,7 +67,7 @@ def is_visible(row, t, as_of, dead, born_first, born_time, died_row, died_time):
     return True
 
 
-@kernel
+@kernel(signatures=[(INT64, INT64, INT64, INTS, INTS, INTS, INTS, INTS, INTS, INTS, INTS_OUT)])
 def visible_rows(start, end, t, dead, born_first, born_time, died_row, died_time, ids, kept, out):
     """The rows of [start, end) visible as of t, ascending, into out; returns how many. `start`
     begins a block; out has room for the rows that are stored."""
@@ -86,14 +86,14 @@ def visible_rows(start, end, t, dead, born_first, born_time, died_row, died_time
     return count
 
 
-@kernel
+@kernel(signatures=[(INTS, INTS, INTS, INTS_OUT)])
 def times_of(rows, born_first, born_time, out):
     """out[i] = born_at(rows[i])."""
     for i in range(rows.shape[0]):
         out[i] = born_at(rows[i], born_first, born_time)
 
 
-@kernel
+@kernel(signatures=[(INTS, INTS, INTS, INTS, INTS, INTS, INTS_OUT, INTS_OUT)])
 def lives(rows, dead, born_first, born_time, died_row, died_time, out_born, out_died):
     """When each of `rows` was born and died: see born_at and died_at. Shapes: all int64[n]."""
     for i in range(rows.shape[0]):

@@ -61,6 +61,12 @@ def sort_keys(keys: Ints) -> Ints:
     return order
 
 
+def keys_at(keys: Ints, positions: Ints) -> Ints:
+    """Keys int64[w, m] at positions int64[m], word by word as kernels take them (fancy indexing
+    would lay them out key by key)."""
+    return np.take(keys, positions, axis=1)
+
+
 def make_batch(keys: Ints, rows: Ints, order: Ints | None = None) -> Batch:
     """Sort entries into a batch; `order` is sort_keys(keys) where the caller has it already.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from planner.expr import Call, Column, Expr, Literal
+from planner.expr import Call, Column, Expr, Literal, Outer
 from planner.types import (
     DateType,
     IntervalType,
@@ -66,6 +66,8 @@ def _text(expr: Expr, names: Sequence[str]) -> tuple[str, int]:
             return _literal(expr), _ATOM
         case Call():
             return _call(expr, names)
+        case Outer():
+            return f"outer({expr.depth}).{expr.name}", _ATOM
 
 
 def _call(call: Call, names: Sequence[str]) -> tuple[str, int]:

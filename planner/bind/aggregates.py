@@ -121,19 +121,18 @@ def _combined(args: Sequence[Expr]) -> Expr:
             raise TypeMismatch(
                 "COUNT(DISTINCT …) of several values takes no BINARY", hint="Cast it to STRING."
             )
+        value = arg
         if isinstance(arg.type, FloatType):
             # -0.0 = 0.0, but their texts differ; -0.0 + 0.0 is 0.0.
-            arg = Call("add", (arg, Literal(0.0, arg.type)), arg.type, arg.nullable)
-        text = cast(arg, STRING)
+            value = Call("add", (arg, Literal(0.0, arg.type)), arg.type, arg.nullable)
+        text = cast(value, STRING)
         if i + 1 < len(args):
             parts += [cast(scalar("length", (text,)), STRING), Literal(":", STRING)]
         parts.append(text)
     return scalar("concat", parts)
 
 
-def _all_or_any(
-    name: str, value: Expr, condition: Expr | None, grouped: bool, keep: Keep
-) -> Expr:
+def _all_or_any(name: str, value: Expr, condition: Expr | None, grouped: bool, keep: Keep) -> Expr:
     """BOOL_AND: there is no FALSE; BOOL_OR: there is a TRUE; NULL where all values are NULL."""
     wanted = negation(value) if name == "bool_and" else value
     seen = AggregateCall("count", _when(_both(condition, wanted), _ONE), BIGINT, False)

@@ -32,6 +32,7 @@ from planner.context import CatalogReader
 from planner.expr import Column, Expr, columns_used, remap
 from planner.types import Field
 
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """What FROM has so far: inputs side by side, conditions over all their columns, the names."""
@@ -302,7 +303,9 @@ def _outer_join(
     offset = widths[0]
     if side == "RIGHT":
         if condition is not None:
-            moved = {i: i + widths[1] if i < widths[0] else i - widths[0] for i in range(sum(widths))}
+            moved = {
+                i: i + widths[1] if i < widths[0] else i - widths[0] for i in range(sum(widths))
+            }
             condition = remap(condition, moved)
         left, right, offset = right, left, 0
     plan: Plan = OuterJoin(left, right, side == "FULL", condition)

@@ -13,14 +13,13 @@ from typing import Protocol
 from sqlglot import exp
 
 from planner import coercion, functions, types
+from planner.bind.calls import CALLS
 from planner.bind.literals import has_suffix, interval_value, number
 from planner.bind.report import (
-    CHANGING_FUNCTIONS,
     Refusal,
     Report,
     describe,
     refusal_of,
-    suggestion,
 )
 from planner.bind.resolve import Resolver, check_reference
 from planner.bind.tables import (
@@ -28,23 +27,16 @@ from planner.bind.tables import (
     CAST_TYPES,
     CHAINED,
     COMPARISONS,
-    EXTRACT,
-    NAMED,
     PLAIN,
-    TO_THE_END,
-    TRUNC_DATE,
-    TRUNC_TIMESTAMP,
     aggregate_name,
 )
 from planner.coercion import TypeMismatch
-from planner.expr import FUNCTIONS, Call, Expr, Literal, Outer
+from planner.expr import Call, Expr, Literal, Outer
 from planner.functions import Interval
 from planner.types import (
     BOOLEAN,
     DATE,
-    INT,
     STRING,
-    TIMESTAMP,
     DateType,
     DecimalType,
     IntegerType,
@@ -126,11 +118,14 @@ class Scalars:
                 return functions.arithmetic(ARITHMETIC[type(node)], left, right)
             if type(node) in PLAIN:
                 name, args = PLAIN[type(node)]
-                return functions.scalar(name, [self._argument(node, a) for a in args])
+                return functions.scalar(name, [self.argument(node, a) for a in args])
             method = _METHODS.get(type(node))
-            if method is None:
+            if method is not None:
+                return method(self, node)
+            call = CALLS.get(type(node))
+            if call is None:
                 self.report.refuse(node, refusal_of(node))
-            return method(self, node)
+            return call(self, node)
         except TypeMismatch as mismatch:
             self.report.fail(node, mismatch.message, mismatch.detail, mismatch.hint)
 
@@ -141,7 +136,7 @@ class Scalars:
             self.report.fail(node, f"the condition of {clause} must be BOOLEAN, not {bound.type}")
         return bound
 
-    def _argument(self, node: exp.Expression, name: str) -> Expr:
+    def argument(self, node: exp.Expression, name: str) -> Expr:
         child = node.args.get(name)
         if child is None:
             self.report.fail(node, f"{describe(node)} has too few arguments")
@@ -180,7 +175,9 @@ class Scalars:
             self.report.refuse(
                 node,
                 Refusal(
-                    f"{quantifier} of a list", "is not a subquery", "Use IN, or a chain of OR or AND."
+                    f"{quantifier} of a list",
+                    "is not a subquery",
+                    "Use IN, or a chain of OR or AND.",
                 ),
             )
         if function not in functions.INVERSE:
@@ -378,8 +375,10 @@ class Scalars:
         return self._matched(like, Literal(str(escape.this), STRING))
 
     def _matched(self, node: exp.Expression, escape: Literal) -> Expr:
-        value, pattern = self._operand(node.this), self._pattern(node)
-        if isinstance(node, exp.ILike):
+        any_case = isinstance(node, exp.ILike)
+        value = self._operand(node.this)
+        pattern = self._pattern(node.expression, "ILIKE" if any_case else "LIKE")
+        if any_case:
             assert isinstance(pattern.value, str)
             value = functions.scalar("lower", (value,))
             pattern = Literal(pattern.value.lower(), STRING)
@@ -387,15 +386,17 @@ class Scalars:
         return functions.negation(result) if node.args.get("negate") else result
 
     def _rlike(self, node: exp.Expression) -> Expr:
-        value = self._operand(node.this)
-        return functions.scalar("rlike", (value, self._pattern(node)))
+        return self.rlike(node.this, node.expression)
 
-    def _pattern(self, node: exp.Expression) -> Literal:
-        pattern = coercion.cast(self._operand(node.expression), STRING)
+    def rlike(self, value: exp.Expression, pattern: exp.Expression) -> Expr:
+        args = (self._operand(value), self._pattern(pattern, "RLIKE"))
+        return functions.scalar("rlike", args)
+
+    def _pattern(self, node: exp.Expression, name: str) -> Literal:
+        pattern = coercion.cast(self._operand(node), STRING)
         if not isinstance(pattern, Literal) or pattern.value is None:
-            name = {exp.RegexpLike: "RLIKE", exp.ILike: "ILIKE"}.get(type(node), "LIKE")
             self.report.refuse(
-                node.expression,
+                node,
                 Refusal(
                     f"{name} with a pattern that is not a string",
                     "would have to be compiled for each row",
@@ -414,19 +415,19 @@ class Scalars:
             when = self.bind(branch.this)
             if subject is not None:
                 when = functions.compare("eq", subject, when)
-            branches.append((when, self._argument(branch, "true")))
+            branches.append((when, self.argument(branch, "true")))
         otherwise = node.args.get("default")
         last = self.bind(otherwise) if otherwise is not None else None
         return functions.conditional(branches, last, "CASE")
 
     def _if(self, node: exp.Expression) -> Expr:
-        branch = (self.bind(node.this), self._argument(node, "true"))
-        return functions.conditional([branch], self._argument(node, "false"), "IF")
+        branch = (self.bind(node.this), self.argument(node, "true"))
+        return functions.conditional([branch], self.argument(node, "false"), "IF")
 
     def _nvl2(self, node: exp.Expression) -> Expr:
         present = functions.negation(functions.is_null(self.bind(node.this)))
-        branch = (present, self._argument(node, "true"))
-        return functions.conditional([branch], self._argument(node, "false"), "NVL2")
+        branch = (present, self.argument(node, "true"))
+        return functions.conditional([branch], self.argument(node, "false"), "NVL2")
 
     def _coalesce(self, node: exp.Expression) -> Expr:
         return functions.coalesce([self.bind(a) for a in (node.this, *node.expressions)])
@@ -484,115 +485,6 @@ class Scalars:
     def _to_date(self, node: exp.Expression) -> Expr:
         return coercion.explicit_cast(self.bind(node.this), DATE, False)
 
-    # functions
-
-    def _extract(self, node: exp.Expression) -> Expr:
-        field = str(node.this.this).upper()
-        if field not in EXTRACT:
-            self.report.refuse(
-                node,
-                Refusal(
-                    f"EXTRACT({field} …)",
-                    "is not among the functions",
-                    f"Use one of {', '.join(sorted(set(EXTRACT.values())))}, or second(…).",
-                ),
-            )
-        return functions.scalar(EXTRACT[field], [self.bind(node.expression)])
-
-    def _ts_or_ds_add(self, node: exp.Expression) -> Expr:
-        """date_add, and date_sub, which sqlglot turns into the addition of days * -1."""
-        if str(node.args["unit"].this).upper() != "DAY":
-            self.report.fail(node, "date_add adds days")
-        day, days = self.bind(node.this), node.expression
-        if isinstance(days, exp.Mul) and isinstance(days.expression, exp.Neg):
-            return functions.add_days(day, functions.negated(self.bind(days.this)))
-        return functions.add_days(day, self.bind(days))
-
-    def _date_diff(self, node: exp.Expression) -> Expr:
-        unit = node.args.get("unit")
-        if unit is not None and str(unit.this).upper() != "DAY":
-            self.report.refuse(
-                node,
-                Refusal(
-                    f"datediff in {str(unit.this).lower()}s", "is not read", "Use datediff(a, b)."
-                ),
-            )
-        return functions.scalar("date_diff", [self.bind(node.this), self.bind(node.expression)])
-
-    def _date_trunc(self, node: exp.Expression) -> Expr:
-        """date_trunc gives a TIMESTAMP, trunc (exp.DateTrunc) a DATE."""
-        to_date = isinstance(node, exp.DateTrunc)
-        units = TRUNC_DATE if to_date else TRUNC_TIMESTAMP
-        unit = str(node.args["unit"].this).upper()
-        if unit not in units:
-            self.report.fail(
-                node,
-                f"unknown unit {unit} of {'trunc' if to_date else 'date_trunc'}",
-                hint=f"The units are {', '.join(dict.fromkeys(units.values()))}.",
-            )
-        value = self.bind(node.this)
-        return functions.date_trunc(
-            units[unit], functions.instant(value, DATE if to_date else TIMESTAMP)
-        )
-
-    def _substring(self, node: exp.Expression) -> Expr:
-        length = node.args.get("length")
-        last = self.bind(length) if length is not None else TO_THE_END
-        args = [self.bind(node.this), self._argument(node, "start"), last]
-        return functions.scalar("substring", args)
-
-    def _left(self, node: exp.Expression) -> Expr:
-        args = [self.bind(node.this), Literal(1, INT), self.bind(node.expression)]
-        return functions.scalar("substring", args)
-
-    def _trim(self, node: exp.Expression) -> Expr:
-        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
-        return functions.scalar(name, [self.bind(node.this)])
-
-    def _concat(self, node: exp.Expression) -> Expr:
-        if all(isinstance(e, exp.Literal) and e.is_string for e in node.expressions):
-            for part in node.expressions:
-                self.report.check(part)
-            return Literal("".join(str(e.this) for e in node.expressions), STRING)
-        return functions.scalar("concat", [self.bind(e) for e in node.expressions])
-
-    def _dpipe(self, node: exp.Expression) -> Expr:
-        if isinstance(node.expression, (exp.Add, exp.Sub)):
-            self.report.fail(node, "|| and + or - cannot follow each other without parentheses")
-        return functions.scalar("concat", [self.bind(node.this), self.bind(node.expression)])
-
-    def _replace(self, node: exp.Expression) -> Expr:
-        replacement = node.args.get("replacement")
-        last = self.bind(replacement) if replacement is not None else Literal("", STRING)
-        return functions.scalar("replace", [self.bind(node.this), self.bind(node.expression), last])
-
-    def _round(self, node: exp.Expression) -> Expr:
-        decimals = node.args.get("decimals")
-        digits = self.bind(decimals) if decimals is not None else Literal(0, INT)
-        return functions.scalar("round", [self.bind(node.this), digits])
-
-    def _extreme(self, node: exp.Expression) -> Expr:
-        name = "greatest" if isinstance(node, exp.Greatest) else "least"
-        args = [self.bind(a) for a in (node.this, *node.expressions)]
-        if len(args) < 2:
-            self.report.fail(node, f"{name.upper()} has too few arguments")
-        return functions.scalar(name, args)
-
-    def _anonymous(self, node: exp.Expression) -> Expr:
-        name = str(node.this).lower()
-        if name in CHANGING_FUNCTIONS:
-            changing = CHANGING_FUNCTIONS[name]
-            self.report.refuse(node, Refusal(name.upper(), changing.why, changing.hint))
-        if name not in NAMED:
-            known = [*FUNCTIONS, *NAMED, "sum", "count", "avg", "datediff", "nvl", "nullif"]
-            self.report.fail(node, f'unknown function "{name}"', hint=suggestion(name, known))
-        if len(node.expressions) != NAMED[name]:
-            self.report.fail(
-                node, f"{name.upper()} takes {NAMED[name]} arguments, not {len(node.expressions)}"
-            )
-        missing = functions.is_null(self.bind(node.expressions[0]))
-        return missing if name == "isnull" else functions.negation(missing)
-
 
 _Method = Callable[[Scalars, exp.Expression], Expr]
 _METHODS: dict[type[exp.Expression], _Method] = {
@@ -627,21 +519,6 @@ _METHODS: dict[type[exp.Expression], _Method] = {
     exp.Cast: Scalars._cast,
     exp.TryCast: Scalars._cast,
     exp.TsOrDsToDate: Scalars._to_date,
-    exp.Extract: Scalars._extract,
-    exp.TsOrDsAdd: Scalars._ts_or_ds_add,
-    exp.DateDiff: Scalars._date_diff,
-    exp.TimestampTrunc: Scalars._date_trunc,
-    exp.DateTrunc: Scalars._date_trunc,
-    exp.Substring: Scalars._substring,
-    exp.Left: Scalars._left,
-    exp.Trim: Scalars._trim,
-    exp.Concat: Scalars._concat,
-    exp.DPipe: Scalars._dpipe,
-    exp.Replace: Scalars._replace,
-    exp.Round: Scalars._round,
-    exp.Greatest: Scalars._extreme,
-    exp.Least: Scalars._extreme,
-    exp.Anonymous: Scalars._anonymous,
 }
 
 

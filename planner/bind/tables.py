@@ -104,17 +104,16 @@ def aggregate_name(node: exp.Expression) -> str | None:
 
 #: Functions that sqlglot leaves by their name: name -> number of arguments.
 NAMED = {
-    "isnull": 1,
-    "isnotnull": 1,
-    "positive": 1,
-    "weekday": 1,
-    "btrim": 1,
-    "regexp": 2,
-    "date_part": 2,
-    "bigint": 1,
-    "tinyint": 1,
-    "smallint": 1,
-    "float": 1,
+    **dict.fromkeys(("isnull", "isnotnull", "positive", "weekday", "btrim"), 1),
+    **dict.fromkeys(("regexp", "date_part"), 2),
+    **dict.fromkeys(("bigint", "smallint", "tinyint", "float"), 1),
+}
+#: Those of them that are casts; sqlglot knows the others, such as int(…), as such.
+NAMED_CASTS: dict[str, SqlType] = {
+    "bigint": types.BIGINT,
+    "smallint": types.SMALLINT,
+    "tinyint": types.TINYINT,
+    "float": types.FLOAT,
 }
 EXTRACT = {
     **dict.fromkeys(("YEAR", "YEARS", "Y", "YR", "YRS"), "year"),

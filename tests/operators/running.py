@@ -39,13 +39,16 @@ class Running:
     sources: dict[str, ir.Source] = field(default_factory=dict)
     views: dict[str, tuple[str, ir.Store]] = field(default_factory=dict)
     updates: dict[str, Updates] = field(default_factory=dict)
+    enforced: set[str] = field(default_factory=set)
     epoch: int = 0
 
     def add_table(
         self, name: str, schema: t.Schema, key: tuple[int, ...] | None = None, enforced: bool = True
     ) -> ir.Source:
         source = self.sources[name] = ir.Source(name, schema)
-        self.dataflow.add_table(TableState(source, key), enforced and key is not None)
+        if enforced and key is not None:
+            self.enforced.add(name)
+        self.dataflow.add_table(TableState(source, key), name in self.enforced)
         self.tables[name] = Table(name, schema, key or ())
         return source
 
@@ -119,7 +122,9 @@ class Running:
 
     def _check(self, name: str, batch: list[Statement]) -> Checked:
         state = self.dataflow.tables[self.sources[name]]
-        result = state.check(batch, self.dataflow.index(state.row_index, TABLE_READER))
+        plain = all(s.action == INSERT for s in batch) and name not in self.enforced
+        index = None if plain else self.dataflow.index(state.row_index, TABLE_READER)
+        result = state.check(batch, index)
         if isinstance(result, Refusal):
             raise Refused(result)
         return result

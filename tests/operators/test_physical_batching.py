@@ -165,7 +165,7 @@ def reduce_of_a_reduce(orders: ir.Source, lines: ir.Source, customers: ir.Source
 
 
 @pytest.mark.parametrize("name", list(VIEWS))
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(st.integers(0, 10**6))
 def test_one_step_equals_many(name: str, seed: int) -> None:
     many, one, some = _running(), _running(), _running(hold=3)

@@ -33,7 +33,7 @@ COLUMNS = {
 }
 
 _PAIRS = ["X + Y", "X - Y", "X / Y", "X div Y", "X % Y"]
-_SYMMETRIC = ["X * Y", "X < Y", "coalesce(X, Y)"]
+_SYMMETRIC = ["X * Y", "X < Y", "coalesce(X, Y)", "X in (select Y from t)"]
 _SINGLE = """
 sum(X); avg(X); count(X); -X; abs(X); round(X); round(X, 1); round(X, -1); floor(X); ceil(X);
 sqrt(X); power(X, 2); X || X; concat(X, X); upper(X); length(X); trim(X); replace(X, 'a', 'b');
@@ -45,7 +45,13 @@ X and true; X = 1; X = '1'; X > '2020-01-01'; X < 1.5; X between 1 and 2; X in (
 X + 1; X - 1.5; X * 1.5; X / 3; 1 - X; mod(X, 2); coalesce(X, 1); coalesce(X, 'a'); nvl(X, 1.5);
 nullif(X, 1); if(true, X, null); greatest(X, X); case X when 1 then 2 end;
 case when true then X else 1 end; cast(X as string); cast(X as int); cast(X as decimal(10, 2));
-cast(X as date); cast(X as timestamp); cast(X as boolean); cast(X as double); try_cast(X as bigint)
+cast(X as date); cast(X as timestamp); cast(X as boolean); cast(X as double); try_cast(X as bigint);
+min(X); max(X); any_value(X); count(distinct X); sum(distinct X); avg(distinct X); count_if(X);
+bool_and(X); some(X); stddev(X); stddev_pop(X); variance(X); var_pop(X); std(X); mean(X);
+sum(X) filter (where true); max(X) filter (where X is null); (select max(X) from t); (select X);
+sign(X); positive(X); negative(X); isnan(X); last_day(X); weekday(X); right(X, 2); right('abc', X);
+X ilike 'a'; X rlike 'a'; nvl2(X, X, 1); date_part('year', X); bigint(X); btrim(X); ltrim(X);
+X in (1, X); (X, X) in (select X, X from t); exists (select X); ucase(X); mod(X, X)
 """
 _CONSTANT = """
 1; 3000000000; 12345678901234567890; 1.5; 00.10; .5; 5.; 0.05; 1e3; 1.5D; 5L; 5S; 5Y; 2.5f; 1.5BD;

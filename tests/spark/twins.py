@@ -110,7 +110,7 @@ VIEWS = {
         "FROM a JOIN b ON b.a = a.k JOIN c ON c.b = b.k WHERE a.x < 8 GROUP BY a.s"
     ),
     "pairs": "SELECT l.k, r.k AS other FROM b l JOIN b r ON l.a = r.a WHERE l.k < r.k",
-    "everything": "SELECT * FROM a JOIN b ON b.a = a.k",
+    "everything": "SELECT a.*, b.k AS b_k, y FROM a JOIN b ON b.a = a.k",
     "twice": "SELECT k, x FROM a UNION ALL SELECT k, a FROM b UNION ALL SELECT k, x FROM a",
     "top": "SELECT s, x FROM a ORDER BY x DESC, s LIMIT 5",
     "on_view": "SELECT a.k, three.n FROM a JOIN three ON a.s = three.s",

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from typing_extensions import assert_never
+
 from operators.dataflow import Dataflow, Installed, Key
 from planner import dataflow as ir
 
@@ -30,9 +32,13 @@ class SinkCut:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """TopK nodes, which the driver runs first, and the sinks of one job."""
+    """Nodes that the driver runs first, and the sinks of one job.
 
-    tops: tuple[Installed, ...]
+    `local`: nodes that read a stored input through an ordered index (top-k, thresholds, MIN and
+    MAX): a few seeks, in state that only the driver has as of now.
+    """
+
+    local: tuple[Installed, ...]
     sinks: tuple[SinkCut, ...]
 
 
@@ -40,23 +46,44 @@ def layers(dataflow: Dataflow) -> Iterator[Layer]:
     """The layers of the installed nodes, in the order in which they run."""
     level: dict[Key, int] = {}
     cuts: dict[int, list[SinkCut]] = {}
-    tops: dict[int, list[Installed]] = {}
+    local: dict[int, list[Installed]] = {}
     for installed in dataflow.installed:
         node, key = installed.node, (installed.owner, installed.node)
-        match node:
-            case ir.Store() | ir.Reduce():
-                cut = _cut(installed)
-                at = max((level.get(leaf, 0) for leaf in cut.leaves), default=0)
-                cuts.setdefault(at, []).append(cut)
-                level[key] = at + 1
-            case ir.TopK():
-                at = level.get(key_of(node.index.relation, installed.owner), 0)
-                tops.setdefault(at, []).append(installed)
-                level[key] = at
-            case _:
-                pass
-    for at in range(max((*cuts, *tops), default=-1) + 1):
-        yield Layer(tuple(tops.get(at, ())), tuple(cuts.get(at, ())))
+        if is_stateless(node):
+            continue
+        if _is_local(node):
+            inputs = (key_of(i, installed.owner) for i in ir.inputs(node))
+            at = max(level.get(i, 0) for i in inputs)
+            local.setdefault(at, []).append(installed)
+            level[key] = at
+        else:
+            cut = _cut(installed)
+            at = max((level.get(leaf, 0) for leaf in cut.leaves), default=0)
+            cuts.setdefault(at, []).append(cut)
+            level[key] = at + 1
+    for at in range(max((*cuts, *local), default=-1) + 1):
+        yield Layer(tuple(local.get(at, ())), tuple(cuts.get(at, ())))
+
+
+def is_stateless(node: ir.Node) -> bool:
+    """Whether the node only turns deltas into deltas, in any task."""
+    match node:
+        case ir.Map() | ir.Union() | ir.Repeat() | ir.DeltaJoin() | ir.Constant():
+            return True
+        case ir.Source() | ir.Store() | ir.Reduce() | ir.TopK() | ir.Threshold():
+            return False
+        case _:
+            assert_never(node)
+
+
+def _is_local(node: ir.Node) -> bool:
+    match node:
+        case ir.TopK() | ir.Threshold():
+            return True
+        case ir.Reduce():
+            return any(a.index is not None for a in node.accumulators)
+        case _:
+            return False
 
 
 def key_of(node: ir.Node, owner: str) -> Key:
@@ -64,9 +91,13 @@ def key_of(node: ir.Node, owner: str) -> Key:
     return ("" if isinstance(node, ir.Source) else owner, node)
 
 
-def edges(node: ir.Node) -> tuple[ir.Node, ...]:
-    """Nodes whose updates this one takes: a union that names one twice takes them twice."""
-    return node.inputs if isinstance(node, ir.Union) else ir.inputs(node)
+def edges(node: ir.Node) -> tuple[tuple[ir.Node, int], ...]:
+    """Nodes whose updates this one takes, and with which sign: a union that names one twice takes
+    them twice."""
+    if isinstance(node, ir.Union):
+        negated = node.negated or (False,) * len(node.inputs)
+        return tuple(zip(node.inputs, (-1 if minus else 1 for minus in negated), strict=True))
+    return tuple((i, 1) for i in ir.inputs(node))
 
 
 def _cut(sink: Installed) -> SinkCut:
@@ -75,7 +106,7 @@ def _cut(sink: Installed) -> SinkCut:
 
     def visit(node: ir.Node) -> None:
         key = key_of(node, sink.owner)
-        if isinstance(node, ir.Map | ir.Union | ir.DeltaJoin):
+        if is_stateless(node):
             if key not in region:
                 for i in ir.inputs(node):
                     visit(i)

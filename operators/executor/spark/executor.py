@@ -98,13 +98,13 @@ class SparkExecutor:
         self.jobs: list[JobMetrics] = []
 
     def step(self, dataflow: Dataflow, changes: dict[Key, Delta]) -> None:
-        """Run the installed nodes; `changes` gains the deltas of stored nodes and of TopK."""
+        """Run the installed nodes; `changes` gains the deltas of all but the stateless ones."""
         self.jobs = []
         counted: set[Key] = set()
         inline = False
         for layer in layers(dataflow):
-            for top in layer.tops:
-                dataflow.run(top, changes)
+            for installed in layer.local:
+                dataflow.run(installed, changes)
             if not inline and not self._is_small(layer, changes):
                 try:
                     self._run(layer, dataflow, changes, counted)

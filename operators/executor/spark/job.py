@@ -71,14 +71,15 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`consumers[n]`: nodes that take the updates of node n (joins take theirs by routes).
+    """`consumers[n]`: nodes that take the updates of node n, and with which sign (joins take theirs
+    by routes).
     `counted`: maps whose failing rows an earlier job of the step has counted. `tasks`: per stage.
     `exchanges`: half joins with an exchange on the longest route. `combined`: whether a last stage
     adds up what other tasks found for the same group or row.
     """
 
     nodes: tuple[ir.Node, ...]
-    consumers: tuple[tuple[int, ...], ...]
+    consumers: tuple[tuple[tuple[int, int], ...], ...]
     sinks: tuple[int, ...]
     counted: frozenset[int]
     sources: tuple[SourceRef, ...]
@@ -152,13 +153,13 @@ class JobBuilder:
         """The job, its state added to the publication (which is to be written)."""
         limits = self._limits
         tasks = max(1, min(limits.tasks, 64, -(-self.rows // max(limits.task_rows, 1))))
-        consumers: list[list[int]] = [[] for _ in self.keys]
+        consumers: list[list[tuple[int, int]]] = [[] for _ in self.keys]
         for key, number in self.keys.items():
             if number >= len(self._leaves) and not isinstance(key[1], ir.DeltaJoin):
-                for i in edges(key[1]):
+                for i, sign in edges(key[1]):
                     source = self.keys.get(key_of(i, key[0]))
                     if source is not None:
-                        consumers[source].append(number)
+                        consumers[source].append((number, sign))
         needed = self._needed()
         joins: list[JoinRef] = []
         routes: list[Route] = []
@@ -222,6 +223,8 @@ class JobBuilder:
                     own = set(operator.used)
                 case ir.Union():
                     own = needed[key]
+                case ir.Repeat():
+                    own = {*needed[key], node.count}
                 case _:
                     continue
             for i in ir.inputs(node):

@@ -24,6 +24,7 @@ from operators.kernels import grouping, sorting
 from operators.reduce import ReduceOperator, Runs
 from operators.state.arrangement import ArrangementState
 from operators.state.relation import Relation
+from operators.state.spine import keys_at
 from operators.store import StoreOperator, consolidate
 from planner import dataflow as ir
 from planner import types as t
@@ -108,7 +109,7 @@ class GroupSink:
         sorting.argsort(framed, order, np.empty(n, np.int64))
         count = sorting.run_starts(framed, order, starts)
         first_row = order[starts[:count]]
-        run_words = words[:, first_row]
+        run_words = keys_at(words, first_row)
         key_starts = np.empty(count + 1, np.int64)
         groups = sorting.run_starts(run_words, np.arange(count), key_starts)
         key_starts = key_starts[: groups + 1]
@@ -130,7 +131,7 @@ class GroupSink:
             for c in columns[len(columns) - self._exact :]
         )
         return keys, Runs(
-            words=np.ascontiguousarray(run_words[:, key_starts[:-1]]),
+            words=keys_at(run_words, key_starts[:-1]),
             key_starts=key_starts,
             first_row=first_row,
             time=time[first_row],

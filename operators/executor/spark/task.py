@@ -35,7 +35,7 @@ from operators.executor.spark.sinks import Part, sink_of
 from operators.join import DeltaJoinOperator
 from operators.kernels import sorting
 from operators.kernels.sorting import BUCKETS
-from operators.linear import MapOperator
+from operators.linear import MapOperator, RepeatOperator
 from operators.state import encode
 from operators.state.arrangement import ArrangementState
 from operators.state.publish import Attachment
@@ -241,6 +241,11 @@ class AttachedJob:
             operator.add_reader(ref.wanted)
             self._joins.append(operator)
         self._maps = {n: MapOperator(m) for n, m in enumerate(job.nodes) if isinstance(m, ir.Map)}
+        #: Unions need no operator: each takes its inputs' updates as they come.
+        self._linear: dict[int, MapOperator | RepeatOperator] = {
+            **self._maps,
+            **{n: RepeatOperator(r) for n, r in enumerate(job.nodes) if isinstance(r, ir.Repeat)},
+        }
         self._sinks = {n: sink_of(job.nodes[n]) for n in job.sinks}
         self._sink_tags = {n: len(job.routes) + i for i, n in enumerate(job.sinks)}
         self._error_tag = len(job.routes) + len(job.sinks)
@@ -348,12 +353,13 @@ class AttachedJob:
 
     def _push(self, node: int, delta: Delta, parts: dict[int, list[Part]]) -> None:
         """Take updates of a node through what consumes them."""
-        for consumer in self.job.consumers[node]:
+        for consumer, sign in self.job.consumers[node]:
+            taken = delta if sign > 0 else delta.negated()
             if consumer in self._sinks:
-                parts.setdefault(consumer, []).append(self._sinks[consumer].part(delta))
+                parts.setdefault(consumer, []).append(self._sinks[consumer].part(taken))
                 continue
-            operator = self._maps.get(consumer)
-            output = delta if operator is None else operator.step(delta)
+            operator = self._linear.get(consumer)
+            output = taken if operator is None else operator.step(taken)
             if len(output):
                 self._push(consumer, output, parts)
 
@@ -396,7 +402,7 @@ def _probe_width(index: ArrangementState, columns: int) -> int:
     assert isinstance(spec, ir.Arrangement)
     fields = [spec.relation.schema[c] for c in spec.columns[:columns]]
     nulls = [spec.null_safe and f.nullable for f in fields]
-    return encode.key_width([f.type for f in fields], nulls)
+    return max(1, encode.key_width([f.type for f in fields], nulls))
 
 
 def _unread(spec: ir.Index) -> ArrangementState:

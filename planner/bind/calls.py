@@ -1,0 +1,261 @@
+"""Function calls: one function per kind of node, found in a table.
+
+What sqlglot makes of a call is read back here as the call that Spark has; `planner.functions` knows
+the types. Functions that are built from others (RIGHT, LAST_DAY, WEEKDAY) are built here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from sqlglot import exp
+
+from planner import coercion, functions
+from planner.analysis.constants import fold
+from planner.bind.report import CHANGING_FUNCTIONS, Refusal, Report, suggestion
+from planner.bind.tables import (
+    EXTRACT,
+    NAMED,
+    NAMED_AGGREGATES,
+    NAMED_CASTS,
+    TO_THE_END,
+    TRUNC_DATE,
+    TRUNC_TIMESTAMP,
+)
+from planner.expr import FUNCTIONS, Expr, Literal
+from planner.types import (
+    DATE,
+    INT,
+    STRING,
+    TIMESTAMP,
+)
+
+
+class Binder(Protocol):
+    """What a function needs of the binder of its clause."""
+
+    report: Report
+
+    def bind(self, node: exp.Expression) -> Expr:
+        """The bound argument."""
+
+    def argument(self, node: exp.Expression, name: str) -> Expr:
+        """The argument of that name, which must be there."""
+
+    def rlike(self, value: exp.Expression, pattern: exp.Expression) -> Expr:
+        """value RLIKE pattern."""
+
+
+def _extract(binder: Binder, node: exp.Expression) -> Expr:
+    return _field(binder, node, str(node.this.this).upper(), node.expression)
+
+
+def _field(binder: Binder, node: exp.Expression, field: str, value: exp.Expression) -> Expr:
+    if field not in EXTRACT:
+        binder.report.refuse(
+            node,
+            Refusal(
+                f"EXTRACT({field} …)",
+                "is not among the functions",
+                f"Use one of {', '.join(sorted(set(EXTRACT.values())))}, or second(…).",
+            ),
+        )
+    return functions.scalar(EXTRACT[field], [binder.bind(value)])
+
+
+def _ts_or_ds_add(binder: Binder, node: exp.Expression) -> Expr:
+    """date_add, and date_sub, which sqlglot turns into the addition of days * -1."""
+    if str(node.args["unit"].this).upper() != "DAY":
+        binder.report.fail(node, "date_add adds days")
+    day, days = binder.bind(node.this), node.expression
+    if isinstance(days, exp.Mul) and isinstance(days.expression, exp.Neg):
+        return functions.add_days(day, functions.negated(binder.bind(days.this)))
+    return functions.add_days(day, binder.bind(days))
+
+
+def _date_diff(binder: Binder, node: exp.Expression) -> Expr:
+    unit = node.args.get("unit")
+    if unit is not None and str(unit.this).upper() != "DAY":
+        binder.report.refuse(
+            node,
+            Refusal(f"datediff in {str(unit.this).lower()}s", "is not read", "Use datediff(a, b)."),
+        )
+    return functions.scalar("date_diff", [binder.bind(node.this), binder.bind(node.expression)])
+
+
+def _date_trunc(binder: Binder, node: exp.Expression) -> Expr:
+    """date_trunc gives a TIMESTAMP, trunc (exp.DateTrunc) a DATE."""
+    to_date = isinstance(node, exp.DateTrunc)
+    units = TRUNC_DATE if to_date else TRUNC_TIMESTAMP
+    unit = str(node.args["unit"].this).upper()
+    if unit not in units:
+        binder.report.fail(
+            node,
+            f"unknown unit {unit} of {'trunc' if to_date else 'date_trunc'}",
+            hint=f"The units are {', '.join(dict.fromkeys(units.values()))}.",
+        )
+    value = binder.bind(node.this)
+    return functions.date_trunc(
+        units[unit], functions.instant(value, DATE if to_date else TIMESTAMP)
+    )
+
+
+def _substring(binder: Binder, node: exp.Expression) -> Expr:
+    length = node.args.get("length")
+    last = binder.bind(length) if length is not None else TO_THE_END
+    args = [binder.bind(node.this), binder.argument(node, "start"), last]
+    return functions.scalar("substring", args)
+
+
+def _left(binder: Binder, node: exp.Expression) -> Expr:
+    args = [binder.bind(node.this), Literal(1, INT), binder.bind(node.expression)]
+    return functions.scalar("substring", args)
+
+
+def _right(binder: Binder, node: exp.Expression) -> Expr:
+    """The last characters: none where the number is not positive."""
+    text, count = binder.bind(node.this), coercion.cast(binder.bind(node.expression), INT)
+    length = fold(functions.scalar("greatest", [count, Literal(0, INT)]))
+    return functions.scalar("substring", [text, functions.negated(count), length])
+
+
+def _trim(binder: Binder, node: exp.Expression) -> Expr:
+    characters = node.args.get("expression")
+    if characters is not None:
+        spaces = coercion.cast(binder.bind(characters), STRING)
+        if spaces != Literal(" ", STRING):
+            binder.report.refuse(
+                characters,
+                Refusal(
+                    "TRIM of other characters than spaces",
+                    "is not among the functions",
+                    "Use TRIM(text), or replace(text, …, '').",
+                ),
+            )
+    name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
+    return functions.scalar(name, [binder.bind(node.this)])
+
+
+def _concat(binder: Binder, node: exp.Expression) -> Expr:
+    if all(isinstance(e, exp.Literal) and e.is_string for e in node.expressions):
+        for part in node.expressions:
+            binder.report.check(part)
+        return Literal("".join(str(e.this) for e in node.expressions), STRING)
+    return functions.scalar("concat", [binder.bind(e) for e in node.expressions])
+
+
+def _dpipe(binder: Binder, node: exp.Expression) -> Expr:
+    if isinstance(node.expression, (exp.Add, exp.Sub)):
+        binder.report.fail(node, "|| and + or - cannot follow each other without parentheses")
+    return functions.scalar("concat", [binder.bind(node.this), binder.bind(node.expression)])
+
+
+def _replace(binder: Binder, node: exp.Expression) -> Expr:
+    replacement = node.args.get("replacement")
+    last = binder.bind(replacement) if replacement is not None else Literal("", STRING)
+    return functions.scalar("replace", [binder.bind(node.this), binder.bind(node.expression), last])
+
+
+def _round(binder: Binder, node: exp.Expression) -> Expr:
+    decimals = node.args.get("decimals")
+    digits = binder.bind(decimals) if decimals is not None else Literal(0, INT)
+    return functions.scalar("round", [binder.bind(node.this), digits])
+
+
+def _extreme(binder: Binder, node: exp.Expression) -> Expr:
+    name = "greatest" if isinstance(node, exp.Greatest) else "least"
+    args = [binder.bind(a) for a in (node.this, *node.expressions)]
+    if len(args) < 2:
+        binder.report.fail(node, f"{name.upper()} has too few arguments")
+    return functions.scalar(name, args)
+
+
+def _sign(binder: Binder, node: exp.Expression) -> Expr:
+    return functions.sign(binder.bind(node.this))
+
+
+def _negative(binder: Binder, node: exp.Expression) -> Expr:
+    return functions.negative(binder.bind(node.this))
+
+
+def _last_day(binder: Binder, node: exp.Expression) -> Expr:
+    """The day before the first of the next month."""
+    day = functions.instant(binder.bind(node.this), DATE)
+    first = functions.date_trunc("month", day)
+    following = functions.scalar("add_months", [first, Literal(1, INT)])
+    return functions.add_days(following, Literal(-1, INT))
+
+
+def _is_nan(binder: Binder, node: exp.Expression) -> Expr:
+    """NULL is not NaN."""
+    value = functions.number_as_double(binder.bind(node.this), "ISNAN")
+    return functions.compare("eq_null_safe", value, functions.NAN)
+
+
+def _date_part(binder: Binder, node: exp.Expression) -> Expr:
+    field, value = node.expressions
+    binder.report.check(field)
+    if not (isinstance(field, exp.Literal) and field.is_string):
+        binder.report.fail(field, "DATE_PART needs the name of a field, as a string")
+    return _field(binder, node, str(field.this).upper(), value)
+
+
+def _anonymous(binder: Binder, node: exp.Expression) -> Expr:
+    name, args = str(node.this).lower(), node.expressions
+    if name in CHANGING_FUNCTIONS:
+        changing = CHANGING_FUNCTIONS[name]
+        binder.report.refuse(node, Refusal(name.upper(), changing.why, changing.hint))
+    if name not in NAMED:
+        known = [*FUNCTIONS, *NAMED, *NAMED_AGGREGATES, "sum", "count", "avg", "datediff", "nvl"]
+        binder.report.fail(node, f'unknown function "{name}"', hint=suggestion(name, known))
+    if len(args) != NAMED[name]:
+        binder.report.fail(node, f"{name.upper()} takes {_arguments(NAMED[name])}, not {len(args)}")
+    match name:
+        case "date_part":
+            return _date_part(binder, node)
+        case "regexp":
+            return binder.rlike(args[0], args[1])
+        case "isnull" | "isnotnull":
+            missing = functions.is_null(binder.bind(args[0]))
+            return missing if name == "isnull" else functions.negation(missing)
+        case "positive":
+            return functions.positive(binder.bind(args[0]))
+        case "weekday":
+            # 0 = Monday, where day_of_week has 1 = Sunday.
+            sunday_first = functions.scalar("day_of_week", [binder.bind(args[0])])
+            shifted = functions.arithmetic("add", sunday_first, Literal(5, INT))
+            return functions.arithmetic("remainder", shifted, Literal(7, INT))
+        case "btrim":
+            return functions.scalar("trim", [binder.bind(args[0])])
+        case _:
+            return coercion.explicit_cast(binder.bind(args[0]), NAMED_CASTS[name], False)
+
+
+def _arguments(count: int) -> str:
+    return "1 argument" if count == 1 else f"{count} arguments"
+
+
+#: How each kind of node is bound.
+CALLS: dict[type[exp.Expression], Callable[[Binder, exp.Expression], Expr]] = {
+    exp.Extract: _extract,
+    exp.TsOrDsAdd: _ts_or_ds_add,
+    exp.DateDiff: _date_diff,
+    exp.TimestampTrunc: _date_trunc,
+    exp.DateTrunc: _date_trunc,
+    exp.Substring: _substring,
+    exp.Left: _left,
+    exp.Trim: _trim,
+    exp.Concat: _concat,
+    exp.DPipe: _dpipe,
+    exp.Replace: _replace,
+    exp.Round: _round,
+    exp.Greatest: _extreme,
+    exp.Least: _extreme,
+    exp.Anonymous: _anonymous,
+    exp.Right: _right,
+    exp.Sign: _sign,
+    exp.Negative: _negative,
+    exp.LastDay: _last_day,
+    exp.IsNan: _is_nan,
+}
