@@ -53,7 +53,9 @@ class HalfJoinOperator:
         """The updates that can match (no NULL in the probe), and their key words."""
         columns = [prefix.column(c) for c in self.node.probe]
         finds_null = self.node.null_safe or (False,) * len(columns)
-        strict = [c for c, safe in zip(columns, finds_null, strict=True) if not safe]
+        # An index over a column that is never NULL has no word for NULL to find.
+        safe = [a and b for a, b in zip(finds_null, self.index.null_words, strict=False)]
+        strict = [c for c, finds in zip(columns, safe, strict=True) if not finds]
         present = encode.not_null(strict)
         if present is not None and not present.all():
             prefix = prefix.filter(present)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing_extensions import assert_never
 
 from planner import algebra, dataflow
+from planner.analysis.keys import node_keys
 from planner.analysis.text import column_names, expr_text
 from planner.dataflow import (
     Arrangement,
@@ -71,10 +72,34 @@ def _logical_line(plan: algebra.Plan) -> str:
             )
             return f"Aggregate {calls}" + (f" by {keys}" if plan.keys else " of all rows")
         case algebra.UnionAll():
-            return "UnionAll"
+            signs = ", ".join("minus" if n else "plus" for n in plan.negated)
+            return f"UnionAll: {signs}" if any(plan.negated) else "UnionAll"
         case algebra.TopK():
             order = _order_text(plan.order, plan.ties, below)
-            return f"TopK {order} {_limit_text(plan.limit, plan.offset)}"
+            each = _each(plan.partition, below)
+            return f"TopK {order} {_limit_text(plan.limit, plan.offset)}{each}"
+        case algebra.Values():
+            return f"Values, {_rows_text(plan.rows)}"
+        case algebra.Repeat():
+            return f"Repeat {below[plan.count]} times"
+        case algebra.OuterJoin():
+            kind = "FullJoin" if plan.full else "LeftJoin"
+            return f"{kind} {_condition(plan.condition, below)}"
+        case algebra.SemiJoin():
+            return f"{'AntiJoin' if plan.anti else 'SemiJoin'} {_condition(plan.condition, below)}"
+        case algebra.MarkJoin():
+            return f"MarkJoin AS {plan.name} {_condition(plan.condition, below)}"
+        case algebra.SingleRow():
+            return f"SingleRow{_each(plan.keys, below)}"
+        case algebra.Threshold():
+            column, scalar = below[plan.column], below[len(plan.schema) + plan.scalar]
+            text = f"Threshold {column} {_SIGNS[plan.comparison]} {scalar}"
+            return text + _each(plan.partition, below)
+        case algebra.Apply():
+            if plan.kind != "any":
+                return f"Apply {plan.kind} AS {plan.name}"
+            operands = ", ".join(expr_text(e, below) for e in plan.operands)
+            return f"Apply ({operands}) {plan.comparison} ANY AS {plan.name}"
         case _:
             assert_never(plan)
 
@@ -114,6 +139,21 @@ def _order_text(order: Sequence[algebra.SortKey], ties: Sequence[int], names: Se
     return text + (f", ties by {', '.join(further)}" if further else "")
 
 
+_SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def _condition(condition: Expr | None, names: Sequence[str]) -> str:
+    return "(every pair)" if condition is None else f"on {_predicates(conjuncts(condition), names)}"
+
+
+def _each(columns: Sequence[int], names: Sequence[str]) -> str:
+    return f" for each {', '.join(names[c] for c in columns)}" if columns else ""
+
+
+def _rows_text(rows: Sequence[object]) -> str:
+    return f"{len(rows)} row{'' if len(rows) == 1 else 's'}"
+
+
 def _limit_text(limit: int, offset: int) -> str:
     return f"limit {limit}" + (f" offset {offset}" if offset else "")
 
@@ -151,13 +191,16 @@ def _relation_text(node: dataflow.Stored) -> str:
 def _index_text(index: Index, relation: str) -> str:
     names = column_names(index.relation.schema)
     match index:
+        case Arrangement(columns=()):
+            return f"{relation}(no key)"
         case Arrangement():
             suffix = " with NULLs" if index.null_safe else ""
             return f"{relation}({', '.join(names[c] for c in index.columns)}){suffix}"
         case HashArrangement():
             return f"{relation}(hash of the row)"
         case OrderedArrangement():
-            return f"{relation}({_order_text(index.order, index.ties, names)})"
+            each = _each(index.partition, names)
+            return f"{relation}({_order_text(index.order, index.ties, names)}{each})"
         case _:
             assert_never(index)
 
@@ -213,7 +256,22 @@ class _Dataflow:
                     "state: none; cost: each changed row",
                 ]
             case dataflow.Union():
-                return name, ["state: none; cost: each changed row"]
+                parts = [self._name(i) for i in node.inputs]
+                signs = node.negated or (False,) * len(parts)
+                terms = " ".join(
+                    f"{'minus' if minus else 'plus'} {p}" if k or minus else p
+                    for k, (p, minus) in enumerate(zip(parts, signs, strict=True))
+                )
+                title = f"{name}: {terms}" if any(signs) else name
+                return title, ["state: none; cost: each changed row"]
+            case dataflow.Repeat():
+                return f"{name}: {below[node.count]} times", [
+                    "state: none; cost: each changed row",
+                ]
+            case dataflow.Constant():
+                return f"{name}: {_rows_text(node.rows)}", ["state: none; cost: none"]
+            case dataflow.Threshold():
+                return self._describe_threshold(node, name)
             case dataflow.Store():
                 return f"{name}: {', '.join(column_names(node.schema))}", [
                     f"state: every row once, index {self._index(HashArrangement(node))}",
@@ -224,9 +282,11 @@ class _Dataflow:
             case dataflow.DeltaJoin():
                 return self._describe_join(node, name)
             case dataflow.TopK():
-                return f"{name}: {_limit_text(node.limit, node.offset)}", [
+                each = _each(node.index.partition, column_names(node.schema))
+                per = "changed group" if each else "step with changes"
+                return f"{name}: {_limit_text(node.limit, node.offset)}{each}", [
                     f"state: index {self._index(node.index)}",
-                    f"cost per step with changes: {node.limit + node.offset} rows from the front",
+                    f"cost per {per}: {node.limit + node.offset} rows from the front",
                 ]
             case _:
                 assert_never(node)
@@ -235,12 +295,28 @@ class _Dataflow:
         names = column_names(node.schema)
         keys, kept = names[: len(node.keys)], names[len(node.keys) :]
         title = f"{name}: {', '.join(kept)}" + (f" by {', '.join(keys)}" if keys else "")
+        ordered = [self._index(a.index) for a in node.accumulators if a.index is not None]
+        firsts = [f"reads the front of {i}" for i in dict.fromkeys(ordered)]
+        seek = f", {len(ordered)} seek{'s' if len(ordered) > 1 else ''}" if ordered else ""
         if not keys:
-            return title, ["state: one row", "cost: each changed row"]
+            seek = f"{seek} per step with changes" if seek else ""
+            return title, ["state: one row", f"cost: each changed row{seek}", *firsts]
         index = self._index(dataflow.group_index(node))
         return title, [
             f"state: one row per group, index {index}",
-            "cost: each changed row, 1 lookup per changed group",
+            f"cost: each changed row, 1 lookup{seek} per changed group",
+            *firsts,
+        ]
+
+    def _describe_threshold(
+        self, node: dataflow.Threshold, name: str
+    ) -> tuple[str, list[str]]:
+        column = column_names(node.schema)[node.index.order[0].column]
+        scalar = column_names(node.bound.relation.schema)[node.scalar]
+        each = _each(node.index.partition, column_names(node.schema))
+        return f"{name}: {column} {_SIGNS[node.comparison]} {scalar}{each}", [
+            f"state: index {self._index(node.index)}, index {self._index(node.bound)}",
+            "cost: 1 lookup per changed row; when the bound moves, the rows between old and new",
         ]
 
     def _describe_join(self, node: DeltaJoin, name: str) -> tuple[str, list[str]]:
@@ -278,11 +354,21 @@ class _Dataflow:
                 for n, (c, p) in enumerate(zip(step.index.columns, step.probe, strict=False))
             )
             time = "as of" if step.as_of else "just before"
+            if not step.probe:
+                rows = "its one row" if self._single(step.index.relation) else "all its rows"
+                lines.append(f"{_INDENT}-> {titles[step.input]} [{time}]: {rows}")
+                if step.residual:
+                    lines.append(f"{_INDENT * 2} where {_predicates(step.residual, columns)}")
+                continue
             index = _index_text(step.index, self._name(step.index.relation))
             lines.append(f"{_INDENT}-> {titles[step.input]} [{time}] via {index} on {pairs}")
             if step.residual:
                 lines.append(f"{_INDENT * 2} where {_predicates(step.residual, columns)}")
         return lines
+
+    def _single(self, node: dataflow.Stored) -> bool:
+        """Whether the relation provably has at most one row."""
+        return () in node_keys(node, lambda source: None)
 
     def _index(self, index: Index) -> str:
         text = _index_text(index, self._name(index.relation))

@@ -10,7 +10,25 @@ from __future__ import annotations
 from typing_extensions import assert_never
 
 from planner import dataflow
-from planner.algebra import Aggregate, Filter, Join, Plan, Project, TopK, UnionAll
+from planner.algebra import (
+    Aggregate,
+    Apply,
+    Filter,
+    Join,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Project,
+    Repeat,
+    Scan,
+    SemiJoin,
+    SingleRow,
+    Threshold,
+    TopK,
+    UnionAll,
+    Values,
+    inputs,
+)
 from planner.analysis.equality import encode_alike
 from planner.expr import (
     FUNCTIONS,
@@ -18,6 +36,7 @@ from planner.expr import (
     Column,
     Expr,
     Literal,
+    Outer,
     columns_used,
     may_fail,
     walk,
@@ -66,7 +85,7 @@ def check_expr(expr: Expr, schema: Schema) -> None:
                 _check_column(e, schema)
             case Call():
                 _check_call(e)
-            case Literal():
+            case Literal() | Outer():
                 pass
             case _:
                 assert_never(e)
@@ -88,25 +107,53 @@ def _check_node(plan: Plan) -> None:
                     if g.nullable and not f.nullable:
                         raise PlanError(f"UNION ALL claims that {f.name} is NOT NULL")
         case TopK():
-            used = [k.column for k in plan.order] + list(plan.ties)
+            used = [k.column for k in plan.order] + [*plan.ties, *plan.partition]
             _check_positions(used, plan.schema, "TopK")
             if plan.limit < 0 or plan.offset < 0:
                 raise PlanError("TopK with a negative limit or offset")
         case Join():
             if plan.predicate is not None and plan.predicate.type != BOOLEAN:
                 raise PlanError(f"a join condition of type {plan.predicate.type}")
-        case _:
+        case OuterJoin() | SemiJoin() | MarkJoin():
+            if plan.condition is not None and plan.condition.type != BOOLEAN:
+                raise PlanError(f"a join condition of type {plan.condition.type}")
+        case SingleRow():
+            _check_positions(list(plan.keys), plan.schema, "SingleRow")
+        case Repeat():
+            _check_positions([plan.count], plan.schema, "Repeat")
+            if plan.schema[plan.count].type != BIGINT:
+                raise PlanError("Repeat by a column that is no BIGINT")
+        case Values():
+            for row in plan.rows:
+                if _types(plan.schema) != [v.type for v in row]:
+                    raise PlanError("a row of VALUES has other types than its schema")
+        case Threshold():
+            _check_threshold(plan)
+        case Apply():
+            if plan.kind == "any":
+                kinds = [e.type for e in plan.operands]
+                if kinds != _types(plan.subquery.schema) or plan.comparison not in _COMPARISONS:
+                    raise PlanError("the operands of ANY differ from the columns of its subquery")
+            elif plan.kind == "scalar" and len(plan.subquery.schema) != 1:
+                raise PlanError("a scalar subquery has one column")
+        case Scan() | Filter():
             pass
+        case _:
+            assert_never(plan)
 
 
 def _inputs(plan: Plan) -> tuple[Plan, ...]:
-    match plan:
-        case Join():
-            return plan.inputs
-        case Filter() | Project() | Aggregate():
-            return (plan.input,)
-        case _:
-            return ()
+    """The inputs whose columns the expressions of the node read."""
+    return (plan.input,) if isinstance(plan, Apply) else inputs(plan)
+
+
+def _check_threshold(plan: Threshold) -> None:
+    _check_positions([plan.column, *plan.partition], plan.schema, "Threshold")
+    _check_positions([plan.scalar, *plan.keys], plan.bound.schema, "Threshold")
+    if len(plan.partition) != len(plan.keys) or plan.comparison not in THRESHOLDS:
+        raise PlanError("Threshold with a key or a comparison that does not fit")
+    if plan.schema[plan.column].type != plan.bound.schema[plan.scalar].type:
+        raise PlanError("the two sides of Threshold have other types")
 
 
 def _check_aggregate(plan: Aggregate) -> None:
@@ -138,6 +185,7 @@ def _check_claim(expr: Expr, nullable: bool, name: str) -> None:
         raise PlanError(f"{name} is claimed NOT NULL")
 
 
+THRESHOLDS = frozenset("lt le gt ge".split())
 _COMPARISONS = frozenset("eq ne lt le gt ge eq_null_safe in".split())
 _ARITHMETIC = frozenset("add subtract multiply divide remainder".split())
 
@@ -186,11 +234,17 @@ def check_dataflow(root: dataflow.Node) -> None:
     """Raises PlanError unless every node under `root` keeps the contract of planner.dataflow."""
     for node in dataflow.topological(root):
         match node:
-            case dataflow.Source() | dataflow.Store():
+            case dataflow.Source() | dataflow.Store() | dataflow.Constant():
                 pass
+            case dataflow.Repeat():
+                _check_positions([node.count], node.schema, "Repeat")
+            case dataflow.Threshold():
+                _check_dataflow_threshold(node)
             case dataflow.Map():
                 _check_map(node)
             case dataflow.Union():
+                if node.negated and len(node.negated) != len(node.inputs):
+                    raise PlanError("a Union has one sign for each input")
                 for i in node.inputs:
                     if _types(i.schema) != _types(node.schema):
                         raise PlanError("an input of Union has other types")
@@ -199,10 +253,23 @@ def check_dataflow(root: dataflow.Node) -> None:
             case dataflow.DeltaJoin():
                 _check_join(node)
             case dataflow.TopK():
-                used = [k.column for k in node.index.order] + list(node.index.ties)
-                _check_positions(used, node.schema, "TopK")
+                used = [k.column for k in node.index.order] + [*node.index.ties]
+                _check_positions([*used, *node.index.partition], node.schema, "TopK")
             case _:
                 assert_never(node)
+
+
+def _check_dataflow_threshold(node: dataflow.Threshold) -> None:
+    rows, scalars = node.schema, node.bound.relation.schema
+    if len(node.index.order) != 1 or node.index.order[0].descending:
+        raise PlanError("the index of Threshold is not in ascending order of one column")
+    if len(node.index.partition) != len(node.bound.columns):
+        raise PlanError("the two indexes of Threshold have other keys")
+    if rows[node.index.order[0].column].type != scalars[node.scalar].type:
+        raise PlanError("the two sides of Threshold have other types")
+    for p, c in zip(node.index.partition, node.bound.columns, strict=True):
+        if not encode_alike(rows[p].type, scalars[c].type):
+            raise PlanError("the two keys of Threshold encode differently")
 
 
 def _check_map(node: dataflow.Map) -> None:
@@ -234,9 +301,23 @@ def _check_reduce(node: dataflow.Reduce) -> None:
             if not isinstance(a.arg, Column):
                 raise PlanError(f"the argument of accumulator {a.kind} is not a plain column")
             check_expr(a.arg, node.input.schema)
+        if a.kind == "first":
+            _check_first(node, a)
         kinds.append(_accumulator_type(a))
     if kinds != _types(node.schema):
         raise PlanError("the schema of Reduce is not its keys, then its accumulators")
+
+
+def _check_first(node: dataflow.Reduce, accumulator: dataflow.Accumulator) -> None:
+    index = accumulator.index
+    if index is None or index.relation != node.input:
+        raise PlanError("accumulator first without an index over the input")
+    keys = tuple(k.index for k in node.keys if isinstance(k, Column))
+    arg = accumulator.arg
+    if index.partition != keys or not isinstance(arg, Column) or len(index.order) != 1:
+        raise PlanError("the index of accumulator first is not on the keys")
+    if index.order[0].column != arg.index or index.order[0].nulls_first:
+        raise PlanError("the index of accumulator first is in another order")
 
 
 def _accumulator_type(accumulator: dataflow.Accumulator) -> SqlType:
@@ -248,8 +329,10 @@ def _accumulator_type(accumulator: dataflow.Accumulator) -> SqlType:
             return DecimalType(38, 0)
         case "sum", DecimalType():
             return DecimalType(38, kind.scale)
-        case "sum_double", FloatType():
+        case "sum_double" | "sum_square_double", FloatType():
             return BINARY
+        case "first", SqlType():
+            return kind
         case _:
             raise PlanError(f"no accumulator {accumulator.kind} of {kind}")
 
@@ -296,7 +379,7 @@ def _check_step(
     if len(set(index.columns)) != len(index.columns):
         raise PlanError("an index names a column twice")
     _check_positions(list(index.columns), relation.schema, "an index")
-    if not 0 < len(step.probe) <= len(index.columns):
+    if not (len(step.probe) > 0 or not index.columns) or len(step.probe) > len(index.columns):
         raise PlanError("the probe of a step does not fit the leading columns of its index")
     if step.null_safe and len(step.null_safe) != len(step.probe):
         raise PlanError("null_safe has another length than the probe")

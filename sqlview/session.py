@@ -302,10 +302,10 @@ class Session:
             for tx, epoch in zip(transactions, epochs, strict=True):
                 for s in tx.statements:
                     by_table.setdefault(s.table.name, []).append((s, epoch))
+            executor = self._executor(by_table, placement)
             checked = [self._check(name, batch) for name, batch in by_table.items()]
             with self._failing_for_good():
                 changes = self._write(checked)
-                executor = self._executor(changes, placement)
                 executor.step(self._dataflow, changes)
                 self._publish(changes)
                 self._dataflow.commit(epochs[-1] if epochs else self._epoch, changes)
@@ -340,12 +340,23 @@ class Session:
                 self._verifier.follow(table, delta)
         return changes
 
-    def _executor(self, changes: dict[Key, Delta], placement: str | None) -> Executor:
+    def _executor(
+        self, by_table: dict[str, list[tuple[Statement, int]]], placement: str | None
+    ) -> Executor:
+        """Who runs the step. "auto" only considers a Spark session that is there already, and whose
+        executors see this session's files."""
         wanted = placement or self._placement
         if wanted not in PLACEMENTS:
             raise ValueError(f"placement is one of {', '.join(PLACEMENTS)}, not {wanted!r}")
         if wanted == "auto":
-            wanted = choose(self._dataflow, changes)
+            rows = {
+                self._catalog.table(name).state.source: sum(s.rows for s, _ in batch)
+                for name, batch in by_table.items()
+            }
+            has_spark = self._spark_side is not None or self._given_spark is not None
+            wanted = "inline"
+            if has_spark and self._side().sees_files:
+                wanted = choose(self._dataflow, rows)
         return self._inline if wanted == "inline" else self._side().executor
 
     def _publish(self, changes: dict[Key, Delta]) -> None:
@@ -489,11 +500,11 @@ def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:
     if refusal.problem == DUPLICATE:
         return DataError(
             f'cannot insert into "{table.name}": the key is there already',
-            detail=f"Row {refusal.row + 1} of the batch has {listed}.",
+            detail=f"Row {refusal.row} of the data has {listed}.",
             hint="Use upsert to replace the row. Nothing of the transaction was applied.",
         )
     return DataError(
         f'cannot delete from "{table.name}": there is no such row',
-        detail=f"Row {refusal.row + 1} of the batch has {listed}.",
+        detail=f"Row {refusal.row} of the data has {listed}.",
         hint="Nothing of the transaction was applied.",
     )

@@ -18,6 +18,7 @@ from rich.console import Console
 import sqlview
 from tpch import demo, report, runner
 from tpch.generate import GenerateError, generate
+from tpch.lively import LIVELY_EVEN, LIVELY_SKEW
 from tpch.queries import PARAMETERS
 from tpch.runner import RunOptions
 
@@ -73,6 +74,20 @@ def add_stream_options(parser: argparse.ArgumentParser) -> None:
         default=default.deletes,
         metavar="FRACTION",
         help="share of a batch that deletes or updates earlier rows (%(default)s)",
+    )
+    parser.add_argument(
+        "--even",
+        type=float,
+        metavar="FRACTION",
+        help="share of the deletes and updates that goes to all tables alike, whatever their size "
+        f"(0; with --params lively {LIVELY_EVEN:g})",
+    )
+    parser.add_argument(
+        "--skew",
+        type=float,
+        metavar="FRACTION",
+        help="share of the updates that make a row a copy of one hot row "
+        f"(0; with --params lively {LIVELY_SKEW:g})",
     )
     parser.add_argument("--changes", type=int, metavar="N", help="stop after N changed rows")
     parser.add_argument(

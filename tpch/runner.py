@@ -36,6 +36,7 @@ from sqlview.java import ensure_java
 from tpch import stream
 from tpch.checks import ChangedEpochs, Checks, Oracle, OracleMaker, SessionOracle, StreamOracle
 from tpch.generate import MINIMUM_SCALE_FACTOR, generate, load, parquet_file
+from tpch.lively import LIVELY_EVEN, LIVELY_SKEW
 from tpch.queries import Query, select_queries, tables_of
 from tpch.report import (
     Difference,
@@ -72,7 +73,8 @@ class RunOptions:
     `path` where Spark's executors find the sessions' files.
 
     `load_on_spark`: the load reads the Parquet files as Spark DataFrames and is placed on Spark.
-    `assert_lively`: in how many epochs at least each view must change after the load.
+    `assert_lively`: in how many epochs at least each view must change after the load. `even`,
+    `skew`: the shape of the churn; None: what goes with `params`.
     """
 
     sf: float = 0.1
@@ -81,6 +83,8 @@ class RunOptions:
     mode: str = "together"
     batch_rows: int = 1000
     deletes: float = 0.0
+    even: float | None = None
+    skew: float | None = None
     changes: int | None = None
     load: float = 0.0
     placement: str = "auto"
@@ -106,8 +110,16 @@ class RunOptions:
         self.stream_options()
 
     def stream_options(self) -> stream.StreamOptions:
+        is_lively = self.params == "lively"
+        even = (LIVELY_EVEN if is_lively else 0.0) if self.even is None else self.even
+        skew = (LIVELY_SKEW if is_lively else 0.0) if self.skew is None else self.skew
         return stream.StreamOptions(
-            self.batch_rows, self.deletes, changes=self.changes, seed=self.seed
+            self.batch_rows,
+            self.deletes,
+            changes=self.changes,
+            seed=self.seed,
+            even=even,
+            skew=skew,
         )
 
 
@@ -259,11 +271,10 @@ class _Runner:
     def warm_up(self, queries: Sequence[Query]) -> None:
         """Run the queries over the head of each table, in a session that is thrown away."""
         heads = {name: rows.slice(0, _WARM_UP_TABLE_ROWS) for name, rows in self.tables.items()}
-        options = stream.StreamOptions(
-            _WARM_UP_BATCH_ROWS,
-            self.options.deletes,
+        options = replace(
+            self.options.stream_options(),
+            batch_rows=_WARM_UP_BATCH_ROWS,
             changes=_WARM_UP_BATCHES * _WARM_UP_BATCH_ROWS,
-            seed=self.options.seed,
         )
         table_rows = {name: rows.num_rows for name, rows in heads.items()}
         loaded = stream.loaded_rows(table_rows, _WARM_UP_LOAD)

@@ -20,6 +20,11 @@ among the other rows of a batch, next to rows that arrive for the first time. So
 are re-keyed rows: their values are those of a row that leaves in the same transaction. Some are
 fleeting: inserted and deleted again in one transaction, to return later.
 
+**Shape of the churn.** Two options make small and skewed data change more. A share `even` of the
+churn goes to all tables alike, whatever their size. A share `skew` of the updates gives a row all
+columns, but for its key, of one hot row of its table: some values become frequent, so that a few
+keys are heavy.
+
 The plan (`plan_stream`) is made of row numbers only, so that it can be checked by simulation and
 costs little; `prebatch` turns it into Arrow tables before the clock starts. Inserts of new rows
 are slices of the table, without a copy.
@@ -52,6 +57,7 @@ MINIMUM_CHURN_ROWS = 16
 MAXIMUM_DELETES = 0.5
 RETURN_DELAY_BATCHES = 4
 SMALL_TABLE_ROWS = 100
+HOT_ROW = 7
 # However short the stream, the dimension tables do not get more of the churn than this each.
 _MAXIMUM_FLOOR = 1 / 64
 _RETURN_SHARE = 0.5
@@ -72,6 +78,8 @@ class StreamOptions:
     deletes: float = 0.0
     changes: int | None = None
     seed: int = 0
+    even: float = 0.0
+    skew: float = 0.0
 
     def __post_init__(self) -> None:
         if self.batch_rows < 1:
@@ -80,6 +88,9 @@ class StreamOptions:
             raise ValueError(
                 f"the fraction of deletes is from 0 to {MAXIMUM_DELETES}, not {self.deletes:g}"
             )
+        for name, share in (("even", self.even), ("skewed", self.skew)):
+            if not 0 <= share <= 1:
+                raise ValueError(f"the {name} share of the churn is from 0 to 1, not {share:g}")
         if self.changes is not None and self.changes < 1:
             raise ValueError(f"a stream has at least one changed row, not {self.changes}")
 
@@ -89,7 +100,8 @@ class TablePlan:
     """What one transaction does to one table, as row numbers in order of arrival.
 
     `arriving`: [start, stop) of the rows that arrive for the first time. Row `updated[i]` is as
-    generated from now on, except that its columns of update group `groups[i]` are those of row
+    generated from now on, except that its columns of update group `groups[i]` (all columns but the
+    key's, if that is one past the last group) are those of row
     `donors[i]` (which may be the row itself). Row `returned[i]` has its own key and the other columns of
     row `origins[i]`. `fleeting`: rows that are inserted and deleted again.
     """
@@ -217,8 +229,11 @@ def _updated_rows(
     plan: TablePlan, rows: pa.Table, update_groups: Sequence[tuple[str, ...]]
 ) -> pa.Table:
     columns = []
+    key = TABLES_BY_NAME[plan.table].primary_key
     for name in rows.column_names:
         groups = [i for i, group in enumerate(update_groups) if name in group]
+        if name not in key:
+            groups.append(len(update_groups))
         origin = np.where(np.isin(plan.groups, groups), plan.donors, plan.updated)
         columns.append(rows.column(name).take(pa.array(origin)))
     return pa.table(columns, schema=rows.schema)
@@ -351,7 +366,9 @@ class _Planner:
         if churn == 0 or not live.any():
             return [0] * len(live)
         weights = np.where(live > 0, np.maximum(live / live.sum(), self._floor), 0)
-        counts = self._rng.multinomial(churn, weights / weights.sum())
+        even = self._options.even * (live > 0) / np.count_nonzero(live)
+        shares = even + (1 - self._options.even) * weights / weights.sum()
+        counts = self._rng.multinomial(churn, shares)
         return [int(count) for count in np.minimum(counts, (live + 1) // 2)]
 
     def _churn(self, t: int, count: int, number: int) -> tuple[Ints, Ints, Ints, Ints]:
@@ -382,9 +399,13 @@ class _Planner:
         if len(later):
             self._returning.append((number + RETURN_DELAY_BATCHES, t, later))
         donors = rng.integers(0, self._rows[t], len(updated))
+        last_group = len(TABLES_BY_NAME[self._names[t]].update_groups)
+        groups = rng.integers(0, last_group, len(updated))
+        is_hot = rng.random(len(updated)) < self._options.skew
+        donors = np.where(is_hot, min(HOT_ROW, self._rows[t] - 1), donors)
+        groups = np.where(is_hot, last_group, groups)
         donors = np.where(is_changed[updated], updated, donors)
         is_changed[updated] ^= True
-        groups = rng.integers(0, len(TABLES_BY_NAME[self._names[t]].update_groups), len(updated))
         return deleted, updated, donors, groups
 
     def _return(self, number: int, most: int) -> list[Ints]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from operators.dataflow import Dataflow, Key
-from operators.delta import Delta
+from collections.abc import Mapping
+
+from operators.dataflow import Dataflow
 from planner import dataflow as ir
 
 #: Estimated work (changed rows times the paths and operators that read them) from which the
@@ -11,15 +12,15 @@ from planner import dataflow as ir
 BREAK_EVEN = 20_000_000
 
 
-def estimate(dataflow: Dataflow, changes: dict[Key, Delta]) -> int:
-    """Changed rows of each table, times the operators and delta paths that read it."""
+def estimate(dataflow: Dataflow, rows: Mapping[ir.Source, int]) -> int:
+    """Changed rows of each table, times the operators that read it."""
     consumers: dict[ir.Node, int] = {}
     for installed in dataflow.installed:
         for node in ir.inputs(installed.node):
             consumers[node] = consumers.get(node, 0) + 1
-    return sum(len(d) * consumers.get(node, 0) for (_, node), d in changes.items())
+    return sum(n * consumers.get(source, 0) for source, n in rows.items())
 
 
-def choose(dataflow: Dataflow, changes: dict[Key, Delta]) -> str:
+def choose(dataflow: Dataflow, rows: Mapping[ir.Source, int]) -> str:
     """ "spark" where the estimated work exceeds BREAK_EVEN, else "inline"."""
-    return "spark" if estimate(dataflow, changes) > BREAK_EVEN else "inline"
+    return "spark" if estimate(dataflow, rows) > BREAK_EVEN else "inline"

@@ -145,6 +145,11 @@ class ArrangementState:
         self._next_row = self.relation.next_row
         return len(rows)
 
+    @property
+    def null_words(self) -> tuple[bool, ...]:
+        """For each key column, whether NULL is a value of its own in it."""
+        return self._nulls
+
     def probe_words(self, columns: list[Column], n: int) -> Ints:
         """Words int64[w, n] of `n` lookups by the first len(columns) key columns; NULLs must be
         gone already where the index leaves them out."""

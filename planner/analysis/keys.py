@@ -12,31 +12,152 @@ from itertools import product
 from typing_extensions import assert_never
 
 from planner import dataflow
-from planner.algebra import Aggregate, Filter, Join, Plan, Project, Scan, TopK, UnionAll
-from planner.expr import Column, Expr
+from planner.algebra import (
+    Aggregate,
+    Apply,
+    Filter,
+    Join,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Project,
+    Repeat,
+    Scan,
+    SemiJoin,
+    SingleRow,
+    Threshold,
+    TopK,
+    UnionAll,
+    Values,
+)
+from planner.analysis.equality import Link, as_link, classes
+from planner.expr import Column, Expr, conjuncts
 
 Key = tuple[int, ...]
+
+#: The primary key of a table, by its name.
+TableKey = Callable[[str], Key | None]
 
 #: More combinations than this for a join's keys are of no use to anybody.
 _MOST_KEYS = 8
 
 
-def plan_keys(plan: Plan) -> tuple[Key, ...]:
-    """Unique keys of an algebra plan. Tables' own keys are not known to the algebra."""
+def no_table_key(relation: str) -> Key | None:
+    """Where the keys of tables are not known."""
+    return None
+
+
+def plan_keys(plan: Plan, table_key: TableKey = no_table_key) -> tuple[Key, ...]:
+    """Unique keys of an algebra plan; `table_key` tells those of tables, where they are known."""
     match plan:
-        case Scan() | UnionAll():
-            return ()
-        case Filter() | TopK():
-            return plan_keys(plan.input)
+        case Scan():
+            key = table_key(plan.relation)
+            return () if key is None else (key,)
+        case Values():
+            return ((),) if len(plan.rows) < 2 else ()
+        case UnionAll():
+            kept = [i for i, minus in zip(plan.inputs, _signs(plan), strict=True) if not minus]
+            return plan_keys(kept[0], table_key) if len(kept) == 1 else ()
+        case Filter() | Threshold() | SemiJoin():
+            below = plan.left if isinstance(plan, SemiJoin) else plan.input
+            return plan_keys(below, table_key)
+        case MarkJoin():
+            return plan_keys(plan.left, table_key)
+        case Apply():
+            return plan_keys(plan.input, table_key)
+        case TopK():
+            one = (plan.partition,) if plan.limit <= 1 else ()
+            return (*one, *plan_keys(plan.input, table_key))
+        case SingleRow():
+            return (plan.keys, *plan_keys(plan.input, table_key))
         case Project():
-            return _projected(plan_keys(plan.input), plan.exprs)
+            return _projected(plan_keys(plan.input, table_key), plan.exprs)
         case Join():
-            widths = [len(i.schema) for i in plan.inputs]
-            return _joined([plan_keys(i) for i in plan.inputs], widths)
+            keys = [plan_keys(i, table_key) for i in plan.inputs]
+            return _join_keys(keys, [len(i.schema) for i in plan.inputs], _links(plan.predicate))
+        case OuterJoin():
+            sides = (plan.left, plan.right)
+            keys = [plan_keys(i, table_key) for i in sides]
+            widths = [len(i.schema) for i in sides]
+            if plan.full:
+                return _joined(keys, widths)
+            return _outer_keys(keys, widths, _links(plan.condition))
         case Aggregate():
             return (tuple(range(len(plan.keys))),)
+        case Repeat():
+            return ()
         case _:
             assert_never(plan)
+
+
+def matches_once(
+    plan: Plan, equal: frozenset[int], table_key: TableKey = no_table_key
+) -> bool:
+    """Whether at most one row of the plan has given values in the columns `equal`."""
+    return any(equal.issuperset(key) for key in plan_keys(plan, table_key))
+
+
+def _signs(plan: UnionAll) -> tuple[bool, ...]:
+    return plan.negated or (False,) * len(plan.inputs)
+
+
+def _links(predicate: Expr | None) -> tuple[Link, ...]:
+    parts = () if predicate is None else conjuncts(predicate)
+    return tuple(link for link in map(as_link, parts) if link is not None)
+
+
+def _join_keys(
+    keys: list[tuple[Key, ...]], widths: list[int], links: tuple[Link, ...]
+) -> tuple[Key, ...]:
+    """Starting from a key of each input in turn: an input one of whose keys equals columns that are
+    determined already adds nothing (a foreign key finds one row)."""
+    starts = [sum(widths[:i]) for i in range(len(widths))]
+    equal: dict[int, set[int]] = {}
+    for group in classes(links):
+        members = {c.index for c in group.columns}
+        for c in members:
+            equal[c] = members
+    found: dict[Key, None] = {}
+    for first in range(len(keys)):
+        for start_key in keys[first][:2]:
+            key = [starts[first] + c for c in start_key]
+            order = [first]
+            rest = [i for i in range(len(keys)) if i != first]
+            known: set[int] = set()
+            while True:
+                for i in order:
+                    for c in range(starts[i], starts[i] + widths[i]):
+                        known |= equal.get(c, {c})
+                order = [
+                    i
+                    for i in rest
+                    if any(all(starts[i] + c in known for c in k) for k in keys[i])
+                ]
+                if not order and rest:
+                    order = [next((i for i in rest if keys[i]), -1)]
+                    if order == [-1]:
+                        break
+                    key += [starts[order[0]] + c for c in keys[order[0]][0]]
+                rest = [i for i in rest if i not in order]
+                if not order:
+                    break
+            if not rest:
+                found.setdefault(tuple(sorted(key)))
+    return tuple(found)[:_MOST_KEYS]
+
+
+def _outer_keys(
+    keys: list[tuple[Key, ...]], widths: list[int], links: tuple[Link, ...]
+) -> tuple[Key, ...]:
+    """Of a left join: the keys of the left side, where a row of it has at most one match."""
+    linked = {
+        (b if a < widths[0] else a) - widths[0]
+        for a, b in ((link.left.index, link.right.index) for link in links)
+        if (a < widths[0]) != (b < widths[0])
+    }
+    if any(linked.issuperset(k) for k in keys[1]):
+        return keys[0]
+    return _joined(keys, widths)
 
 
 def node_keys(
@@ -52,13 +173,22 @@ def node_keys(
         case dataflow.Store():
             return node_keys(node.input, primary_key)
         case dataflow.TopK():
-            return node_keys(node.index.relation, primary_key)
+            one = (node.index.partition,) if node.limit <= 1 else ()
+            return (*one, *node_keys(node.index.relation, primary_key))
         case dataflow.Map():
             return _projected(node_keys(node.input, primary_key), node.outputs)
         case dataflow.DeltaJoin():
             widths = [len(i.schema) for i in node.inputs]
             return _joined([node_keys(i.relation, primary_key) for i in node.inputs], widths)
+        case dataflow.Threshold():
+            return node_keys(node.index.relation, primary_key)
+        case dataflow.Constant():
+            return ((),) if len(node.rows) < 2 else ()
         case dataflow.Union():
+            negated = node.negated or (False,) * len(node.inputs)
+            kept = [i for i, minus in zip(node.inputs, negated, strict=True) if not minus]
+            return node_keys(kept[0], primary_key) if len(kept) == 1 else ()
+        case dataflow.Repeat():
             return ()
         case _:
             assert_never(node)

@@ -31,6 +31,9 @@ _FUNCTIONS: dict[type[exp.Expression], str] = {
     exp.Sum: "sum",
     exp.Avg: "avg",
     exp.Count: "count",
+    exp.LogicalAnd: "bool_and",
+    exp.LogicalOr: "bool_or",
+    exp.Sign: "sign",
     exp.Year: "year",
     exp.Month: "month",
     exp.Day: "day",
@@ -106,11 +109,24 @@ def _printed(node: exp.Expression) -> str:
         case exp.Is():
             symbol = "IS" if isinstance(node.expression, exp.Null) else "<=>"
             return f"({_printed(node.this)} {symbol} {_printed(node.expression)})"
+        case exp.Subquery() | exp.Select():
+            return "scalarsubquery()"
+        case exp.Exists():
+            return "exists()"
+        case exp.Distinct():
+            return f"DISTINCT {', '.join(_printed(e) for e in node.expressions)}"
+        case exp.Filter():
+            return f"{_printed(node.this)} FILTER (WHERE {_printed(node.expression.this)})"
+        case exp.Any(this=exp.Paren()):
+            return _call("any", node.this)
         case exp.In():
             options = ", ".join(_printed(e) for e in node.expressions)
+            if node.args.get("query") is not None:
+                options = "listquery()"
             return f"({_printed(node.this)} IN ({options}))"
-        case exp.Like():
-            like = f"{_printed(node.this)} LIKE {_printed(node.expression)}"
+        case exp.Like() | exp.ILike():
+            word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
+            like = f"{_printed(node.this)} {word} {_printed(node.expression)}"
             return f"(NOT {like})" if node.args.get("negate") else like
         case exp.Cast(this=exp.Literal(is_string=True)) if type(node) is exp.Cast:
             return f"{node.args['to'].sql(dialect='spark')} '{_printed(node.this)}'"

@@ -1,12 +1,11 @@
 """FROM: tables, views, CTEs, derived tables, VALUES and joins.
 
-Inner joins are flattened into one n-way join; an outer or semi join is one input of it. Relations
-after a comma are joined last, as in Spark: ON sees those of its own join alone.
+Inner joins are flattened into one n-way join; an outer or semi join is one input of it. A comma is
+a cross join like any other, as in Spark: joins go from left to right.
 """
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -78,16 +77,10 @@ class Relations:
     def bind(
         self, relation: exp.Expression, joins: list[exp.Expression], environment: Environment
     ) -> Source:
-        before: list[Source] = []
         source = self._relation(relation, environment)
         for join in joins:
-            if self.report.follows_comma(join):
-                self.report.check(join)
-                before.append(source)
-                source = self._relation(join.this, environment)
-            else:
-                source = self._join(source, join, environment)
-        return functools.reduce(Source.beside, [*before, source])
+            source = self._join(source, join, environment)
+        return source
 
     def _relation(self, node: exp.Expression, environment: Environment) -> Source:
         if isinstance(node, exp.Table):

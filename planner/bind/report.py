@@ -260,21 +260,6 @@ class Report:
                 return token.start()
         return None
 
-    def follows_comma(self, join: exp.Expression) -> bool:
-        """Whether the relation was written after a comma: sqlglot reads that as CROSS JOIN."""
-        relation = join.this
-        offset = offset_of(relation)
-        if str(join.args.get("kind") or "").upper() != "CROSS" or offset is None:
-            return False
-        tokens = TOKEN.finditer(self.source, 0, offset)
-        before = [t[0].upper() for t in tokens if t.lastgroup != "space"]
-        depth = 0 if isinstance(relation, exp.Table) else 1
-        while before and depth:  # to the parenthesis around a subquery
-            depth += {")": 1, "(": -1}.get(before.pop(), 0)
-        while before and before[-1] in ("(", "VALUES", "LATERAL"):
-            before.pop()
-        return bool(before) and before[-1] == ","
-
     def error(
         self,
         node: exp.Expression,

@@ -161,9 +161,10 @@ class Scalars:
         function, right = COMPARISONS[type(node)], node.expression
         if isinstance(right, (exp.Any, exp.All)) and aggregate_name(right) is None:
             return self._quantified(node, function, right)
-        left = self._row(node.this)
-        if left is not None and isinstance(right, exp.Tuple):
-            return self._row_comparison(node, function, left)
+        row = self._row(node.this)
+        if row is not None and function in ("eq", "ne"):
+            equal = self._rows_equal(node, row, right)
+            return equal if function == "eq" else functions.negation(equal)
         first, second = self._operands(node)
         return functions.compare(function, first, second)
 
@@ -203,21 +204,16 @@ class Scalars:
         self.report.check(inner)
         return list(inner.expressions)
 
-    def _row_comparison(
-        self, node: exp.Expression, function: str, left: list[exp.Expression]
+    def _rows_equal(
+        self, node: exp.Expression, left: list[exp.Expression], right: exp.Expression
     ) -> Expr:
-        """(a, b) = (c, d) and its negation, column by column."""
-        right = self._row(node.expression)
-        assert right is not None
-        if len(left) != len(right):
-            self.report.fail(
-                node, f"a row of {len(left)} values is compared with one of {len(right)}"
-            )
-        if function not in ("eq", "ne"):
-            self.report.refuse(node, refusal_of(_unwrapped(node.this)))
-        pairs = [(self.bind(a), self.bind(b)) for a, b in zip(left, right, strict=True)]
-        equal = functions.chain("and", [functions.compare("eq", a, b) for a, b in pairs])
-        return equal if function == "eq" else functions.negation(equal)
+        """(a, b) = (c, d), column by column."""
+        values = self._row(right)
+        if values is None or len(left) != len(values):
+            count = 1 if values is None else len(values)
+            self.report.fail(node, f"a row of {len(left)} values is compared with one of {count}")
+        pairs = [(self.bind(a), self.bind(b)) for a, b in zip(left, values, strict=True)]
+        return functions.chain("and", [functions.compare("eq", a, b) for a, b in pairs])
 
     # constants and names
 
@@ -354,10 +350,12 @@ class Scalars:
 
     def _in(self, node: exp.Expression) -> Expr:
         query = node.args.get("query")
+        row = self._row(node.this)
         if query is not None:
-            row = self._row(node.this)
             operands = [self._operand(node.this)] if row is None else [self.bind(e) for e in row]
             return self.subqueries.any("eq", tuple(operands), query, self.resolver, "IN")
+        if row is not None:
+            return functions.chain("or", [self._rows_equal(node, row, e) for e in node.expressions])
         value = self._operand(node.this)
         return functions.is_in(value, [self.bind(e) for e in node.expressions])
 
@@ -376,14 +374,22 @@ class Scalars:
 
     def _matched(self, node: exp.Expression, escape: Literal) -> Expr:
         any_case = isinstance(node, exp.ILike)
+        name = "ILIKE" if any_case else "LIKE"
         value = self._operand(node.this)
-        pattern = self._pattern(node.expression, "ILIKE" if any_case else "LIKE")
         if any_case:
-            assert isinstance(pattern.value, str)
             value = functions.scalar("lower", (value,))
-            pattern = Literal(pattern.value.lower(), STRING)
-        result = functions.scalar("like", (value, pattern, escape))
-        return functions.negation(result) if node.args.get("negate") else result
+        patterns, several = [node.expression], node.expression
+        if isinstance(several, (exp.Any, exp.All)):
+            self.report.check(several)
+            patterns = self._row(several.this) or [several.this]
+        results = []
+        for pattern in patterns:
+            literal = self._pattern(pattern, name)
+            if any_case:
+                literal = Literal(str(literal.value).lower(), STRING)
+            result = functions.scalar("like", (value, literal, escape))
+            results.append(functions.negation(result) if node.args.get("negate") else result)
+        return functions.chain("and" if isinstance(several, exp.All) else "or", results)
 
     def _rlike(self, node: exp.Expression) -> Expr:
         return self.rlike(node.this, node.expression)

@@ -10,10 +10,31 @@ one aggregate of a global aggregate (its one row), and all columns that break ti
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from typing_extensions import assert_never
 
-from planner.algebra import Aggregate, Filter, Join, Plan, Project, Scan, TopK, UnionAll
+from planner.algebra import (
+    Aggregate,
+    Apply,
+    Filter,
+    Join,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Project,
+    Repeat,
+    Scan,
+    SemiJoin,
+    SingleRow,
+    Threshold,
+    TopK,
+    UnionAll,
+    Values,
+    inputs,
+)
 from planner.expr import Column, Expr, columns_used, remap
+from planner.visit import with_inputs
 
 Positions = dict[int, int]
 
@@ -42,12 +63,16 @@ def _exactly(plan: Plan, columns: tuple[int, ...]) -> Plan:
 def _narrow(plan: Plan, needed: frozenset[int]) -> tuple[Plan, Positions]:
     """A plan that still has the needed columns, and where they are in it."""
     match plan:
-        case Scan() | TopK():
-            inner = plan
-            if isinstance(plan, TopK):
-                below = _exactly(plan.input, tuple(range(len(plan.schema))))
-                inner = TopK(below, plan.order, plan.ties, plan.limit, plan.offset)
-            return inner, {c: c for c in range(len(plan.schema))}
+        case Scan() | Values():
+            return plan, {c: c for c in range(len(plan.schema))}
+        case TopK() | SingleRow() | Threshold() | Apply():
+            kept_inputs = tuple(_exactly(i, tuple(range(len(i.schema)))) for i in inputs(plan))
+            return with_inputs(plan, kept_inputs), {c: c for c in range(len(plan.schema))}
+        case Repeat():
+            below, at = _narrow(plan.input, needed | {plan.count})
+            return Repeat(below, at[plan.count]), at
+        case OuterJoin() | SemiJoin() | MarkJoin():
+            return _narrow_sides(plan, needed)
         case Filter():
             below, at = _narrow(plan.input, needed | columns_used(plan.predicate))
             return Filter(below, remap(plan.predicate, at)), at
@@ -64,17 +89,41 @@ def _narrow(plan: Plan, needed: frozenset[int]) -> tuple[Plan, Positions]:
             return _narrow_aggregate(plan, needed)
         case UnionAll():
             kept = tuple(sorted(needed)) or (0,)
-            inputs = tuple(_exactly(i, kept) for i in plan.inputs)
+            narrowed = tuple(_exactly(i, kept) for i in plan.inputs)
             fields = tuple(plan.schema[c] for c in kept)
-            return UnionAll(inputs, fields), {c: i for i, c in enumerate(kept)}
+            return UnionAll(narrowed, fields, plan.negated), {c: i for i, c in enumerate(kept)}
         case _:
             assert_never(plan)
+
+
+def _narrow_sides(
+    plan: OuterJoin | SemiJoin | MarkJoin, needed: frozenset[int]
+) -> tuple[Plan, Positions]:
+    width, last = len(plan.left.schema), len(plan.left.schema) + len(plan.right.schema)
+    condition = frozenset() if plan.condition is None else columns_used(plan.condition)
+    outer = needed if isinstance(plan, OuterJoin) else needed & frozenset(range(width))
+    read = outer | condition
+    left_kept = tuple(c for c in range(width) if c in read) or (0,)
+    right_kept = tuple(c for c in range(width, last) if c in read) or (width,)
+    at = {c: i for i, c in enumerate((*left_kept, *right_kept))}
+    new = replace(
+        plan,
+        left=_exactly(plan.left, left_kept),
+        right=_exactly(plan.right, tuple(c - width for c in right_kept)),
+        condition=None if plan.condition is None else remap(plan.condition, at),
+    )
+    if isinstance(plan, OuterJoin):
+        return new, at
+    positions = {c: i for i, c in enumerate(left_kept)}
+    if isinstance(plan, MarkJoin):
+        positions[width] = len(left_kept)
+    return new, positions
 
 
 def _narrow_join(plan: Join, needed: frozenset[int]) -> tuple[Plan, Positions]:
     if plan.predicate is not None:
         needed |= columns_used(plan.predicate)
-    inputs: list[Plan] = []
+    narrowed: list[Plan] = []
     at: Positions = {}
     start = width = 0
     for i in plan.inputs:

@@ -5,15 +5,27 @@ Law (p a conjunct, in the order in which the query evaluates them):
     below           cannot fail                    may fail
     Filter          merges, after its conjuncts    merges, after its conjuncts
     Project         yes, columns substituted       yes: it meets the same rows
-    UnionAll        yes, into every input          yes: it meets the same rows
+    UnionAll        yes, into every input          yes: it meets the same rows; no if an input is
+                                                   negated: it would meet rows that cancel out
     Join            into the one input that it     no: a join removes rows; it joins the join's
                     reads, else into the join's    predicate, at the end
                     predicate
     Aggregate       if it reads keys alone, and    only if also all conjuncts before it go
                     at least one (a constant on
                     a global aggregate stays)
-    TopK            no: it changes which rows are first
-    Scan            ends here
+    OuterJoin       left: if it reads the left     no
+                    input alone; full: no
+    SemiJoin,       if it reads the left input     no: a join removes rows
+    MarkJoin        alone
+    Apply, Repeat   if it reads the input alone    only if also all conjuncts before it go
+    TopK            if it reads the partition      no
+                    alone; else it would change
+                    which rows are first
+    SingleRow       no: it changes how many rows there are
+    Scan, Values    ends here
+
+A conjunct of the condition of an outer, semi or mark join that reads the right input alone and
+cannot fail becomes a filter of it; of a semi join (not anti) also one that reads the left alone.
 
 A conjunct that may fail never overtakes another conjunct. One that cannot may be evaluated before
 it, which can only keep rows from failing. Not done where substitution would copy much
@@ -22,7 +34,22 @@ it, which can only keep rows from failing. Not done where substitution would cop
 
 from __future__ import annotations
 
-from planner.algebra import Aggregate, Filter, Join, Plan, Project, UnionAll
+from dataclasses import replace
+
+from planner.algebra import (
+    Aggregate,
+    Apply,
+    Filter,
+    Join,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Project,
+    Repeat,
+    SemiJoin,
+    TopK,
+    UnionAll,
+)
 from planner.expr import (
     Expr,
     columns_used,
@@ -55,8 +82,43 @@ def _push(plan: Plan) -> Plan:
             return _push_filter(plan)
         case Join(predicate=predicate) if predicate is not None:
             return _push_into_join(plan, conjuncts(predicate))
+        case OuterJoin() | SemiJoin() | MarkJoin() if plan.condition is not None:
+            return _push_condition(plan, conjuncts(plan.condition))
         case _:
             return plan
+
+
+def _push_condition(
+    plan: OuterJoin | SemiJoin | MarkJoin, parts: tuple[Expr, ...]
+) -> OuterJoin | SemiJoin | MarkJoin:
+    """Conjuncts of a condition into the input that they read."""
+    width = len(plan.left.schema)
+    local = {width + c: c for c in range(len(plan.right.schema))}
+    left: list[Expr] = []
+    right: list[Expr] = []
+    rest: list[Expr] = []
+    for p in parts:
+        used = columns_used(p)
+        movable = bool(used) and not may_fail(p)
+        if movable and min(used, default=0) >= width and not _is_full(plan):
+            right.append(remap(p, local))
+        elif movable and max(used) < width and isinstance(plan, SemiJoin) and not plan.anti:
+            left.append(p)
+        else:
+            rest.append(p)
+    if not left and not right:
+        return plan
+    condition = conjunction(tuple(rest)) if rest else None
+    return replace(
+        plan,
+        left=_below(plan.left, tuple(left)) if left else plan.left,
+        right=_below(plan.right, tuple(right)) if right else plan.right,
+        condition=condition,
+    )
+
+
+def _is_full(plan: Plan) -> bool:
+    return isinstance(plan, OuterJoin) and plan.full
 
 
 def _push_filter(plan: Filter) -> Plan:
@@ -70,14 +132,50 @@ def _push_filter(plan: Filter) -> Plan:
             below = tuple(substitute(p, inner.exprs) for p in parts)
             return Project(_below(inner.input, below), inner.exprs, inner.schema)
         case UnionAll():
-            return UnionAll(tuple(_below(i, parts) for i in inner.inputs), inner.schema)
+            below, above = _split(parts, frozenset(range(len(inner.schema))), True)
+            if not any(inner.negated):
+                below, above = parts, ()
+            if not below:
+                return plan
+            pushed: Plan = replace(inner, inputs=tuple(_below(i, below) for i in inner.inputs))
+            return Filter(pushed, conjunction(above)) if above else pushed
         case Join():
             own = () if inner.predicate is None else conjuncts(inner.predicate)
             return _push_into_join(Join(inner.inputs, conjunction(own + parts)), own + parts)
         case Aggregate():
             return _push_into_aggregate(plan, inner, parts)
+        case OuterJoin(full=False) | SemiJoin() | MarkJoin():
+            own_columns = frozenset(range(len(inner.left.schema)))
+            below, above = _split(parts, own_columns, True)
+            if not below:
+                return plan
+            pushed = replace(inner, left=_below(inner.left, below))
+            return Filter(pushed, conjunction(above)) if above else pushed
+        case Apply() | Repeat() | TopK():
+            visible = len(inner.input.schema)
+            columns = inner.partition if isinstance(inner, TopK) else range(visible)
+            below, above = _split(parts, frozenset(columns), isinstance(inner, TopK))
+            if not below:
+                return plan
+            pushed = replace(inner, input=_below(inner.input, below))
+            return Filter(pushed, conjunction(above)) if above else pushed
         case _:
             return plan
+
+
+def _split(
+    parts: tuple[Expr, ...], columns: frozenset[int], safe_only: bool
+) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """Conjuncts that may go below a node, which read `columns` alone, and those that stay."""
+    below: list[Expr] = []
+    above: list[Expr] = []
+    for p in parts:
+        used = columns_used(p)
+        if used and used <= columns and not (may_fail(p) and (safe_only or above)):
+            below.append(p)
+        else:
+            above.append(p)
+    return tuple(below), tuple(above)
 
 
 def _below(plan: Plan, predicates: tuple[Expr, ...]) -> Plan:

@@ -144,5 +144,5 @@ def _net(delta: Delta | None) -> Counter[Any]:
         pairs = zip(c.values.tolist(), valid.tolist(), strict=True)
         columns.append([v if told else None for v, told in pairs])
     for *row, time, diff in zip(*columns, delta.time.tolist(), delta.diff.tolist(), strict=True):
-        net[*row, time] += diff
+        net[(*row, time)] += diff
     return Counter({row: n for row, n in net.items() if n})
