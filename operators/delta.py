@@ -10,13 +10,14 @@ Invariant: deltas are immutable; `column(i)` always has n rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
 
 from operators.column import Bools, Column, Ints, concat
 from operators.state.relation import Relation
-from planner.types import Schema
+from planner.types import Field, Schema, SqlType
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +177,14 @@ class Delta:
 
 
 def empty(schema: Schema) -> Delta:
+    """No updates. It is bound to nothing."""
     none = np.empty(0, np.int64)
-    relation = Relation(schema)
-    origins: list[Origin] = [Bound(0, i) for i in range(len(schema))]
-    return Delta(schema, none, none, origins, (Binding(relation, none),))
+    return Delta(schema, none, none, [_no_values(f.type) for f in schema])
+
+
+@cache
+def _no_values(kind: SqlType) -> Column:
+    return Relation((Field("", kind),)).gather(0, np.empty(0, np.int64))
 
 
 def bound(

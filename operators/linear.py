@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from operators import delta as deltas
 from operators import scalar
@@ -165,13 +166,7 @@ def equal_rows(left: Column, right: Column) -> Bools:
         if same.ndim == 2:
             same = same.all(axis=1)
     else:
-        same = np.array(
-            [
-                x == y
-                for x, y in zip(left.values.to_pylist(), right.values.to_pylist(), strict=True)
-            ],
-            np.bool_,
-        )
+        same = pc.equal(left.values, right.values).to_numpy(zero_copy_only=False)
     if left.valid is None and right.valid is None:
         both: Bools = same
         return both

@@ -230,11 +230,7 @@ def conjuncts(expr: Expr) -> tuple[Expr, ...]:
 
 def conjunction(exprs: tuple[Expr, ...]) -> Expr:
     """The AND of one or more predicates, left to right."""
-    result = exprs[0]
-    for right in exprs[1:]:
-        nullable = result.nullable or right.nullable
-        result = Call("and", (result, right), BOOLEAN, nullable)
-    return result
+    return _chain("and", exprs)
 
 
 def disjuncts(expr: Expr) -> tuple[Expr, ...]:
@@ -246,10 +242,21 @@ def disjuncts(expr: Expr) -> tuple[Expr, ...]:
 
 def disjunction(exprs: tuple[Expr, ...]) -> Expr:
     """The OR of one or more predicates, left to right."""
+    return _chain("or", exprs)
+
+
+#: Operands up to which a chain nests to the left. Longer ones are balanced, so that their depth
+#: stays far below what recursion over expressions can take.
+_LEFT_OPERANDS = 16
+
+
+def _chain(function: str, exprs: tuple[Expr, ...]) -> Expr:
+    if len(exprs) > _LEFT_OPERANDS:
+        middle = len(exprs) // 2
+        exprs = (_chain(function, exprs[:middle]), _chain(function, exprs[middle:]))
     result = exprs[0]
     for right in exprs[1:]:
-        nullable = result.nullable or right.nullable
-        result = Call("or", (result, right), BOOLEAN, nullable)
+        result = Call(function, (result, right), BOOLEAN, result.nullable or right.nullable)
     return result
 
 

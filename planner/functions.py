@@ -23,7 +23,7 @@ from planner.coercion import (
     common_type,
     unify,
 )
-from planner.expr import Call, Expr, Literal
+from planner.expr import Call, Expr, Literal, conjunction, disjunction
 from planner.types import (
     BIGINT,
     BOOLEAN,
@@ -172,21 +172,12 @@ def logic(function: str, left: Expr, right: Expr) -> Expr:
     return Call(function, args, BOOLEAN, args[0].nullable or args[1].nullable)
 
 
-#: Operands up to which a chain is a list to the left; longer ones are balanced, so that their depth
-#: stays far below what a recursion over expressions takes.
-_LIST_OPERANDS = 16
-
-
 def chain(function: str, operands: Sequence[Expr]) -> Expr:
     """AND or OR of one or more operands, evaluated from left to right."""
-    if len(operands) > _LIST_OPERANDS:
-        middle = len(operands) // 2
-        left, right = chain(function, operands[:middle]), chain(function, operands[middle:])
-        return logic(function, left, right)
-    result = operands[0]
-    for operand in operands[1:]:
-        result = logic(function, result, operand)
-    return result
+    if len(operands) == 1:
+        return operands[0]
+    args = tuple(boolean(o, function.upper()) for o in operands)
+    return conjunction(args) if function == "and" else disjunction(args)
 
 
 def negation(expr: Expr) -> Expr:
@@ -249,8 +240,18 @@ def sign(expr: Expr) -> Expr:
     return Call("case", (*args, value), DOUBLE, value.nullable)
 
 
-def number_as_double(expr: Expr, what: str) -> Expr:
-    return _double(expr, what)
+def is_nan(expr: Expr) -> Expr:
+    """Whether the value is NaN; never NULL."""
+    return compare("eq_null_safe", _double(expr, "ISNAN"), NAN)
+
+
+def last_characters(text: Expr, count: Expr) -> Expr:
+    """RIGHT: none where the number is not positive."""
+    number = _integer(count, "RIGHT")
+    length = scalar("greatest", (number, Literal(0, INT)))
+    if isinstance(number, Literal) and isinstance(number.value, int):
+        length = Literal(max(number.value, 0), INT)
+    return scalar("substring", (text, negated(number), length))
 
 
 def negated(days: Expr) -> Expr:
@@ -271,6 +272,17 @@ class Interval:
 
     def __neg__(self) -> Interval:
         return Interval(-self.months, -self.days, -self.microseconds, self.timed)
+
+    def plus(self, other: Interval) -> Interval | None:
+        """Both together; months and shorter units are different types."""
+        if bool(self.months) != bool(other.months):
+            return None
+        return Interval(
+            self.months + other.months,
+            self.days + other.days,
+            self.microseconds + other.microseconds,
+            self.timed or other.timed,
+        )
 
 
 def add_interval(value: Expr, interval: Interval) -> Expr:

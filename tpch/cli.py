@@ -1,4 +1,4 @@
-"""The command line: `python -m tpch stream`, `demo` and `generate`.
+"""The command line: `python -m tpch stream`, `refresh`, `demo` and `generate`.
 
 Exit codes: 0, all is well and what was verified is equal; 1, a view differed from its recompute or
 the run failed; 2, the command line is wrong.
@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 import sqlview
-from tpch import demo, report, runner
+from tpch import demo, refresh, refresh_run, report, runner
 from tpch.generate import GenerateError, generate
 from tpch.lively import LIVELY_EVEN, LIVELY_SKEW
 from tpch.queries import PARAMETERS
@@ -34,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         match given.command:
             case "stream":
                 return _stream(parser, given, console)
+            case "refresh":
+                return _refresh(parser, given, console)
             case "demo":
                 return demo.main(console, given.data)
             case _:
@@ -167,6 +169,18 @@ def _stream(parser: argparse.ArgumentParser, given: argparse.Namespace, console:
     return present(runner.run(options_from(parser, given), console=console), given, console)
 
 
+def _refresh(parser: argparse.ArgumentParser, given: argparse.Namespace, console: Console) -> int:
+    if not 1 <= given.pairs <= refresh.PAIRS:
+        parser.error(f"there are 1 to {refresh.PAIRS} pairs, not {given.pairs}")
+    outcome = refresh_run.run(options_from(parser, given), given.pairs, console=console)
+    if given.json is not None:
+        given.json.write_text(outcome.report.to_json(), encoding="utf-8")
+    refresh_run.print_report(outcome.report, report.output_console())
+    for difference in outcome.differences:
+        report.print_difference(difference, console)
+    return 1 if outcome.differences else 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tpch", description="TPC-H as a stream of changes, through sqlview."
@@ -187,12 +201,43 @@ def _parser() -> argparse.ArgumentParser:
         default=RunOptions().order,
         help="arrival of the rows within each table (%(default)s)",
     )
+    again = commands.add_parser(
+        "refresh", help="load the tables, then run the specification's refresh functions"
+    )
+    _add_refresh_options(again)
     show = commands.add_parser("demo", help="the main job from end to end, in a few minutes")
     _add_data_option(show)
     make = commands.add_parser("generate", help="generate the data and print where it is")
     make.add_argument("--sf", type=float, default=RunOptions().sf, help="scale factor")
     _add_data_option(make)
     return parser
+
+
+def _add_refresh_options(parser: argparse.ArgumentParser) -> None:
+    default = RunOptions()
+    parser.add_argument("--sf", type=float, default=default.sf, help="scale factor (%(default)s)")
+    parser.add_argument(
+        "--queries", default=default.queries, help="all, or a list such as q01,q03 (%(default)s)"
+    )
+    parser.add_argument(
+        "--params", choices=PARAMETERS, default=default.params, help="see stream (%(default)s)"
+    )
+    parser.add_argument(
+        "--pairs", type=int, default=1, metavar="N", help="pairs of RF1 and RF2 (%(default)s)"
+    )
+    parser.add_argument(
+        "--mode",
+        choices=runner.MODES,
+        default="each",
+        help="all views in one session, or a session and so a time for each (%(default)s)",
+    )
+    parser.add_argument("--placement", choices=runner.PLACEMENTS, default=default.placement)
+    parser.add_argument("--verify", choices=runner.VERIFY, default=default.verify)
+    parser.add_argument("--master", help="Spark master, such as local[2,4] (all cores here)")
+    parser.add_argument("--seed", type=int, default=default.seed, help="(%(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    parser.set_defaults(chart=None)
+    _add_data_option(parser)
 
 
 def _add_data_option(parser: argparse.ArgumentParser) -> None:

@@ -87,7 +87,9 @@ def refresh_pairs(tables: Mapping[str, pa.Table], count: int, seed: int) -> Iter
         inserted[number] = new_lines.select(line_keys)
         yield Pair(
             number,
-            Batch((Change("insert", "orders", new_orders), Change("insert", "lineitem", new_lines))),
+            Batch(
+                (Change("insert", "orders", new_orders), Change("insert", "lineitem", new_lines))
+            ),
             Batch(
                 (
                     Change("delete", "lineitem", old_lines.select(line_keys)),

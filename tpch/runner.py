@@ -104,7 +104,9 @@ class RunOptions:
         if self.load_on_spark and self.order != "in-order":
             raise ValueError("the load on Spark reads the files as they are: in order")
         if self.assert_lively is not None and self.assert_lively < 1:
-            raise ValueError(f"a lively view changes in at least one epoch, not {self.assert_lively}")
+            raise ValueError(
+                f"a lively view changes in at least one epoch, not {self.assert_lively}"
+            )
         select_queries(self.queries, self.params)
         stream.loaded_rows({}, self.load)
         self.stream_options()
@@ -180,7 +182,7 @@ def run(
     if oracle is None:
         oracle = StreamOracle if options.verify == "every" else SessionOracle
     measured: list[_Measured] = []
-    with _spark_session(options, spark) as session:
+    with spark_session(options, spark) as session:
         runner = _Runner(
             options, directory, tables, session, connect, oracle, checks, memory, console, inspect
         )
@@ -197,9 +199,7 @@ def run(
 
 
 @contextlib.contextmanager
-def _spark_session(
-    options: RunOptions, given: SparkSession | None
-) -> Iterator[SparkSession | None]:
+def spark_session(options: RunOptions, given: SparkSession | None) -> Iterator[SparkSession | None]:
     """The Spark session to share between sessions, or None where nothing asks for one yet."""
     wanted = options.master is not None or options.placement == "spark" or options.load_on_spark
     if given is not None or not wanted:
@@ -228,6 +228,23 @@ def start_spark(master: str | None) -> SparkSession:
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()
     )
+
+
+@contextlib.contextmanager
+def open_session(
+    options: RunOptions,
+    queries: Sequence[Query],
+    spark: SparkSession | None,
+    connect: Callable[..., sqlview.Session] = sqlview.connect,
+) -> Iterator[sqlview.Session]:
+    """A session with the tables and views of `queries`, all empty."""
+    path = None if options.path is None else str(options.path)
+    with connect(path, spark=spark, placement=options.placement, share=not options.private) as db:
+        for name in tables_of(queries):
+            db.sql(TABLES_BY_NAME[name].sql)
+        for query in queries:
+            db.sql(query.create_sql)
+        yield db
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,19 +356,10 @@ class _Runner:
             arrangements=tuple(arrangements),
         )
 
-    @contextlib.contextmanager
-    def _session(self, queries: Sequence[Query]) -> Iterator[sqlview.Session]:
-        """A session with the tables and views of `queries`, all empty."""
-        options = self.options
-        path = None if options.path is None else str(options.path)
-        with self.connect(
-            path, spark=self.spark, placement=options.placement, share=not options.private
-        ) as db:
-            for name in tables_of(queries):
-                db.sql(TABLES_BY_NAME[name].sql)
-            for query in queries:
-                db.sql(query.create_sql)
-            yield db
+    def _session(
+        self, queries: Sequence[Query]
+    ) -> contextlib.AbstractContextManager[sqlview.Session]:
+        return open_session(self.options, queries, self.spark, self.connect)
 
     def _load(self, db: sqlview.Session, initial: stream.Batch, cuts: Mapping[str, Cut]) -> None:
         """Bring in the first rows of each table, in one transaction."""

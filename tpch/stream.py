@@ -100,10 +100,10 @@ class TablePlan:
     """What one transaction does to one table, as row numbers in order of arrival.
 
     `arriving`: [start, stop) of the rows that arrive for the first time. Row `updated[i]` is as
-    generated from now on, except that its columns of update group `groups[i]` (all columns but the
-    key's, if that is one past the last group) are those of row
-    `donors[i]` (which may be the row itself). Row `returned[i]` has its own key and the other columns of
-    row `origins[i]`. `fleeting`: rows that are inserted and deleted again.
+    generated from now on, except that its columns of update group `groups[i]` (all but the key's
+    if that is one past the last group) are those of row `donors[i]` (which may be the row itself).
+    Row `returned[i]` has its own key and the other columns of row `origins[i]`. The rows `fleeting`
+    are inserted and deleted again.
     """
 
     table: str
@@ -435,7 +435,7 @@ class _Planner:
 
     def _origins(self, t: int, returned: Ints, deleted: Ints) -> Ints:
         """Whose values each returned row has: its own, or those of a row that leaves."""
-        origins = returned.copy()
+        origins: Ints = returned.copy()
         is_at_once = np.isin(returned, deleted)
         exchanged = np.flatnonzero(is_at_once)[:2]
         origins[exchanged] = origins[exchanged[::-1]]

@@ -15,6 +15,9 @@ from operators.kernels.memory import bit_is_set, load_i64
 from operators.kernels.sorting import BUCKETS, bucket_of
 from operators.kernels.versions import is_visible
 
+#: Entries that a batch has in a row before a merge looks for the whole run.
+STREAK = 6
+
 
 @kernel
 def _below(keys, n, i, probes, p):
@@ -172,6 +175,53 @@ def _is_gone(row, dead, died_row):
     return left == died_row.shape[0] or died_row[left] != row
 
 
+@kernel
+def _leading(keys, rows, start, end, other_keys, other_rows, other, first):
+    """How many entries from `start` on, at least one, go before entry `other` of the other batch;
+    `first`: these are of the first batch, which goes first at a tie. The first one does."""
+    low = start
+    step = np.int64(1)
+    while low + step < end and _goes_before(
+        keys, rows, low + step, other_keys, other_rows, other, first
+    ):
+        low += step
+        step <<= 1
+    high = min(low + step, end)
+    low += 1
+    while low < high:
+        middle = (low + high) >> 1
+        if _goes_before(keys, rows, middle, other_keys, other_rows, other, first):
+            low = middle + 1
+        else:
+            high = middle
+    return low - start
+
+
+@kernel
+def _goes_before(keys, rows, i, other_keys, other_rows, other, first):
+    if first:
+        return _before(keys, rows, i, other_keys, other_rows, other)
+    return not _before(other_keys, other_rows, other, keys, rows, i)
+
+
+@kernel
+def _move(keys, rows, start, count, clean, dead, died_row, out_keys, out_rows, at):
+    """Append `count` entries, less those that are gone; returns the entries written so far."""
+    if clean and count > 1:
+        out_rows[at : at + count] = rows[start : start + count]
+        for w in range(keys.shape[0]):
+            out_keys[w, at : at + count] = keys[w, start : start + count]
+        return at + count
+    for i in range(start, start + count):
+        row = rows[i]
+        if clean or not _is_gone(row, dead, died_row):
+            out_rows[at] = row
+            for w in range(keys.shape[0]):
+                out_keys[w, at] = keys[w, i]
+            at += 1
+    return at
+
+
 @kernel(
     signatures=[
         (
@@ -198,8 +248,15 @@ def merge(
     """Go on merging two batches, for at most about `fuel` entries; entries whose row is gone are
     left out. state int64[4] = (bucket, position in a, position in b, entries written); done when
     the bucket is 64. Returns the fuel left (0 if not done).
+
+    Where one batch has many entries in a row, as with ascending keys, they are found by galloping
+    and copied at once.
     """
+    clean = True
+    for address in dead:
+        clean = clean and address == 0
     bucket, i, j, at = state[0], state[1], state[2], state[3]
+    streak = np.int64(0)
     while bucket < BUCKETS:
         a_end = a_offsets[bucket + 1]
         b_end = b_offsets[bucket + 1]
@@ -207,23 +264,26 @@ def merge(
             if fuel <= 0:
                 state[0], state[1], state[2], state[3] = bucket, i, j, at
                 return np.int64(0)
-            fuel -= 1
-            if j >= b_end or (i < a_end and _before(a_keys, a_rows, i, b_keys, b_rows, j)):
-                row = a_rows[i]
-                if not _is_gone(row, dead, died_row):
-                    out_rows[at] = row
-                    for w in range(a_keys.shape[0]):
-                        out_keys[w, at] = a_keys[w, i]
-                    at += 1
-                i += 1
+            from_a = j >= b_end or (i < a_end and _before(a_keys, a_rows, i, b_keys, b_rows, j))
+            streak = max(streak, 0) + 1 if from_a else min(streak, 0) - 1
+            run = np.int64(1)
+            if streak >= STREAK:
+                stop = min(a_end, i + fuel)
+                run = stop - i
+                if j < b_end:
+                    run = _leading(a_keys, a_rows, i, stop, b_keys, b_rows, j, True)
+            elif streak <= -STREAK:
+                stop = min(b_end, j + fuel)
+                run = stop - j
+                if i < a_end:
+                    run = _leading(b_keys, b_rows, j, stop, a_keys, a_rows, i, False)
+            fuel -= run
+            if from_a:
+                at = _move(a_keys, a_rows, i, run, clean, dead, died_row, out_keys, out_rows, at)
+                i += run
             else:
-                row = b_rows[j]
-                if not _is_gone(row, dead, died_row):
-                    out_rows[at] = row
-                    for w in range(b_keys.shape[0]):
-                        out_keys[w, at] = b_keys[w, j]
-                    at += 1
-                j += 1
+                at = _move(b_keys, b_rows, j, run, clean, dead, died_row, out_keys, out_rows, at)
+                j += run
         bucket += 1
         out_offsets[bucket] = at
     state[0], state[1], state[2], state[3] = bucket, i, j, at

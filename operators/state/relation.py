@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.column import Bools, Column, Ints, is_textual, widen
+from operators.column import Bools, Column, Ints, widen
 from operators.kernels import memory, versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from planner import types as t
@@ -360,7 +360,10 @@ class Relation:
         if used + length > len(text):
             if used + length >= 2**31:
                 raise OverflowError("a block of 65,536 rows holds at most 2 GiB of text a column")
-            grown = np.empty(max(2 * len(text), used + length), np.uint8)
+            # Room for the whole block at this rate: a bulk load grows once, not by doubling.
+            needed, filled = used + length, at + count
+            expected = needed * BLOCK_ROWS // filled if filled >= 1024 else 0
+            grown = np.empty(max(2 * len(text), needed, min(expected, 1 << 28)), np.uint8)
             grown[:used] = text[:used]
             self._set(block, slot + 2, grown)
             text = grown
@@ -410,7 +413,7 @@ class Relation:
         return self._visible(first, end, last, (dead, born_first, born_time, _EMPTY, _EMPTY))
 
     def _visible(self, first: int, end: int, time: int, of: Versions) -> Ints:
-        """Rows of [first, end), which begins with a block, visible as of `time` by versions `of`."""
+        """Rows of [first, end) visible as of `time` by versions `of`; `first` begins a block."""
         ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
         blocks = slice(first >> BLOCK_BITS, (end + BLOCK_MASK) >> BLOCK_BITS)
         stored = np.where(ids[blocks] != 0, kept[blocks], BLOCK_ROWS)
@@ -446,6 +449,11 @@ class Relation:
 
 def by_block(rows: Ints) -> Iterator[tuple[int, Ints]]:
     """Ascending row ids, block by block: its number, and the rows' places in it."""
+    if len(rows) == 0:
+        return
+    if rows[0] >> BLOCK_BITS == rows[-1] >> BLOCK_BITS:
+        yield int(rows[0]) >> BLOCK_BITS, rows & BLOCK_MASK
+        return
     blocks = rows >> BLOCK_BITS
     starts = np.flatnonzero(np.diff(blocks, prepend=-1)).tolist()
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=False):

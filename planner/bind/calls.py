@@ -12,7 +12,6 @@ from typing import Protocol
 from sqlglot import exp
 
 from planner import coercion, functions
-from planner.analysis.constants import fold
 from planner.bind.report import CHANGING_FUNCTIONS, Refusal, Report, suggestion
 from planner.bind.tables import (
     EXTRACT,
@@ -114,10 +113,7 @@ def _left(binder: Binder, node: exp.Expression) -> Expr:
 
 
 def _right(binder: Binder, node: exp.Expression) -> Expr:
-    """The last characters: none where the number is not positive."""
-    text, count = binder.bind(node.this), coercion.cast(binder.bind(node.expression), INT)
-    length = fold(functions.scalar("greatest", [count, Literal(0, INT)]))
-    return functions.scalar("substring", [text, functions.negated(count), length])
+    return functions.last_characters(binder.bind(node.this), binder.bind(node.expression))
 
 
 def _trim(binder: Binder, node: exp.Expression) -> Expr:
@@ -188,9 +184,7 @@ def _last_day(binder: Binder, node: exp.Expression) -> Expr:
 
 
 def _is_nan(binder: Binder, node: exp.Expression) -> Expr:
-    """NULL is not NaN."""
-    value = functions.number_as_double(binder.bind(node.this), "ISNAN")
-    return functions.compare("eq_null_safe", value, functions.NAN)
+    return functions.is_nan(binder.bind(node.this))
 
 
 def _date_part(binder: Binder, node: exp.Expression) -> Expr:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import itertools
 import math
 import re
 
@@ -42,18 +43,26 @@ def has_suffix(node: exp.Expression) -> bool:
     return bool(node.meta["end"] - node.meta["start"] + 1 > len(str(node.this)))
 
 
+_MICROSECONDS = {
+    "HOUR": 3_600_000_000,
+    "MINUTE": 60_000_000,
+    "SECOND": 1_000_000,
+    "MILLISECOND": 1_000,
+    "MICROSECOND": 1,
+}
+
+
 def interval_value(text: str, unit: exp.Expression) -> Interval | None:
+    """The interval of a literal's text and unit (or `unit TO unit`), or None."""
     if isinstance(unit, exp.IntervalSpan):
-        span = (str(unit.this.this).upper(), str(unit.expression.this).upper())
-        parts = re.fullmatch(r"([+-]?)(\d{1,6})-(\d{1,2})", text)
-        if span != ("YEAR", "MONTH") or not parts or int(parts[3]) > 11:
-            return None
-        months = int(parts[2]) * 12 + int(parts[3])
-        return Interval(months=-months if parts[1] == "-" else months)
+        return _span(text, str(unit.this.this).upper(), str(unit.expression.this).upper())
+    name = str(unit.this).upper().removesuffix("S")
+    if name == "SECOND" and re.fullmatch(r"[+-]?\d{1,8}\.\d{1,6}", text):
+        return Interval(microseconds=int(decimal.Decimal(text).scaleb(6)), timed=True)
     if not re.fullmatch(r"[+-]?\d{1,8}", text):
         return None
     number = int(text)
-    match str(unit.this).upper().removesuffix("S"):
+    match name:
         case "YEAR":
             return Interval(months=12 * number)
         case "MONTH":
@@ -62,11 +71,48 @@ def interval_value(text: str, unit: exp.Expression) -> Interval | None:
             return Interval(days=7 * number)
         case "DAY":
             return Interval(days=number)
-        case "HOUR":
-            return Interval(microseconds=3_600_000_000 * number, timed=True)
-        case "MINUTE":
-            return Interval(microseconds=60_000_000 * number, timed=True)
-        case "SECOND":
-            return Interval(microseconds=1_000_000 * number, timed=True)
+        case _ if name in _MICROSECONDS:
+            return Interval(microseconds=_MICROSECONDS[name] * number, timed=True)
         case _:
             return None
+
+
+#: Each unit of a span by its pattern; those after the first are bounded.
+_UNITS = {
+    "DAY": r"(\d{1,8})",
+    "HOUR": r"(\d{1,2})",
+    "MINUTE": r"(\d{1,2})",
+    "SECOND": r"(\d{1,2}(?:\.\d{1,6})?)",
+}
+_BOUNDS = {"HOUR": 24, "MINUTE": 60, "SECOND": 60}
+
+
+def _span(text: str, first: str, last: str) -> Interval | None:
+    """'years-months' YEAR TO MONTH, 'days hours:minutes:seconds' DAY TO SECOND and its parts."""
+    if (first, last) == ("YEAR", "MONTH"):
+        parts = re.fullmatch(r"([+-]?)(\d{1,6})-(\d{1,2})", text)
+        if not parts or int(parts[3]) > 11:
+            return None
+        months = int(parts[2]) * 12 + int(parts[3])
+        return Interval(months=-months if parts[1] == "-" else months)
+    names = list(_UNITS)
+    if first not in names or last not in names or names.index(first) >= names.index(last):
+        return None
+    names = names[names.index(first) : names.index(last) + 1]
+    pattern = _UNITS[names[0]]
+    for before, name in itertools.pairwise(names):
+        pattern += (" " if before == "DAY" else ":") + _UNITS[name]
+    found = re.fullmatch(rf"([+-]?){pattern}", text)
+    if found is None:
+        return None
+    days, microseconds = 0, 0
+    for name, value in zip(names, found.groups()[1:], strict=True):
+        number = decimal.Decimal(value)
+        if number >= _BOUNDS.get(name, number + 1):
+            return None
+        if name == "DAY":
+            days = int(number)
+        else:
+            microseconds += int(number * _MICROSECONDS[name])
+    interval = Interval(days=days, microseconds=microseconds, timed=True)
+    return -interval if found[1] == "-" else interval

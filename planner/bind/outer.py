@@ -32,7 +32,7 @@ from planner.algebra import (
     Values,
 )
 from planner.bind.resolve import Enclosing, Resolver
-from planner.bind.scope import Ctes
+from planner.bind.scope import Ctes, Scope
 from planner.expr import Call, Column, Expr, Literal, Outer, transform, walk
 
 #: An expression, and how many subqueries are around it below the plan that is rewritten, plus one.
@@ -41,10 +41,14 @@ Change = Callable[[Expr, int], Expr]
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a query sees besides its own FROM: CTEs, and the names of the clause around it."""
+    """What a query sees besides its own FROM: CTEs, and the names of the clause around it.
+
+    `beside`: the relations before it in FROM, which it does not see.
+    """
 
     ctes: Ctes
     outer: Enclosing | None = None
+    beside: Scope | None = None
 
     def inside(self, resolver: Resolver) -> Environment:
         """The environment of a subquery in a clause with these names."""

@@ -169,6 +169,7 @@ class _Queries:
             branches = [self.plan(q, environment) for q in (node.this, node.expression)]
         kind = describe(node)
         unified = sets.unified(kind, branches, node.expression, self.report)
+        check_stored(unified, node, self.report)
         return sets.set_operation(kind, unified, bool(node.args.get("distinct")))
 
     def _branches(self, node: exp.Union, environment: Environment) -> list[Plan]:
@@ -196,7 +197,7 @@ class _Queries:
     def _select(self, node: exp.Select, environment: Environment) -> BoundQuery:
         self.report.check(node)
         source = self._from(node, environment)
-        below = FromResolver(source.scope, self.report, environment.outer)
+        below = FromResolver(source.scope, self.report, environment.outer, environment.beside)
         input = source.plan
         width = len(input.schema)
         where = node.args.get("where")
@@ -380,8 +381,12 @@ class _Queries:
         shown = _shown(keys, width)
         if limit is None:
             plan = project(input, tuple(exprs[:width]), tuple(schema[:width]))
-            return BoundQuery(sets.distinct(plan) if distinct else plan, shown)
+            if distinct:
+                check_stored(plan, node, self.report)
+                plan = sets.distinct(plan)
+            return BoundQuery(plan, shown)
         plan = project(input, tuple(exprs), tuple(schema))
+        check_stored(plan, node, self.report)
         plan = sets.distinct(plan) if distinct else plan
         return BoundQuery(_top(plan, tuple(keys), width, limit), shown)
 

@@ -6,7 +6,7 @@ a cross join like any other, as in Spark: joins go from left to right.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -168,7 +168,7 @@ class Relations:
             )
         if kind == "OUTER" and not side:
             side = "FULL"
-        right = self._relation(node.this, environment)
+        right = self._relation(node.this, replace(environment, beside=left.scope))
         both = left.beside(right)
         names = [i.name for i in node.args.get("using") or []]
         if method == "NATURAL":

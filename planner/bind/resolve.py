@@ -53,16 +53,33 @@ class Resolver(Protocol):
 
 
 class FromResolver:
-    """The columns of FROM, then those of the enclosing query."""
+    """The columns of FROM, then those of the enclosing query.
 
-    def __init__(self, scope: Scope, report: Report, outer: Enclosing | None) -> None:
+    `beside`: relations whose columns may be meant, but are not seen from here.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        report: Report,
+        outer: Enclosing | None,
+        beside: Scope | None = None,
+    ) -> None:
         self.scope = scope
         self.report = report
         self.outer = outer
+        self.beside = beside
 
     def resolve(self, node: exp.Column) -> Expr:
         found = self.reach(node)
         if found is None:
+            if self.beside is not None and self.beside.find(node.name, node.table or None):
+                self.report.fail(
+                    node,
+                    f'column "{_written(node)}" cannot be used here',
+                    "A subquery in FROM does not see the relations beside it.",
+                    "Compare the column in ON or WHERE of the outer query.",
+                )
             raise unknown_column(node, self.report, self.known(bool(node.table)))
         return found
 

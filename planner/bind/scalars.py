@@ -172,7 +172,7 @@ class Scalars:
         self.report.check(right)
         quantifier = describe(right)
         what = f"{functions.SYMBOLS[function]} {quantifier}"
-        if not isinstance(_unwrapped(right.this), (exp.Query, exp.Values)):
+        if not isinstance(right.this.unnest(), (exp.Query, exp.Values)):
             self.report.refuse(
                 node,
                 Refusal(
@@ -198,7 +198,7 @@ class Scalars:
 
     def _row(self, node: exp.Expression) -> list[exp.Expression] | None:
         """The values of (a, b, …), or None."""
-        inner = _unwrapped(node)
+        inner = node.unnest()
         if not isinstance(inner, exp.Tuple):
             return None
         self.report.check(inner)
@@ -286,6 +286,11 @@ class Scalars:
         if isinstance(node, (exp.Paren, exp.Neg)):
             inner = self._interval(node.this)
             return -inner if inner is not None and isinstance(node, exp.Neg) else inner
+        if isinstance(node, (exp.Add, exp.Sub)):
+            first, second = self._interval(node.this), self._interval(node.expression)
+            if first is None or second is None:
+                return None
+            return first.plus(second if isinstance(node, exp.Add) else -second)
         if not isinstance(node, exp.Interval):
             return None
         self.report.check(node)
@@ -299,7 +304,7 @@ class Scalars:
             node,
             Refusal(
                 "this interval",
-                "is not one number of one unit (or 'years-months' YEAR TO MONTH)",
+                "is not a number of one unit, nor 'years-months' or 'days hours:minutes:seconds'",
                 "Write intervals as in interval '3' month, and add several one by one.",
             ),
         )
@@ -349,8 +354,9 @@ class Scalars:
         return functions.logic("and", above, functions.compare("le", value, high))
 
     def _in(self, node: exp.Expression) -> Expr:
-        query = node.args.get("query")
-        row = self._row(node.this)
+        query, row = node.args.get("query"), self._row(node.this)
+        if node.expressions and isinstance(node.expressions[0], exp.Values):
+            query = node.expressions[0]
         if query is not None:
             operands = [self._operand(node.this)] if row is None else [self.bind(e) for e in row]
             return self.subqueries.any("eq", tuple(operands), query, self.resolver, "IN")
@@ -526,12 +532,6 @@ _METHODS: dict[type[exp.Expression], _Method] = {
     exp.TryCast: Scalars._cast,
     exp.TsOrDsToDate: Scalars._to_date,
 }
-
-
-def _unwrapped(node: exp.Expression) -> exp.Expression:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
 
 
 def is_constant(expr: Expr) -> bool:

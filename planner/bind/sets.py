@@ -30,7 +30,7 @@ from planner.algebra import (
 from planner.analysis.constants import fold
 from planner.bind.report import Refusal, Report
 from planner.bind.subqueries import cast_columns
-from planner.expr import Call, Expr, Literal
+from planner.expr import Call, Expr, Literal, transform
 from planner.types import BIGINT, BOOLEAN, Field, NullType, Schema
 
 _ZERO = Literal(0, BIGINT)
@@ -133,7 +133,7 @@ def values(
             report.fail(node, f"column {i + 1} of VALUES is always NULL", hint="Cast it to a type.")
         column = []
         for row, expr in zip(rows, cast, strict=True):
-            literal = fold(expr)
+            literal = transform(expr, _folded)
             if not isinstance(literal, Literal):
                 report.refuse(
                     row[i][1],
@@ -149,3 +149,12 @@ def values(
         Field(f"col{i + 1}", c[0].type, any(v.nullable for v in c)) for i, c in enumerate(columns)
     )
     return Values(tuple(zip(*columns, strict=True)), schema)
+
+
+def _folded(expr: Expr) -> Expr:
+    """What a call of constants is worth, casts included."""
+    match expr:
+        case Call(function="cast", args=(Literal() as literal,)):
+            return coercion.cast(literal, expr.type)
+        case _:
+            return fold(expr)

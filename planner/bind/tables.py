@@ -98,7 +98,7 @@ def aggregate_name(node: exp.Expression) -> str | None:
     if isinstance(node, exp.Anonymous):
         return NAMED_AGGREGATES.get(str(node.this).lower())
     if isinstance(node, exp.Any) and isinstance(node.this, exp.Paren):
-        return "bool_or"
+        return None if isinstance(node.this.unnest(), (exp.Query, exp.Values)) else "bool_or"
     return _AGGREGATES.get(type(node))
 
 

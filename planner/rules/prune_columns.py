@@ -128,12 +128,12 @@ def _narrow_join(plan: Join, needed: frozenset[int]) -> tuple[Plan, Positions]:
     start = width = 0
     for i in plan.inputs:
         own = tuple(c for c in range(len(i.schema)) if start + c in needed) or (0,)
-        inputs.append(_exactly(i, own))
+        narrowed.append(_exactly(i, own))
         at.update({start + c: width + k for k, c in enumerate(own)})
         start += len(i.schema)
         width += len(own)
     predicate = None if plan.predicate is None else remap(plan.predicate, at)
-    return Join(tuple(inputs), predicate), at
+    return Join(tuple(narrowed), predicate), at
 
 
 def _narrow_aggregate(plan: Aggregate, needed: frozenset[int]) -> tuple[Plan, Positions]:

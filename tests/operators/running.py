@@ -103,9 +103,9 @@ class Running:
         for name, (owner, root) in self.views.items():
             expected = self.expected(name)
             assert accumulate(self.updates[name], self.epoch) == expected, name
-            assert accumulate(signed(self.dataflow.snapshot(root, self.epoch, owner)), self.epoch) == (
-                expected
-            )
+            assert accumulate(
+                signed(self.dataflow.snapshot(root, self.epoch, owner)), self.epoch
+            ) == (expected)
 
     def expected(self, name: str) -> Counter[Row]:
         _, root = self.views[name]
@@ -147,7 +147,7 @@ def signed(delta: Delta) -> Updates:
     return Counter({key: diff for key, diff in updates.items() if diff})
 
 
-# -- nodes by hand -----------------------------------------------------------------------------------
+# -- nodes by hand ---------------------------------------------------------------------------------
 
 
 def columns(node: ir.Node, *positions: int) -> tuple[Column, ...]:
@@ -222,7 +222,7 @@ def join(
 def _meeting(
     equalities: Sequence[tuple[tuple[int, int], tuple[int, int]]], chosen: int, bound: set[int]
 ) -> list[tuple[int, int, int]]:
-    """(own column, other input, its column) for each equality with a bound input, own columns once."""
+    """(own column, other input, its column) of equalities with bound inputs, own columns once."""
     found: dict[int, tuple[int, int, int]] = {}
     for left, right in equalities:
         for (i, own), (other, column) in ((left, right), (right, left)):

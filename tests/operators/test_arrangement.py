@@ -36,9 +36,7 @@ SPECS: tuple[ir.Index, ...] = (
     ir.OrderedArrangement(SOURCE, (SortKey(0, nulls_first=False),), (), partition=(1,)),
 )
 _ROWS: list[Row] = list(product((None, -1, 0, 1), (None, "", "a", "b"), (None, 0, 7)))
-_PREDICATE = expr.Call(
-    "ge", (expr.column(2, t.BIGINT), expr.Literal(1, t.BIGINT)), t.BOOLEAN, True
-)
+_PREDICATE = expr.Call("ge", (expr.column(2, t.BIGINT), expr.Literal(1, t.BIGINT)), t.BOOLEAN, True)
 
 
 class Lockstep:
@@ -216,7 +214,10 @@ def test_state_stays_in_proportion_to_living_rows(live: int) -> None:
         most_bytes = max(most_bytes, relation.nbytes)
     needed = live + held * size
     assert most_entries <= 2 * needed + BLOCK_ROWS // 16 + 4 * size
-    assert most_bytes <= 16 * (4 * needed + 2 * BLOCK_ROWS) + 400 * relation.next_row // BLOCK_ROWS * 20
+    assert (
+        most_bytes
+        <= 16 * (4 * needed + 2 * BLOCK_ROWS) + 400 * relation.next_row // BLOCK_ROWS * 20
+    )
     assert len(relation.versions[1]) <= held + 1
     found = index.lookup(np.arange(live).reshape(1, -1), np.full(live, time, np.int64), True)
     assert np.array_equal(np.sort(found.row), np.sort(rows))

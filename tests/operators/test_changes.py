@@ -63,9 +63,8 @@ def test_normalise(
     time, actions = 1, []
     for i, (what, key, later) in enumerate(given_actions):
         time += later
-        if not unique and what == UPSERT:
-            what = INSERT
-        actions.append(Action(what, key, i, time))
+        keyless = not unique and what == UPSERT
+        actions.append(Action(INSERT if keyless else what, key, i, time))
     ids = iter(range(1, 100))
     living = {k: [next(ids) for _ in range(1 if unique else n)] for k, n in stored.items()}
     found = run(actions, living, unique)

@@ -88,7 +88,7 @@ def test_retiring_drops_what_nobody_reads() -> None:
 
 
 def test_a_view_over_a_view_keeps_what_it_reads() -> None:
-    running, left, right = _running()
+    running, left, _ = _running()
     below = running.install("below", reduce_(left, (1,), ("sum", 2)))
     running.install("above", map_(below, [], columns(below, 1)))
     running.apply([[insert("left", (1, 1, None), (2, 1, None))]])
@@ -129,9 +129,7 @@ def test_installed_late_equals_installed_first(seed: int) -> None:
     makers = {
         "sums": lambda: _sums(left, right),
         "join": lambda: _joined(left, right),
-        "self": lambda: join(
-            [ir.JoinInput(right, None)] * 2, [((0, 0), (1, 0))], null_safe=True
-        ),
+        "self": lambda: join([ir.JoinInput(right, None)] * 2, [((0, 0), (1, 0))], null_safe=True),
         "top": lambda: top_k(left, [ir.SortKey(2, True)], 3, 1),
         "all": lambda: reduce_(left, (), ("sum", 2)),
         "groups": lambda: top_k(reduce_(right, (0,)), [ir.SortKey(1, True)], 2),

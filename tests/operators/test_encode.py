@@ -41,7 +41,7 @@ ORDERED: dict[t.SqlType, list[tuple[Any, ...]]] = {
         (datetime(1960, 1, 1, tzinfo=timezone.utc),),
         (datetime(2020, 1, 1, 0, 0, 0, 1, tzinfo=timezone.utc),),
     ],
-    NARROW: [(Decimal("-999999.999"),), (Decimal("-0.001"),), (Decimal("0.000"),), (Decimal("7.5"),)],
+    NARROW: [(Decimal("-999999.999"),), (Decimal("-0.001"),), (Decimal("0"),), (Decimal("7.5"),)],
     WIDE: [
         (Decimal("-1e35"),), (Decimal(-(2**64)),), (Decimal("-184467440737095516.16"),),
         (Decimal("-0.01"),), (Decimal("0"),), (Decimal("0.01"),),

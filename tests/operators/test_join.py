@@ -171,7 +171,9 @@ def test_a_filter_is_evaluated_once_for_all_views() -> None:
     running.install("v", first)
     running.install("w", second)
     assert len(running.dataflow.filters) == 1
-    running.apply([[insert("a", (1, 7, "x"), (2, 0, "x"), (3, None, "x")), insert("b", (7, "x", 0))]])
+    running.apply(
+        [[insert("a", (1, 7, "x"), (2, 0, "x"), (3, None, "x")), insert("b", (7, "x", 0))]]
+    )
     bitmap = running.dataflow.filters[0].state
     rows = running.dataflow.tables[a].relation.visible(1)
     assert bitmap.test(rows).tolist() == [True, False, False]

@@ -26,7 +26,7 @@ class Few:
     def pytest_load_initial_conftests(self):
         from hypothesis import settings
 
-        settings.register_profile("few", derandomize=True, max_examples=6, deadline=None)
+        settings.register_profile("few", derandomize=True, max_examples=3, deadline=None)
 
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[1:]], plugins=[Few()]))
 """

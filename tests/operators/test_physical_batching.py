@@ -1,4 +1,4 @@
-"""One step of many times emits what a step for each time would, and every epoch is a recompute's."""
+"""One step of many times emits what a step for each time would; every epoch is a recompute's."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ def sums_by_customer(orders: ir.Source, lines: ir.Source, customers: ir.Source) 
 
 @view
 def global_sum(orders: ir.Source, lines: ir.Source, customers: ir.Source) -> ir.Node:
-    return reduce_(map_(orders, [_one_or_more(1)], columns(orders, 2)), (), ("sum", 0), ("count", 0))
+    return reduce_(
+        map_(orders, [_one_or_more(1)], columns(orders, 2)), (), ("sum", 0), ("count", 0)
+    )
 
 
 @view
@@ -139,7 +141,9 @@ def diamond(orders: ir.Source, lines: ir.Source, customers: ir.Source) -> ir.Nod
 def diamond_over_a_bag(orders: ir.Source, lines: ir.Source, customers: ir.Source) -> ir.Node:
     pairs = ir.Store(map_(lines, [_one_or_more(0)], columns(lines, 0, 1)))
     counts = reduce_(pairs, (0,), ("sum", 1))
-    return join([_plain(pairs), _plain(counts), _plain(pairs)], [((0, 0), (1, 0)), ((1, 0), (2, 0))])
+    return join(
+        [_plain(pairs), _plain(counts), _plain(pairs)], [((0, 0), (1, 0)), ((1, 0), (2, 0))]
+    )
 
 
 @view

@@ -83,15 +83,21 @@ def _spread(accumulators: tuple[int, ...]) -> tuple[int, ...]:
 
 
 _TOTALS = st.tuples(st.integers(1, 3), st.integers(-(2**126), 2**126), st.integers(-5, 5))
-_ADDS = st.tuples(st.integers(-2, 2), st.integers(-(2**100), 2**100) | st.just(0), st.integers(-1, 1))
+_ADDS = st.tuples(
+    st.integers(-2, 2), st.integers(-(2**100), 2**100) | st.just(0), st.integers(-1, 1)
+)
 
 
-@given(st.lists(st.tuples(st.none() | _TOTALS, st.lists(_ADDS, max_size=4)), max_size=4), st.booleans())
+@given(
+    st.lists(st.tuples(st.none() | _TOTALS, st.lists(_ADDS, max_size=4)), max_size=4), st.booleans()
+)
 def test_sweep_groups(drawn: list[tuple[Any, list[tuple[int, int, int]]]], always: bool) -> None:
     """Words may be anything where the model would not refuse; group k's runs have times 1, 2, …"""
     stored = {k: old for k, (old, _) in enumerate(drawn) if old is not None}
     changes = [
-        (k, time, add) for k, (_, adds) in enumerate(drawn) for time, add in enumerate(adds, start=1)
+        (k, time, add)
+        for k, (_, adds) in enumerate(drawn)
+        for time, add in enumerate(adds, start=1)
     ]
     groups, runs = len(drawn), len(changes)
     change = np.array([_spread(a) for _, _, a in changes], np.int64).reshape(-1, 4).T.copy()
@@ -129,13 +135,11 @@ def test_sweep_groups(drawn: list[tuple[Any, list[tuple[int, int, int]]]], alway
             assert out["birth_prior"][birth] == prior
             assert out["birth_time"][birth] == out["event_time"][e]
         found.append((int(out["event_time"][e]), old_words, new_words))
-    assert found == [
-        (e.time, e.old and _spread(e.old), e.new and _spread(e.new)) for e in expected
-    ]
+    assert found == [(e.time, e.old and _spread(e.old), e.new and _spread(e.new)) for e in expected]
     assert n_births == sum(e.new is not None for e in expected)
 
 
-# -- the operator --------------------------------------------------------------------------------------
+# -- the operator ----------------------------------------------------------------------------------
 
 FIELDS = (
     Field("id", t.INT, False),

@@ -227,7 +227,9 @@ def test_a_trailing_reader_does_not_make_every_step_rewrite_a_block() -> None:
             rewrites += 1
     assert rewrites <= 3
     relation.advance(101)
-    assert np.array_equal(relation.gather(0, relation.visible(101)).values, np.arange(60_000, BLOCK_ROWS))
+    assert np.array_equal(
+        relation.gather(0, relation.visible(101)).values, np.arange(60_000, BLOCK_ROWS)
+    )
 
 
 def test_bytes_stay_in_proportion_to_living_rows() -> None:

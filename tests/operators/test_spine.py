@@ -20,10 +20,10 @@ _NONE = np.empty(0, np.int64)
 
 
 class Deaths:
-    """Dead bits of rows 0 to 8 * 8192, and the deaths that some reader can still tell."""
+    """Dead bits of so many rows, and the deaths that some reader can still tell."""
 
-    def __init__(self, blocks: int = 1) -> None:
-        self.bits = np.zeros((blocks, BLOCK_ROWS // 8), np.uint8)
+    def __init__(self, rows: int = 1000) -> None:
+        self.bits = np.zeros((rows // BLOCK_ROWS + 1, BLOCK_ROWS // 8), np.uint8)
         self.addresses = np.array([b.ctypes.data for b in self.bits], np.int64)
         self.told = _NONE
 
@@ -140,7 +140,7 @@ def test_merging_a_bit_at_a_time_is_merging_at_once(data: st.DataObject) -> None
         size = int(state[3])
         results.append((keys[:, :size].tolist(), rows[:size].tolist(), offsets.tolist()))
     assert results[0] == results[1]
-    dead = deaths.bits[0]
+    dead = deaths.bits.reshape(-1)
     both = list(zip(left.keys[0].tolist(), left.rows.tolist(), strict=True))
     both += zip(right.keys[0].tolist(), right.rows.tolist(), strict=True)
     kept = [(k, r) for k, r in both if not dead[r >> 3] >> (r & 7) & 1]
@@ -192,7 +192,7 @@ def test_a_small_insertion_pays_for_no_big_merge() -> None:
 
 
 def test_entries_of_dead_rows_go_even_without_insertions() -> None:
-    spine, deaths = Spine(1), Deaths(2)
+    spine, deaths = Spine(1), Deaths(100_000)
     n = 100_000
     spine.insert(make_batch((np.arange(n) % 50).reshape(1, -1), np.arange(n)))
     deaths.kill(np.arange(0, n - 10), told=True)
@@ -213,7 +213,7 @@ def test_entries_of_dead_rows_go_even_without_insertions() -> None:
 def test_entries_stay_in_proportion_to_living_rows(batch: int, live: int) -> None:
     """A queue: what comes in goes out again, `live` rows later."""
     steps = min(300, 600_000 // batch)
-    spine, deaths = Spine(1), Deaths(10)
+    spine, deaths = Spine(1), Deaths(steps * batch)
     row, dead_below, most = 0, 0, 0
     for _ in range(steps):
         rows = np.arange(row, row + batch)
@@ -232,7 +232,7 @@ def test_entries_stay_in_proportion_to_living_rows(batch: int, live: int) -> Non
 def test_random_updates_of_a_large_table() -> None:
     """Each step replaces a hundredth of the rows: dead entries lie everywhere."""
     rng = np.random.default_rng(7)
-    spine, deaths = Spine(1), Deaths(8)
+    spine, deaths = Spine(1), Deaths(400_000)
     live = np.arange(20_000)
     spine.insert(make_batch(live.reshape(1, -1).copy(), live))
     row, most = len(live), 0

@@ -58,9 +58,9 @@ def test_lockstep(steps: list[list[tuple[int, int, int]]], hold: int) -> None:
         time += 1
         start = time
         updates: list[Update] = []
-        for row, diff, later in step:
+        for row, drawn, later in step:
             time += later
-            diff = max(diff, -now[row])
+            diff = max(drawn, -now[row])
             now[row] += diff
             # Updates that cancel at one time come out as nothing.
             updates += [(_POOL[row], time, 1), (_POOL[row], time, diff), (_POOL[row], time, -1)]

@@ -43,7 +43,9 @@ ORDERS = {
 
 def _rank(value: Any) -> Any:
     """Python's order of two values of one type as SQL has it: NaN is greatest."""
-    return (1, 0.0) if value != value else (0, value) if isinstance(value, float) else value
+    if not isinstance(value, float):
+        return value
+    return (1, 0.0) if math.isnan(value) else (0, value)
 
 
 def _compare(a: Row, b: Row, keys: tuple[SortKey, ...]) -> int:
@@ -144,8 +146,9 @@ def test_every_epoch(
         # As a new view would see it now: the input of the Store, computed from what is kept.
         snapshot = signed(running.dataflow.snapshot(node, running.epoch))
         assert accumulate(snapshot, running.epoch) == states[-1]
-        assert accumulate(signed(running.dataflow.snapshot(root, running.epoch)), running.epoch) == (
-            states[-1]
+        assert (
+            accumulate(signed(running.dataflow.snapshot(root, running.epoch)), running.epoch)
+            == (states[-1])
         )
 
 
@@ -177,7 +180,9 @@ def test_members_that_die_and_are_compacted() -> None:
     for name in ("top", "late"):
         running.check()
         assert accumulate(running.updates[name], 3) == Counter([(-1,), (n - 3,)])
-    state = next(i.state for i in running.dataflow.indexes if isinstance(i.spec, ir.OrderedArrangement))
+    state = next(
+        i.state for i in running.dataflow.indexes if isinstance(i.spec, ir.OrderedArrangement)
+    )
     assert state.spine.entries < n / 4
 
 
@@ -228,8 +233,12 @@ def test_reading_the_front_costs_what_is_in_front() -> None:
     numbers = running.add_table("numbers", (Field("n", t.BIGINT, False),), key=(0,))
     running.install("top", top_k(numbers, [SortKey(0, True)], 10))
     running.apply([[insert("numbers", *((i,) for i in range(50_000)))]])
-    state = next(i.state for i in running.dataflow.indexes if isinstance(i.spec, ir.OrderedArrangement))
+    state = next(
+        i.state for i in running.dataflow.indexes if isinstance(i.spec, ir.OrderedArrangement)
+    )
     before = state.work.entries
-    running.apply([[insert("numbers", (-5,)), insert("numbers", (50_000,)), delete("numbers", (3,))]])
+    running.apply(
+        [[insert("numbers", (-5,)), insert("numbers", (50_000,)), delete("numbers", (3,))]]
+    )
     assert state.work.entries - before < 100
     running.check()

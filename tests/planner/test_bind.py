@@ -10,10 +10,11 @@ from planner.dataflow import Source
 from planner.errors import BindError, SqlViewError
 from planner.parse import CreateTable, CreateView, parse_query, parse_statement
 from planner.types import DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, DecimalType, Field
+from planner.validate import check
 from tests.planner import cases
 from tests.planner.sketch import sketch
 from tests.planner.tpch_catalog import Tables
-from tpch.queries import all_queries
+from tpch.queries import query_files
 from tpch.schema import TABLES
 
 _T = (
@@ -43,10 +44,14 @@ def bound(text: str) -> str:
         query = bind_query(parse_query(text), CATALOG)
     except SqlViewError as error:
         return f"{type(error).__name__}: {error}"
+    check(query.plan)
     return sketch(query.plan, query.order)
 
 
-@pytest.mark.parametrize("case", cases.read("bind"), ids=lambda c: c.text)
+FILES = ("bind", "joins", "subqueries", "sets", "aggregates", "functions")
+
+
+@pytest.mark.parametrize("case", [c for f in FILES for c in cases.read(f)], ids=lambda c: c.text)
 def test_bind(case: cases.Case, bless: bool) -> None:
     if not bless:
         assert bound(case.text) == case.expected
@@ -54,7 +59,8 @@ def test_bind(case: cases.Case, bless: bool) -> None:
 
 def test_bless(bless: bool) -> None:
     if bless:
-        cases.bless("bind", bound)
+        for name in FILES:
+            cases.bless(name, bound)
         cases.bless("tpch", _bound_tpch)
 
 
@@ -64,7 +70,7 @@ def _tpch() -> Tables:
 
 
 def _bound_tpch(name: str) -> str:
-    text = next(q.sql for q in all_queries() if q.name == name)
+    text = next(q.sql for q in query_files() if q.name == name)
     query = bind_query(parse_query(text), _tpch())
     return sketch(query.plan, query.order)
 
@@ -76,7 +82,7 @@ def test_tpch(case: cases.Case, bless: bool) -> None:
 
 
 def test_every_tpch_query_is_covered() -> None:
-    assert [c.text for c in cases.read("tpch")] == [q.name for q in all_queries()]
+    assert [c.text for c in cases.read("tpch")] == [q.name for q in query_files()]
 
 
 def _view(text: str) -> CreateView:

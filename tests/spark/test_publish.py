@@ -1,0 +1,198 @@
+"""State published in files and attached again, and blobs; no Spark needed."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from operators.column import Column, Ints
+from operators.delta import Pairs, bound
+from operators.executor.spark import blobs
+from operators.executor.spark.job import chunks
+from operators.kernels.memory import BLOCK_ROWS
+from operators.state.arrangement import ArrangementState
+from operators.state.filters import Filter
+from operators.state.publish import Attachment, Publisher
+from operators.state.relation import Relation
+from planner import dataflow as ir
+from planner.expr import Call, Literal
+from planner.expr import Column as ColumnRef
+from planner.types import BIGINT, BOOLEAN, STRING, DecimalType, Field
+
+WIDE = DecimalType(38, 2)
+SCHEMA = (Field("k", BIGINT, False), Field("s", STRING), Field("d", WIDE))
+SOURCE = ir.Source("t", SCHEMA)
+
+
+def columns(first: int, n: int) -> list[Column]:
+    keys = np.arange(first, first + n, dtype=np.int64)
+    valid = keys % 7 != 0
+    texts = pa.array([f"text {k}" if v else "" for k, v in zip(keys, valid, strict=True)])
+    pair = np.stack((keys, -(keys % 2)), axis=1)
+    return [Column(BIGINT, keys), Column(STRING, texts, valid), Column(WIDE, pair)]
+
+
+def fill(relation: Relation, n: int, time: int) -> None:
+    relation.append(columns(relation.next_row, n), np.full(n, time, np.int64))
+
+
+def equal(left: Column, right: Column) -> bool:
+    if isinstance(left.values, pa.Array):
+        same = left.values.equals(right.values)
+    else:
+        same = np.array_equal(left.values, right.values)
+    if left.valid is None or right.valid is None:
+        return bool(same) and left.valid is right.valid
+    return bool(same) and np.array_equal(left.valid, right.valid)
+
+
+@pytest.fixture
+def relation() -> Relation:
+    """Three blocks, the first compacted, with deaths that some reader can tell."""
+    relation = Relation(SCHEMA)
+    fill(relation, 2 * BLOCK_ROWS + 1000, 1)
+    early = np.flatnonzero(np.arange(BLOCK_ROWS) % 10)
+    relation.kill(early, np.full(len(early), 2, np.int64))
+    relation.advance(2)
+    assert relation.compacted_rows(0) is not None
+    fill(relation, 500, 3)
+    relation.kill(np.array([10, BLOCK_ROWS + 5], np.int64), np.array([4, 4], np.int64))
+    return relation
+
+
+def test_attached_state_reads_alike(relation: Relation, tmp_path: Path) -> None:
+    index = ArrangementState(ir.Arrangement(SOURCE, (0,)), relation)
+    predicate = Call(
+        "lt", (ColumnRef(0, BIGINT, False, "k"), Literal(100_000, BIGINT)), BOOLEAN, False
+    )
+    passing = Filter(relation, predicate)
+    publisher = Publisher(str(tmp_path))
+    publication = publisher.publication()
+    refs = (
+        publication.relation(relation, range(3), None),
+        publication.index(index),
+        publication.filter(passing),
+    )
+    publication.write()
+
+    attachment = Attachment()
+    attached = attachment.relation(refs[0])
+    attached_index = attachment.index(refs[1], attached)
+    attached_filter = attachment.filter(refs[2], attached)
+    rows = relation.visible(3)
+    for time in (2, 3, 4):
+        assert np.array_equal(attached.visible(time), relation.visible(time))
+    for i in range(3):
+        assert equal(attached.gather(i, rows), relation.gather(i, rows))
+    assert np.array_equal(attached_filter.test(rows), passing.test(rows))
+    probes = np.arange(0, 140_000, 3, dtype=np.int64).reshape(1, -1)
+    for as_of in (True, False):
+        times = np.full(probes.shape[1], 4, np.int64)
+        ours, theirs = (
+            i.lookup(probes, times, as_of, f.bits)
+            for i, f in ((index, passing), (attached_index, attached_filter))
+        )
+        assert len(ours.row) > 0
+        assert np.array_equal(ours.row, theirs.row)
+        assert np.array_equal(ours.probe, theirs.probe)
+
+
+def test_only_what_was_published(relation: Relation, tmp_path: Path) -> None:
+    publication = Publisher(str(tmp_path)).publication()
+    ref = publication.relation(relation, [0], [1])
+    publication.write()
+    attached = Attachment().relation(ref)
+    rows = np.array([BLOCK_ROWS, 2 * BLOCK_ROWS - 1], np.int64)
+    assert equal(attached.gather(0, rows), relation.gather(0, rows))
+    with pytest.raises(LookupError, match="column 1 was not published"):
+        attached.gather(1, rows)
+
+
+def test_full_blocks_and_batches_are_written_once(tmp_path: Path) -> None:
+    """The second job writes what is new; what the driver has dropped is deleted."""
+    relation = Relation(SCHEMA)
+    fill(relation, BLOCK_ROWS + 10, 1)
+    index = ArrangementState(ir.Arrangement(SOURCE, (0,)), relation)
+    publisher = Publisher(str(tmp_path))
+
+    def publish() -> int:
+        before = publisher.written_bytes
+        publication = publisher.publication()
+        publication.relation(relation, range(3), None)
+        publication.index(index)
+        publication.write()
+        publication.drop()
+        publisher.collect()
+        return publisher.written_bytes - before
+
+    assert publish() > 2_000_000
+    files = set(os.listdir(tmp_path))
+    fill(relation, 10, 2)
+    index.absorb()
+    assert publish() < 20_000
+    assert files < set(os.listdir(tmp_path))
+    index.spine = ArrangementState(index.spec, relation).spine
+    gc.collect()
+    assert publish() > 1_000_000
+    assert len(os.listdir(tmp_path)) == 2, "the blocks, and the one new batch"
+    publisher.close()
+    assert os.listdir(tmp_path) == []
+
+
+def test_blobs(relation: Relation) -> None:
+    """Columns come back as they were, over writable memory; equal values make equal bytes."""
+    rows = np.arange(BLOCK_ROWS, BLOCK_ROWS + 100, dtype=np.int64)
+    original = relation.gather_all(rows)
+    types = [c.type for c in original]
+    (blob,) = blobs.encode_columns(original)
+    back = blobs.decode_columns(blob, types)
+    assert all(equal(a, b) for a, b in zip(back, original, strict=True))
+    assert back[0].values.flags.writeable
+    assert list(blobs.encode_columns(relation.gather_all(rows))) == [blob]
+    sliced = [Column(c.type, c.values[20:60], _slice(c, 20, 60)) for c in original]
+    (part,) = blobs.encode_columns(sliced)
+    expected = relation.gather_all(rows[20:60])
+    assert all(
+        equal(a, b) for a, b in zip(blobs.decode_columns(part, types), expected, strict=True)
+    )
+
+
+def test_blobs_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs, "MAX_BYTES", 4096)
+    skewed = [Column(STRING, pa.array(["x" * 3000, "y" * 3000] + ["z"] * 1000))]
+    encoded = list(blobs.encode_columns(skewed))
+    assert max(map(len, encoded)) <= 4096
+    values = [v for b in encoded for v in blobs.decode_columns(b, [STRING])[0].values.to_pylist()]
+    assert values == skewed[0].values.to_pylist()
+    words = np.arange(3000, dtype=np.int64).reshape(3, 1000)
+    pieces = list(blobs.encode_words(words))
+    assert max(map(len, pieces)) <= 4096
+    assert np.array_equal(blobs.decode_words(pieces, 3), words)
+
+
+@pytest.mark.parametrize("count", [1, 3, 64])
+def test_chunks_keep_pairs_together(relation: Relation, count: int) -> None:
+    n = 20
+    old, new = np.array([1, 4, 9], np.int64), np.array([12, 13, 19], np.int64)
+    time = np.ones(n, np.int64)
+    delta = bound(relation, np.arange(n, dtype=np.int64), time, time, Pairs(old, new, True))
+    order, starts, pairs = chunks(delta, count)
+    assert sorted(order.tolist()) == list(range(n))
+    assert sum(pairs) == 3
+    told: list[tuple[int, int]] = []
+    for start, end, updated in zip(starts[:-1], starts[1:], pairs, strict=True):
+        chunk: Ints = order[start:end]
+        middle = len(chunk) - updated
+        told += zip(chunk[middle - updated : middle].tolist(), chunk[middle:].tolist(), strict=True)
+    assert told == list(zip(old.tolist(), new.tolist(), strict=True))
+
+
+def _slice(
+    column: Column, start: int, end: int
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
+    return None if column.valid is None else column.valid[start:end]
