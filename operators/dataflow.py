@@ -177,6 +177,11 @@ class Dataflow:
         live.readers.add(reader)
         return live.state
 
+    def live_index(self, spec: ir.Index, owner: str = "") -> ArrangementState | None:
+        """The index if it exists."""
+        live = self._indexes.get((owner, spec))
+        return None if live is None else live.state
+
     def filter(self, relation: Key, predicate: Expr, reader: str, owner: str = "") -> Filter:
         """The bitmap of a predicate over a relation, built now if it does not exist."""
         key = (relation, owner, predicate)

@@ -61,7 +61,7 @@ class StoreOperator:
         starts = starts[: groups + 1]
         # Only keys that lose a row need their living copies.
         loses = np.flatnonzero(np.minimum.reduceat(action, starts[:-1]) < 0)
-        live_start, live_rows = living(self.index, keys_at(words, starts[loses]), loses, groups)
+        live_start, live_rows = living(self.index, keys_at(words, starts[loses]), loses, starts)
         return changes.normalise(order, starts, action, time, live_start, live_rows, False)
 
 
@@ -86,17 +86,17 @@ def consolidate(columns: list[Column], time: Ints, diff: Ints) -> tuple[Ints, In
     return words, order[starts[runs]], net[runs]
 
 
-def living(index: ArrangementState, probes: Ints, groups: Ints, count: int) -> tuple[Ints, Ints]:
-    """Rows alive now for keys probes int64[w, m] of the groups numbered `groups` (ascending).
+def living(index: ArrangementState, probes: Ints, groups: Ints, starts: Ints) -> tuple[Ints, Ints]:
+    """Rows alive now for keys probes int64[w, m] of the groups numbered `groups` (ascending), as
+    many as the group has actions at most; starts int64[count + 1] delimits those.
 
     Returns: start int64[count + 1] into rows, and rows, by group.
     """
-    now = np.full(len(groups), np.iinfo(np.int64).max - 1, np.int64)
-    matches = index.lookup(probes, now, True)
+    matches = index.living(probes, np.diff(starts)[groups])
     group = groups[matches.probe]
     order = np.argsort(group, kind="stable")
-    start = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(group, minlength=count), out=start[1:])
+    start = np.zeros(len(starts), np.int64)
+    np.cumsum(np.bincount(group, minlength=len(starts) - 1), out=start[1:])
     return start, matches.row[order]
 
 

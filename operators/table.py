@@ -49,11 +49,21 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Sorted:
+    """Key words int64[w, n] of new rows, and the positions that sort them (spine.sort_keys)."""
+
+    words: Ints
+    order: Ints
+
+
+@dataclass(frozen=True, slots=True)
 class Checked:
-    """Changes that passed; `born` are the values of applied.births."""
+    """Changes that passed; `born` are the values of applied.births, `keys` their keys in the index
+    that found the rows, where the check has them sorted already."""
 
     born: list[Column]
     applied: Normalised
+    keys: Sorted | None = None
 
 
 class TableState:
@@ -86,10 +96,11 @@ class TableState:
         inserts = [c for c in batch if c.action != changes.DELETE]
         # Row of an action among the inserted rows; births are taken from those.
         inserted_at = np.cumsum(actions != changes.DELETE) - 1
+        keys = None
         if index is None:
             applied = _plain_births(times)
         else:
-            applied = self._normalise(batch, actions, times, index)
+            applied, keys = self._normalise(batch, actions, times, index)
         if applied.problem != changes.OK:
             sizes = np.cumsum([_rows(c) for c in batch])
             change = int(np.searchsorted(sizes, applied.problem_row, side="right"))
@@ -103,11 +114,20 @@ class TableState:
         rows = inserted_at[applied.births]
         if len(rows) < len(whole[0]) or (len(rows) > 1 and (np.diff(rows) < 0).any()):
             whole = [c.take(rows) for c in whole]
-        return Checked(whole, applied)
+        return Checked(whole, applied, keys)
 
     def write(self, checked: Checked, indexes: Sequence[ArrangementState]) -> Delta:
         """Write checked changes to the relation and its live indexes; returns the table's delta."""
-        return apply_changes(self.relation, checked.born, checked.applied, tuple(indexes))
+        delta = apply_changes(self.relation, checked.born, checked.applied, ())
+        for index in indexes:
+            keys = checked.keys
+            if keys is not None and index.spec == self.row_index:
+                end = self.relation.next_row
+                rows = np.arange(end - len(keys.order), end)
+                index.insert(rows, keys.words, keys.order)
+            else:
+                index.absorb()
+        return delta
 
     def snapshot(self, time: int) -> Delta:
         """All rows visible as of `time`, as births at that time."""
@@ -119,7 +139,8 @@ class TableState:
         actions: Ints,
         times: Ints,
         index: ArrangementState,
-    ) -> Normalised:
+    ) -> tuple[Normalised, Sorted | None]:
+        """The births and deaths; and the keys, where every action is the birth of a key."""
         words = np.concatenate([self._words(c, index) for c in batch], axis=1)
         n = words.shape[1]
         order, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
@@ -134,9 +155,14 @@ class TableState:
             sorted_actions = actions[order]
             wanted = np.flatnonzero(np.minimum.reduceat(sorted_actions, starts[:-1]) < 0)
         probes = keys_at(words, order[starts[wanted]])
-        live_start, live_rows = living(index, probes, wanted, groups)
+        live_start, live_rows = living(index, probes, wanted, starts)
+        if len(live_rows) == 0 and groups == n and (actions != changes.DELETE).all():
+            return _plain_births(times), Sorted(words, order)
         unique = self.key is not None
-        return changes.normalise(order, starts, actions, times, live_start, live_rows, unique)
+        return (
+            changes.normalise(order, starts, actions, times, live_start, live_rows, unique),
+            None,
+        )
 
     def _words(self, change: Change, index: ArrangementState) -> Ints:
         if self.key is None:

@@ -173,6 +173,10 @@ FUNCTIONS: dict[str, str] = {
     "date_trunc": "(unit literal, TIMESTAMP or DATE) -> same type",
     # internal, made by the planner only
     "exact_sum_to_double": "BINARY state of an exact floating-point sum -> DOUBLE, rounded once",
+    "single_value": "(count BIGINT, value): value; fails where count > 1 (a scalar subquery's rows)",
+    "variance": "(count BIGINT, sum, sum of squares, divisor's reduction INT literal 0 or 1) -> "
+    "DOUBLE, rounded once; sums are decimals, or BINARY states of exact sums; NULL where the "
+    "divisor is not positive",
 }
 
 
@@ -285,7 +289,7 @@ def substitution_grows(exprs: tuple[Expr, ...], replacements: tuple[Expr, ...]) 
 
 _MAY_FAIL = frozenset(
     "add subtract multiply divide integral_divide remainder negate abs round floor ceil "
-    "cast split_part date_add add_months add_microseconds exact_sum_to_double".split()
+    "cast split_part date_add add_months add_microseconds exact_sum_to_double single_value".split()
 )
 
 

@@ -33,8 +33,25 @@ _SMALL_ROWS = 2_000
 Row = tuple[Any, ...]
 
 
+_SETTINGS = (
+    "python_enable_replacements = false",
+    "enable_progress_bar = false",
+    "scalar_subquery_error_on_multiple_rows = true",
+    # Conjuncts in the order of the text, so that one may guard the next against a failure.
+    "disabled_optimizers = 'reorder_filter'",
+)
+
+#: What DuckDB raises where a value cannot be computed, not for text that is wrong.
+_FAILURES = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
+
+
 class OracleError(Exception):
     """The oracle was told of changes that its tables cannot take: a fault of the caller."""
+
+
+class RowError(OracleError):
+    """The query has no result now: a row under it cannot be computed (division by zero, a failed
+    cast, overflow, a scalar subquery with two rows)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +86,8 @@ class Oracle:
 
     def __init__(self, *, threads: int | None = None) -> None:
         self._db = duckdb.connect()
-        self._db.execute("SET python_enable_replacements = false")
+        for setting in _SETTINGS:
+            self._db.execute(f"SET {setting}")
         if threads is not None:
             self._db.execute(f"SET threads = {threads:d}")
         for macro in MACROS:
@@ -173,12 +191,17 @@ class Oracle:
         """The result of Spark SQL `text` now, its columns cast by position to `schema`.
 
         Rows come in the text's order, if it has one, ties broken by all columns.
+
+        Raises: RowError if a row cannot be computed.
         """
         translated = self._translate(text)
         inner = ", ".join(f"c{i}" for i in range(len(schema)))
         casts = ", ".join(f"CAST(c{i} AS {_duckdb_name(f.type)})" for i, f in enumerate(schema))
-        result = self._db.sql(f"SELECT {casts} FROM ({translated.sql}) AS r({inner})")
-        table = result.to_arrow_table()
+        try:
+            result = self._db.sql(f"SELECT {casts} FROM ({translated.sql}) AS r({inner})")
+            table = result.to_arrow_table()
+        except _FAILURES as failure:
+            raise RowError(str(failure)) from failure
         return table.rename_columns([f.name for f in schema])
 
     def _translate(self, text: str) -> Translated:

@@ -8,10 +8,14 @@ explicit here, on the tree, with the SQL types of every column known:
 - decimal products and sums get room for all the digits that Spark gives them, and are rounded where
   Spark gives them fewer fraction digits (more than 38 digits wanted);
 - a DATE plus or minus days or months is a TIMESTAMP in DuckDB: cast back;
+- division by zero, and SUM and COUNT_IF beyond BIGINT, fail as under Spark's ANSI rules;
+- a cast of a fraction to an integer truncates, where DuckDB rounds;
+- ANY_VALUE is the least value that is not NULL, so that it is deterministic;
+- STDDEV and VARIANCE of infinities and NaN are NaN, where DuckDB fails;
 - LIKE has the escape character `\\` in Spark and none in DuckDB;
 - NULLs come first in ascending and last in descending order;
-- ORDER BY and LIMIT get the documented tie columns: every output column from left to right,
-  ascending, NULLs first. A LIMIT without ORDER BY is ordered by these alone.
+- ORDER BY, LIMIT and OFFSET get the documented tie columns: every output column from left to right,
+  ascending, NULLs first. A LIMIT or OFFSET without ORDER BY is ordered by these alone.
 
 Invariant: the types here are computed from the text and the types of the base tables only, never
 by the planner's binder, so that the oracle checks the binder as well. A type that these rules do
@@ -33,9 +37,11 @@ from planner import types as t
 MaybeType = t.SqlType | None
 Columns = Mapping[str, MaybeType]
 
-#: `unscaled` drops the point of a decimal, whose scale the caller knows. `ratio` is n * power / d
+#: `checked` is what SQL says of a division: NULL before an error. `unscaled` drops the point of a decimal, whose scale the caller knows. `ratio` is n * power / d
 #: rounded half away from zero; by long division, so that n * power need not fit 128 bits.
 MACROS = (
+    """CREATE MACRO sqlview_checked(n, d, result) AS
+       CASE WHEN d = 0 AND n IS NOT NULL THEN error('division by zero') ELSE result END""",
     "CREATE MACRO sqlview_unscaled(x) AS CAST(replace(CAST(x AS VARCHAR), '.', '') AS HUGEINT)",
     """CREATE MACRO sqlview_ratio(n, d, power) AS CAST(sign(n) * sign(d) AS HUGEINT) * (
        abs(n) // abs(d) * power
@@ -65,7 +71,7 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
 
     Raises: sqlglot's errors, for text or names that are wrong.
     """
-    tree = sqlglot.parse_one(text, read="databricks")
+    tree = sqlglot.parse_one(text, read="databricks").transform(_known_call)
     schema: dict[str, object] = {
         name: dict.fromkeys(columns, "int") for name, columns in catalog.items()
     }
@@ -80,6 +86,14 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
     for query in list(tree.find_all(exp.Query)):
         _order_totally(query)
     return Translated(tree.sql("duckdb"), tuple(names), types, ordered)
+
+
+def _known_call(node: exp.Expr) -> exp.Expr:
+    """Aggregates that sqlglot does not know by their second name."""
+    known = {"every": exp.LogicalAnd, "some": exp.LogicalOr, "std": exp.Stddev}
+    if isinstance(node, exp.Anonymous) and node.name.lower() in known:
+        return known[node.name.lower()](this=node.expressions[0])
+    return node
 
 
 def _selects(scope: Scope) -> list[exp.Expr]:
@@ -102,7 +116,7 @@ def _is_ordered(query: exp.Expr) -> bool:
 
 def _order_totally(query: exp.Query) -> None:
     order = query.args.get("order")
-    if order is None and query.args.get("limit") is None:
+    if order is None and all(query.args.get(clause) is None for clause in ("limit", "offset")):
         return
     keys = list(order.expressions) if order is not None else []
     for key in keys:
@@ -131,6 +145,11 @@ class _Typer:
         if isinstance(query, exp.SetOperation):
             sides = [self._outputs[id(s.expression.unnest())] for s in scope.set_operation_scopes]
             types = tuple(common_type(pair) for pair in zip(*sides, strict=True))
+        elif isinstance(scope.expression, exp.Values):
+            for row in scope.expression.expressions:
+                self._visit(row)
+            cells = [[self._of(e) for e in row.expressions] for row in scope.expression.expressions]
+            types = tuple(common_type(column) for column in zip(*cells, strict=True))
         else:
             for join in query.args.get("joins") or ():
                 if join.args.get("on") is not None:
@@ -165,14 +184,14 @@ class _Typer:
         """Spark's type of a node whose children are typed, and what stands for it in DuckDB."""
         this = self._of(node.args.get("this"))
         match node:
-            case exp.Alias() | exp.Paren() | exp.Neg() | exp.Abs() | exp.Min() | exp.Max():
+            case exp.Alias() | exp.Paren() | exp.Neg() | exp.Abs() | exp.Nullif():
                 return this, None
-            case exp.Filter() if isinstance(node.this, exp.Avg):
-                return _average(node.this, self._of(node.this.this), node.expression)
-            case exp.Filter():
-                return this, None
-            case exp.Avg() if isinstance(node.parent, exp.Filter):
-                return this, None
+            case exp.Filter() if isinstance(node.this, exp.AggFunc):
+                return _aggregate(node.this, self._of(node.this.this), node.expression.this)
+            case exp.AggFunc() if isinstance(node.parent, exp.Filter):
+                return None, None  # with its condition, by the rule above
+            case exp.AggFunc():
+                return _aggregate(node, this, None)
             case exp.Distinct():
                 return self._of(node.expressions[0]) if node.expressions else None, None
             case exp.Column():
@@ -184,7 +203,7 @@ class _Typer:
             case exp.Null():
                 return t.NULL, None
             case exp.Cast():
-                return named_type(node.to), None
+                return _cast_type(node, this)
             case exp.Like() if not isinstance(node.parent, exp.Escape):
                 return t.BOOLEAN, exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
             case exp.Predicate() | exp.Connector() | exp.Not():
@@ -196,12 +215,8 @@ class _Typer:
             case exp.DateAdd() | exp.DateSub() | exp.TsOrDsAdd() | exp.AddMonths():
                 known = this == t.DATE
                 return (t.DATE, _cast(node.copy(), t.DATE)) if known else (None, None)
-            case exp.IntDiv() | exp.Count():
-                return t.BIGINT, None
-            case exp.Sum():
-                return _sum_type(this), None
-            case exp.Avg():
-                return _average(node, this, None)
+            case exp.IntDiv():
+                return t.BIGINT, _checked(_cast(node.copy(), t.BIGINT), node)
             case exp.If():
                 return common_type(self._of(node.args.get(k)) for k in ("true", "false")), None
             case exp.Case():
@@ -209,9 +224,9 @@ class _Typer:
                 if node.args.get("default") is not None:
                     branches.append(self._of(node.args["default"]))
                 return common_type(branches), None
-            case exp.Coalesce():
+            case exp.Coalesce() | exp.Greatest() | exp.Least():
                 return common_type([this, *(self._of(e) for e in node.expressions)]), None
-            case exp.Extract() | exp.Year() | exp.Month() | exp.Day():
+            case exp.Extract() | exp.Year() | exp.Month() | exp.Day() | exp.Length():
                 return t.INT, None
             case exp.DPipe() | exp.Concat() | exp.Upper() | exp.Lower() | exp.Substring():
                 return t.STRING, None
@@ -219,9 +234,14 @@ class _Typer:
                 return None, None
 
     def _column(self, node: exp.Column) -> MaybeType:
-        source = self._scope.sources.get(node.table)
+        around: Scope | None = self._scope
+        while around is not None and node.table and node.table not in around.sources:
+            around = around.parent  # a column of an enclosing query
+        source = None if around is None else around.sources.get(node.table)
         if isinstance(source, Scope):
             names = [e.alias_or_name for e in _selects(source)]
+            if isinstance(source.expression, exp.Values):
+                names = list(source.expression.alias_column_names)
             types = self._outputs.get(id(source.expression.unnest()))
             return types[names.index(node.name)] if types and node.name in names else None
         if isinstance(source, exp.Table):
@@ -324,7 +344,38 @@ def _sum_type(kind: MaybeType) -> MaybeType:
             return None
 
 
+def _checked(result: exp.Expr, division: exp.Expr) -> exp.Expr:
+    """`result` of `division`, whose divisor must not be zero."""
+    dividend, divisor = division.args["this"], division.args["expression"]
+    if isinstance(divisor, exp.Literal) and float(divisor.name):
+        return result
+    return exp.Anonymous(
+        this="sqlview_checked",
+        expressions=[dividend.copy(), divisor.copy(), exp.paren(result, copy=False)],
+    )
+
+
+def _cast_type(node: exp.Cast, source: MaybeType) -> tuple[MaybeType, exp.Expr | None]:
+    kind = named_type(node.to)
+    fraction = isinstance(source, (t.DecimalType, t.FloatType))
+    if not (fraction and isinstance(kind, t.IntegerType)):
+        return kind, None
+    cut = node.copy()
+    cut.set("this", exp.Anonymous(this="trunc", expressions=[node.this.copy()]))
+    return kind, cut
+
+
 def _arithmetic(
+    node: exp.Expr, left: MaybeType, right: MaybeType
+) -> tuple[MaybeType, exp.Expr | None]:
+    """+, -, * and %; % by zero fails, as a division does."""
+    kind, replacement = _computed(node, left, right)
+    if isinstance(node, exp.Mod) and kind is not None:
+        return kind, _checked(replacement or node.copy(), node)
+    return kind, replacement
+
+
+def _computed(
     node: exp.Expr, left: MaybeType, right: MaybeType
 ) -> tuple[MaybeType, exp.Expr | None]:
     sides = [node.args["this"], node.args["expression"]]
@@ -368,27 +419,92 @@ def _divide(node: exp.Div, left: MaybeType, right: MaybeType) -> tuple[MaybeType
     a, b = _as_decimal(left), _as_decimal(right)
     integers = isinstance(left, t.IntegerType) and isinstance(right, t.IntegerType)
     if a is None or b is None or integers:
-        return t.DOUBLE, None
+        return t.DOUBLE, _checked(node.copy(), node)
     scale = max(t.MIN_ADJUSTED_SCALE, a.scale + b.precision + 1)
     kind = t.adjusted_decimal(a.precision - a.scale + b.scale + scale, scale)
     dividend = _unscaled(_cast(node.this.copy(), a))
     divisor = _unscaled(_cast(node.expression.copy(), b))
-    return kind, _quotient(dividend, divisor, kind.scale - a.scale + b.scale, kind)
+    quotient = _quotient(dividend, divisor, kind.scale - a.scale + b.scale, kind)
+    return kind, _checked(quotient, node)
+
+
+def _aggregate(
+    call: exp.Expr, kind: MaybeType, where: exp.Expr | None
+) -> tuple[MaybeType, exp.Expr | None]:
+    """An aggregate of an argument of type `kind`, with the condition of its FILTER."""
+    match call:
+        case exp.Avg():
+            return _average(call, kind, where)
+        case exp.Count():
+            several = [call.this, *call.expressions] if call.expressions else []
+            counted = exp.Count(this=_all_there(several)) if several else call.copy()
+            return t.BIGINT, _filtered(counted, where)
+        case exp.CountIf():
+            return t.BIGINT, _cast(_filtered(call.copy(), where), t.BIGINT)
+        case exp.Sum():
+            result = _sum_type(kind)
+            total = _filtered(call.copy(), where)
+            # DuckDB adds up in wider types; Spark fails beyond its own.
+            exact = isinstance(result, (t.IntegerType, t.DecimalType))
+            return result, _cast(total, result) if exact and result is not None else total
+        case exp.Min() | exp.Max():
+            return kind, _filtered(call.copy(), where)
+        case exp.AnyValue():
+            return kind, _filtered(exp.Min(this=call.this.copy()), where)
+        case exp.LogicalAnd() | exp.LogicalOr():
+            return t.BOOLEAN, _filtered(call.copy(), where)
+        case exp.Stddev() | exp.StddevSamp() | exp.StddevPop() | exp.Variance() | exp.VariancePop():
+            return t.DOUBLE, _spread(call, where)
+        case _:
+            return None, None
+
+
+def _filtered(call: exp.Expr, where: exp.Expr | None) -> exp.Expr:
+    if where is None:
+        return call
+    return exp.Filter(this=call, expression=exp.Where(this=where.copy()))
+
+
+def _all_there(values: list[exp.Expr]) -> exp.Expr:
+    """1 where no value is NULL, else NULL."""
+    missing = exp.or_(*(exp.Is(this=exp.paren(v.copy()), expression=exp.Null()) for v in values))
+    return exp.Case(ifs=[exp.If(this=missing, true=exp.Null())], default=exp.Literal.number(1))
+
+
+def _spread(call: exp.Expr, where: exp.Expr | None) -> exp.Expr:
+    """STDDEV or VARIANCE: NaN where a value is infinite or NaN, unless there are too few values."""
+    distinct = isinstance(call.this, exp.Distinct)
+    value = _cast((call.this.expressions[0] if distinct else call.this).copy(), t.DOUBLE)
+    if where is not None:
+        value = exp.Case(ifs=[exp.If(this=where.copy(), true=value)])
+    finite = exp.Anonymous(this="isfinite", expressions=[value.copy()])
+    kept: exp.Expr = exp.Case(ifs=[exp.If(this=finite, true=value.copy())])
+    counted: exp.Expr = value.copy()
+    if distinct:
+        kept, counted = exp.Distinct(expressions=[kept]), exp.Distinct(expressions=[counted])
+    population = isinstance(call, (exp.StddevPop, exp.VariancePop))
+    enough = exp.GT(
+        this=exp.Count(this=counted), expression=exp.Literal.number(0 if population else 1)
+    )
+    odd = exp.LogicalOr(this=exp.Not(this=finite.copy()))
+    nan = _cast(exp.Literal.string("NaN"), t.DOUBLE)
+    usual = type(call)(this=kept)
+    inner = exp.Case(ifs=[exp.If(this=odd, true=nan)], default=usual)
+    return exp.Case(ifs=[exp.If(this=enough, true=inner)])
 
 
 def _average(
     node: exp.Avg, kind: MaybeType, where: exp.Expr | None
 ) -> tuple[MaybeType, exp.Expr | None]:
     if isinstance(kind, (t.IntegerType, t.FloatType)):
-        return t.DOUBLE, None
+        return t.DOUBLE, _filtered(node.copy(), where)
     if not isinstance(kind, t.DecimalType):
         return None, None
     result = t.bounded_decimal(kind.precision + 4, kind.scale + 4)
     total: exp.Expr = exp.Sum(this=node.this.copy())
     count: exp.Expr = exp.Count(this=node.this.copy())
     if where is not None:
-        total = exp.Filter(this=total, expression=where.copy())
-        count = exp.Filter(this=count, expression=where.copy())
+        total, count = _filtered(total, where), _filtered(count, where)
     # DuckDB evaluates the division also where SUM is NULL for want of rows.
     count = exp.Nullif(this=count, expression=exp.Literal.number(0))
     total = _unscaled(_cast(total, t.DecimalType(t.MAX_PRECISION, kind.scale)))

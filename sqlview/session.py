@@ -332,7 +332,8 @@ class Session:
     def _write(self, checked: list[tuple[Table, Checked]]) -> dict[Key, Delta]:
         changes: dict[Key, Delta] = {}
         for table, result in checked:
-            delta = table.state.write(result, ())
+            row_index = self._dataflow.live_index(table.state.row_index)
+            delta = table.state.write(result, () if row_index is None else (row_index,))
             self._dataflow.absorb(table.state.source)
             if len(delta):
                 changes["", table.state.source] = delta

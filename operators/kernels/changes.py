@@ -40,8 +40,9 @@ def sweep(
     """Sweep each key's actions in order.
 
     starts[g]..starts[g+1] are positions in `order` of the actions of key g, in statement order.
-    live_rows[live_start[g]:live_start[g+1]] are its living rows. `stack` (as long as the living
-    rows and actions together) holds the copies of one key: row ids, or -1 - birth number.
+    live_rows[live_start[g]:live_start[g+1]] are its living rows, all of them or as many as it has
+    actions. `stack` (as long as live_rows and actions together) holds the copies of one key: row
+    ids, or -1 - birth number.
     A birth and death at the same time leave no trace. sizes int64[3] = births, killed, ended.
     Returns (problem, row of the action).
     """

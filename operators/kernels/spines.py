@@ -136,6 +136,42 @@ def half_join(
     return count
 
 
+@kernel(signatures=[(INTS2, INTS2, INTS, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)])
+def living(spine, probes, order, limit, dead, out_probe, out_row, work):
+    """Pairs (probe, row with that key that has not died), at most limit[p] for probe p.
+
+    Shapes: as half_join; limit int64[n]; out int64[limit.sum()]. Returns: how many pairs.
+    Cost: one seek per probe and batch; entries are visited until the limit is reached.
+    """
+    count = np.int64(0)
+    found = np.zeros(probes.shape[1], np.int64)
+    for b in range(spine.shape[0]):
+        keys, rows, offsets, n = spine[b, 0], spine[b, 1], spine[b, 2], spine[b, 3]
+        bucket = np.int64(-1)
+        at = np.int64(0)
+        end = np.int64(0)
+        for o in range(order.shape[0]):
+            p = order[o]
+            here = bucket_of(probes[0, p])
+            if here != bucket:
+                bucket = here
+                at = load_i64(offsets, bucket)
+                end = load_i64(offsets, bucket + 1)
+            at = _gallop(keys, n, at, end, probes, p)
+            work[1] += 1
+            i = at
+            while i < end and found[p] < limit[p] and _equal(keys, n, i, probes, p):
+                row = load_i64(rows, i)
+                work[0] += 1
+                if not bit_is_set(dead, row):
+                    out_probe[count] = p
+                    out_row[count] = row
+                    count += 1
+                    found[p] += 1
+                i += 1
+    return count
+
+
 @kernel(signatures=[(INTS2, INTS, INTS, INTS2_OUT, INTS_OUT, INTS_OUT)])
 def copy_batch(keys, rows, order, out_keys, out_rows, out_buckets):
     """Gather a new batch into its sorted order."""

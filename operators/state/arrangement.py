@@ -192,6 +192,24 @@ class ArrangementState:
         self.work.seeks += int(work[1])
         return Matches(out_probe[:found], out_row[:found])
 
+    def living(self, probes: Ints, limit: Ints) -> Matches:
+        """Rows alive now for each probe, at most limit[p] for probe p: a key may have many.
+
+        Shapes: probes int64[w, n], limit int64[n]. Cost: as `lookup`, up to the limit.
+        """
+        n, total = probes.shape[1], int(limit.sum())
+        if n == 0 or self.spine.entries == 0:
+            return Matches(_EMPTY, _EMPTY)
+        out_probe, out_row = np.empty(total, np.int64), np.empty(total, np.int64)
+        work = np.zeros(2, np.int64)
+        dead = self.relation.versions[0]
+        found = spines.living(
+            self.spine.table, probes, sort_keys(probes), limit, dead, out_probe, out_row, work
+        )
+        self.work.entries += int(work[0])
+        self.work.seeks += int(work[1])
+        return Matches(out_probe[:found], out_row[:found])
+
     def maintain(self, inserted: int) -> None:
         """Merge under fuel and drop entries of rows that are gone. Between steps only."""
         dead, _, _, died_row, _ = self.relation.versions

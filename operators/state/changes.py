@@ -49,7 +49,8 @@ def normalise(
 
     Arrays: order int64[n] groups the actions by key, each key's in statement order (times do not
     fall); starts int64[g + 1]; action int64[n] of INSERT, DELETE, UPSERT; live_start int64[g + 1]
-    into live_rows: the rows of each key that live before the step. `unique`: at most one row a key.
+    into live_rows: the rows of each key that live before the step, all of them or as many as the
+    key has actions. `unique`: at most one row a key.
     Returns: see Normalised; with a problem (DUPLICATE or ABSENT at action problem_row) the rest
     is meaningless. Cost: O(actions + living rows of their keys).
     """

@@ -246,3 +246,22 @@ def test_work_follows_the_smaller_side() -> None:
     probes = ints(5, 99_999, n + 1, -1).reshape(1, -1)
     assert index.lookup(probes, ints(1, 1, 1, 1), True).row.tolist() in ([5, 99_999], [99_999, 5])
     assert index.work.entries == 2
+
+
+@given(st.lists(st.integers(0, 3), max_size=30), st.lists(st.integers(0, 29), max_size=20))
+def test_living_rows_up_to_a_limit(keys: list[int], kills: list[int]) -> None:
+    relation = Relation(FIELDS)
+    index = ArrangementState(SPECS[0], relation)
+    for part in (keys[: len(keys) // 2], keys[len(keys) // 2 :]):
+        rows = to_columns([(k, "", 0) for k in part], FIELDS)
+        relation.append(rows, np.full(len(part), 1, np.int64))
+        index.absorb()
+    dead = {k for k in kills if k < len(keys)}
+    relation.kill(ints(*dead), np.full(len(dead), 2, np.int64))
+    limit = ints(0, 1, 2, 99)
+    found = index.living(np.arange(4).reshape(1, -1), limit)
+    alive = {k: {i for i, key in enumerate(keys) if key == k and i not in dead} for k in range(4)}
+    for k, most in enumerate(limit.tolist()):
+        got = found.row[found.probe == k].tolist()
+        assert len(got) == len(set(got)) == min(most, len(alive[k]))
+        assert set(got) <= alive[k]

@@ -20,7 +20,9 @@ from operators.kernels import grouping
 from planner import dataflow as ir
 from planner import types as t
 from planner.algebra import SortKey, identity
+from planner.errors import ViewError
 from planner.types import Field
+from tests.conftest import Connect
 from tests.operators.columns import Row, ints
 from tests.operators.running import Running, Updates, reduce_, signed
 from tests.reference import groups as naive
@@ -288,3 +290,15 @@ def test_losing_rows_that_are_not_there_is_a_bug_of_ours() -> None:
     twice = source.select(ints(0, 0)).negated()
     with pytest.raises(AssertionError, match="lost more rows than it had"):
         installed.operator.step(twice)  # type: ignore[union-attr,call-arg]
+
+
+@pytest.mark.xfail(strict=True, reason="sums beyond 127 bits wrap around without an error")
+@pytest.mark.parametrize("rows", [2, 4])
+def test_a_decimal_sum_of_more_than_38_digits_is_an_error(connect: Connect, rows: int) -> None:
+    db = connect().db
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, x DECIMAL(38, 0))")
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT SUM(x) AS s FROM t")
+    with db.transaction() as tx:
+        tx.insert("t", [(i, Decimal(9) * 10**37) for i in range(rows)])
+    with pytest.raises(ViewError):
+        db.view("v").rows()

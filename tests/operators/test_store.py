@@ -136,3 +136,12 @@ def test_state_of_a_churning_store_is_bounded() -> None:
     assert store.relation.live_rows == n
     assert most < 20 * n
     assert len(store.relation.empty_blocks) >= 2
+
+
+def test_a_copy_is_found_among_many_without_looking_at_them() -> None:
+    store = Store()
+    store.step([((1, "x", 2.0), 1, 5000)])
+    before = store.index.work.entries
+    for time in range(2, 12):
+        store.step([((1, "x", 2.0), time, -1)])
+    assert store.index.work.entries - before < 200

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from planner.algebra import Aggregate, Apply, Filter
 from planner.bind import bind_query, bind_view
 from planner.context import RelationInfo
 from planner.dataflow import Source
 from planner.errors import BindError, SqlViewError
+from planner.expr import Call, Expr, Literal, conjuncts, disjuncts
+from planner.expr import walk as walk_expr
 from planner.parse import CreateTable, CreateView, parse_query, parse_statement
 from planner.types import DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, DecimalType, Field
 from planner.validate import check
+from planner.visit import walk
 from tests.planner import cases
 from tests.planner.sketch import sketch
 from tests.planner.tpch_catalog import Tables
@@ -139,3 +143,49 @@ def test_a_cte_used_twice_is_the_same_subtree_twice() -> None:
     text = "WITH x AS (SELECT a, sum(b) AS n FROM t GROUP BY a) SELECT p.n FROM x p, x q"
     join = bind_query(parse_query(text), CATALOG).plan.input  # type: ignore[union-attr]
     assert join.inputs[0] is join.inputs[1]  # type: ignore[union-attr]
+
+
+def test_a_cte_used_in_a_subquery_is_the_same_subtree() -> None:
+    text = (
+        "WITH x AS (SELECT a, sum(c) AS n FROM u GROUP BY a) "
+        "SELECT * FROM x WHERE n = (SELECT n FROM x y WHERE y.a = (SELECT min(a) FROM x))"
+    )
+    plan = bind_query(parse_query(text), CATALOG).plan
+    aggregates = [node for node in walk(plan) if isinstance(node, Aggregate) and node.keys]
+    assert len(aggregates) == 3
+    assert all(a is aggregates[0] for a in aggregates)
+
+
+def test_equal_subqueries_are_one() -> None:
+    text = (
+        "SELECT (SELECT max(c) FROM u) + 1, b FROM t "
+        "WHERE b < (SELECT max(c) FROM u) AND a < (SELECT max(c) FROM u)"
+    )
+    applied = [n for n in walk(bind_query(parse_query(text), CATALOG).plan) if isinstance(n, Apply)]
+    assert len(applied) == 2  # one below the filter, one above
+    assert applied[0].subquery == applied[1].subquery
+
+
+@pytest.mark.parametrize("operator", ["or", "and"])
+def test_long_chains_do_not_nest_deeply(operator: str) -> None:
+    terms = [f"(a = {i} and b <> {i})" for i in range(1_000)]
+    text = f"SELECT a FROM t WHERE {f' {operator} '.join(terms)}"
+    plan = bind_query(parse_query(text), CATALOG).plan
+    (predicate,) = (n.predicate for n in walk(plan) if isinstance(n, Filter))
+    parts = disjuncts(predicate) if operator == "or" else conjuncts(predicate)
+    literals = [e.value for p in parts for e in walk_expr(p) if isinstance(e, Literal)]
+    assert sorted(literals) == sorted([*range(1_000), *range(1_000)])  # type: ignore[type-var]
+    assert literals == sorted(literals)  # type: ignore[type-var]
+    assert _depth(predicate) < 40
+
+
+def test_long_lists_of_expressions_do_not_nest_deeply() -> None:
+    options = ", ".join(f"b + {i}" for i in range(500))
+    plan = bind_query(parse_query(f"SELECT a FROM t WHERE a IN ({options})"), CATALOG).plan
+    (predicate,) = (n.predicate for n in walk(plan) if isinstance(n, Filter))
+    assert len(disjuncts(predicate)) == 500
+    assert _depth(predicate) < 40
+
+
+def _depth(expr: Expr) -> int:
+    return 1 + max(map(_depth, expr.args), default=0) if isinstance(expr, Call) else 1

@@ -41,7 +41,7 @@ def main(directory: Path) -> None:
             pair = twins.Twins(executor, twins.TABLES, {n: twins.VIEWS[n] for n in names})
             stream = twins.changes(31)
             for _ in range(2):
-                assert pair.step([stream.transaction(12) for _ in range(3)]) > 0
+                assert pair.step([stream.transaction(40) for _ in range(3)]) > 0
             assert executor.failures == 0
             assert executor.jobs[0].stages == 4
             assert flag.exists() == (what != "nothing")

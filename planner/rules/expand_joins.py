@@ -1,0 +1,214 @@
+"""Semi, anti, mark and outer joins in terms of inner joins.
+
+    SemiJoin[c](l, r)    ->   Join(l, matched), l's columns
+    AntiJoin[c](l, r)    ->   l minus the same
+    MarkJoin[c](l, r)    ->   the same with TRUE, l minus the same with FALSE
+    LeftJoin[c](l, r)    ->   Join[c](l, r), and l minus the matched, padded with NULLs
+    FullJoin[c](l, r)    ->   the same, and r minus the matched, padded with NULLs
+
+`matched` has one row for each binding that has a match, so that the inner join copies nothing:
+
+    condition                              matched
+    any, r has at most one match           r itself
+    equalities of the two sides, and       the distinct values of r's sides of the equalities; the
+    conditions on one side alone           empty binding where there are none
+    any                                    the distinct bindings of the columns of l that the
+                                           condition reads, of the smallest part of l that has them
+                                           (planner.domains) joined with r
+
+It changes when the count of a binding's matches becomes zero or ceases to be, as its other changes
+touch no column that the join reads. What is left of l is told by sign: l is never stored for it.
+
+Law: the conditions are evaluated on pairs of rows that the query pairs too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.algebra import (
+    Aggregate,
+    Filter,
+    Join,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Project,
+    SemiJoin,
+    UnionAll,
+    identity,
+)
+from planner.analysis.constants import FALSE, TRUE
+from planner.analysis.equality import plain_column
+from planner.analysis.keys import TableKey, matches_once
+from planner.domains import provider
+from planner.expr import (
+    Call,
+    Column,
+    Expr,
+    Literal,
+    columns_used,
+    conjunction,
+    conjuncts,
+    remap,
+)
+from planner.types import BOOLEAN, Field, Schema
+from planner.visit import transform
+
+
+def apply(plan: Plan, table_key: TableKey) -> Plan:
+    return transform(plan, lambda p: _expand(p, table_key))
+
+
+def _expand(plan: Plan, table_key: TableKey) -> Plan:
+    match plan:
+        case SemiJoin():
+            matched = _matching(plan.left, plan.right, plan.condition, table_key)
+            if not plan.anti:
+                return matched
+            return UnionAll((plan.left, matched), plan.schema, (False, True))
+        case MarkJoin():
+            matched = _matching(plan.left, plan.right, plan.condition, table_key)
+            parts = (
+                _with(matched, TRUE, plan.schema),
+                _with(plan.left, FALSE, plan.schema),
+                _with(matched, FALSE, plan.schema),
+            )
+            return UnionAll(parts, plan.schema, (False, False, True))
+        case OuterJoin():
+            return _outer(plan, table_key)
+        case _:
+            return plan
+
+
+def _with(plan: Plan, mark: Literal, schema: Schema) -> Plan:
+    return Project(plan, (*identity(plan.schema), mark), schema)
+
+
+def _outer(plan: OuterJoin, table_key: TableKey) -> Plan:
+    left, right = plan.left, plan.right
+    schema = plan.schema
+    join = Join((left, right), plan.condition)
+    # Columns of the join itself may be NOT NULL: the union's are nullable where a side is padded.
+    matched = _matching(left, right, plan.condition, table_key)
+    nulls = tuple(Literal(None, f.type) for f in right.schema)
+    parts = [join, _padded(left, (), nulls), _padded(matched, (), nulls)]
+    signs = [False, False, True]
+    if plan.full:
+        a, b = len(left.schema), len(right.schema)
+        at = {**{c: b + c for c in range(a)}, **{a + c: c for c in range(b)}}
+        mirrored = None if plan.condition is None else remap(plan.condition, at)
+        matched = _matching(right, left, mirrored, table_key)
+        nulls = tuple(Literal(None, f.type) for f in left.schema)
+        parts += [_padded(right, nulls, ()), _padded(matched, nulls, ())]
+        signs += [False, True]
+    return UnionAll(tuple(parts), schema, tuple(signs))
+
+
+def _padded(plan: Plan, before: tuple[Expr, ...], after: tuple[Expr, ...]) -> Plan:
+    exprs = (*before, *identity(plan.schema), *after)
+    fields = tuple(
+        Field(e.name if isinstance(e, Column) else "null", e.type, e.nullable) for e in exprs
+    )
+    return Project(plan, exprs, fields)
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """Conjuncts over the columns of left, then right, by what they read."""
+
+    equal: tuple[tuple[Expr, Expr, Expr], ...]  # the conjunct, its side over left, over right
+    left: tuple[Expr, ...]
+    right: tuple[Expr, ...]
+    other: tuple[Expr, ...]
+
+
+def _sorted(condition: Expr | None, width: int) -> _Condition:
+    equal: list[tuple[Expr, Expr, Expr]] = []
+    left: list[Expr] = []
+    right: list[Expr] = []
+    other: list[Expr] = []
+    for p in () if condition is None else conjuncts(condition):
+        used = columns_used(p)
+        sides = _sides(p, width)
+        if sides is not None:
+            equal.append((p, *sides))
+        elif all(c < width for c in used):
+            left.append(p)
+        elif all(c >= width for c in used):
+            right.append(p)
+        else:
+            other.append(p)
+    return _Condition(tuple(equal), tuple(left), tuple(right), tuple(other))
+
+
+def _sides(predicate: Expr, width: int) -> tuple[Expr, Expr] | None:
+    if not (isinstance(predicate, Call) and predicate.function in ("eq", "eq_null_safe")):
+        return None
+    a, b = predicate.args
+    for x, y in ((a, b), (b, a)):
+        of_left, of_right = columns_used(x), columns_used(y)
+        if of_left and of_right and max(of_left) < width <= min(of_right):
+            return x, y
+    return None
+
+
+def _matching(left: Plan, right: Plan, condition: Expr | None, table_key: TableKey) -> Plan:
+    """The rows of `left` that have a match."""
+    width = len(left.schema)
+    parts = _sorted(condition, width)
+    local = {width + c: c for c in range(len(right.schema))}
+    if parts.right:
+        right = Filter(right, conjunction(tuple(remap(p, local) for p in parts.right)))
+    plain = (plain_column(e) for _, _, e in parts.equal)
+    found = frozenset(c.index - width for c in plain if c is not None)
+    predicates: list[Expr]
+    if matches_once(right, found, table_key):
+        predicates = [*(p for p, _, _ in parts.equal), *parts.left, *parts.other]
+        return _joined(left, right, predicates)
+    if parts.other:
+        return _by_bindings(left, right, parts)
+    keys = tuple(remap(e, local) for _, _, e in parts.equal) or (TRUE,)
+    fields = tuple(
+        Field(e.name if isinstance(e, Column) else f"key{i}", e.type, e.nullable)
+        for i, e in enumerate(keys)
+    )
+    matched = Aggregate(right, keys, (), fields)
+    predicates = list(parts.left)
+    for (p, a, _), b in zip(parts.equal, identity(matched.schema, width), strict=False):
+        assert isinstance(p, Call)
+        predicates.append(Call(p.function, (a, b), BOOLEAN, p.nullable))
+    return _joined(left, matched, predicates)
+
+
+def _by_bindings(left: Plan, right: Plan, parts: _Condition) -> Plan:
+    width = len(left.schema)
+    condition = (*(p for p, _, _ in parts.equal), *parts.left, *parts.other)
+    bound = tuple(sorted(c for c in columns_used(*condition) if c < width))
+    source, at = provider(left, bound)
+    moved = dict(zip(bound, at, strict=True))
+    moved.update({width + c: len(source.schema) + c for c in range(len(right.schema))})
+    pairs = Join((source, right), conjunction(tuple(remap(p, moved) for p in condition)))
+    columns = identity(pairs.schema)
+    keys = tuple(columns[c] for c in at)
+    matched = Aggregate(pairs, keys, (), tuple(pairs.schema[c] for c in at))
+    strict = {
+        c.index
+        for p, a, _ in parts.equal
+        if isinstance(p, Call) and p.function == "eq"
+        for c in (plain_column(a),)
+        if c is not None
+    }
+    predicates: list[Expr] = []
+    for c, b in zip(bound, identity(matched.schema, width), strict=True):
+        a = identity(left.schema)[c]
+        if c in strict or not a.nullable:
+            predicates.append(Call("eq", (a, b), BOOLEAN, a.nullable or b.nullable))
+        else:
+            predicates.append(Call("eq_null_safe", (a, b), BOOLEAN, False))
+    return _joined(left, matched, predicates)
+
+
+def _joined(left: Plan, right: Plan, predicates: list[Expr]) -> Plan:
+    join = Join((left, right), conjunction(tuple(predicates)) if predicates else None)
+    return Project(join, identity(left.schema), left.schema)

@@ -1,0 +1,120 @@
+"""The 22 texts: their answers, what is maintained and what is refused, and the lively parameters.
+
+`answers.json` holds the number of rows, the first and the last row of each query at scale factor
+0.01, as DuckDB gives them with the query texts of its own TPC-H extension.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlglot
+from sqlglot import exp
+
+import sqlview
+from planner.types import DOUBLE, Field
+from sqlview.oracle import Oracle
+from tpch import lively
+from tpch.generate import generate, load
+from tpch.queries import MAINTAINED, Query, query_files
+from tpch.schema import TABLES
+
+NAMES = [f"q{number:02d}" for number in range(1, 23)]
+ANSWERS = json.loads((Path(__file__).parent / "answers.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
+    with Oracle(threads=1) as oracle:
+        for name, rows in load(generate(0.01, tmp_path_factory.mktemp("tpch"))).items():
+            oracle.load(name, rows)
+        yield oracle
+
+
+def by_name(parameters: str) -> dict[str, Query]:
+    return {query.name: query for query in query_files(parameters)}
+
+
+def result(oracle: Oracle, query: Query) -> list[tuple[Any, ...]]:
+    described = oracle.describe(query.sql)
+    columns = zip(described.names, described.types, strict=True)
+    schema = tuple(Field(name, kind or DOUBLE) for name, kind in columns)
+    table = oracle.query(query.sql, schema)
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def is_close(found: object, expected: object) -> bool:
+    """DuckDB's averages and quotients are doubles, Spark's are decimals of six places."""
+    match found:
+        case Decimal():
+            assert isinstance(expected, float)
+            return math.isclose(found, expected, rel_tol=1e-6, abs_tol=1e-6)
+        case datetime.date():
+            return found.isoformat() == expected
+        case _:
+            return found == expected
+
+
+def test_all_22_have_a_file() -> None:
+    assert [query.name for query in query_files()] == NAMES
+    assert set(MAINTAINED) <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_answers_are_those_of_tpch(oracle: Oracle, name: str) -> None:
+    rows = result(oracle, by_name("spec")[name])
+    expected = ANSWERS[name]
+    assert len(rows) == expected["rows"]
+    for found, answer in ((rows[0], expected["first"]), (rows[-1], expected["last"])):
+        assert len(found) == len(answer)
+        assert all(map(is_close, found, answer)), (found, answer)
+
+
+@pytest.mark.parametrize("parameters", ["spec", "lively"])
+def test_each_file_is_maintained_or_refused(parameters: str) -> None:
+    with sqlview.connect() as db:
+        for table in TABLES:
+            db.sql(table.sql)
+        for query in query_files(parameters):
+            if query.name in MAINTAINED:
+                db.sql(query.create_sql)
+            else:
+                with pytest.raises(sqlview.UnsupportedError):
+                    db.sql(query.create_sql)
+
+
+def without_literals(sql: str) -> exp.Expr:
+    tree = sqlglot.parse_one(sql, read="databricks")
+    for literal in list(tree.find_all(exp.Literal)):
+        literal.replace(exp.Literal(this="?", is_string=literal.is_string))
+    return tree
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lively_parameters_are_literals(name: str) -> None:
+    spec = by_name("spec")[name].sql
+    for old, new in lively.LIVELY.get(name, ()):
+        assert old in spec
+        assert old != new
+    text = by_name("lively")[name].sql
+    assert without_literals(text) == without_literals(spec)
+    assert (text != spec) == (name in lively.LIVELY)
+
+
+def test_lively_results_are_not_empty(oracle: Oracle) -> None:
+    for query in query_files("lively"):
+        rows = result(oracle, query)
+        assert rows, query.name
+        assert any(value is not None for value in rows[0]), query.name
+
+
+def test_unknown_parameters() -> None:
+    with pytest.raises(ValueError, match='the parameters are spec or lively, not "odd"'):
+        query_files("odd")
