@@ -271,7 +271,7 @@ class ReduceOperator:
         source = runs.first_row[run]
         fields = self.node.schema
         columns = [
-            Column(fields[i].type, c.values, c.valid)
+            Column(fields[i].type, _normal(c.values), c.valid)
             for i, c in enumerate(delta.peek(k, source) for k in self._keys)
         ]
         word, exact, ordered = 0, 0, 0
@@ -310,6 +310,14 @@ class ReduceOperator:
             base = before[b] if prior >= 0 else states[-2 - prior] if prior < -1 else b""
             states.append(exact_sum.add(base, change[run]))
         return states
+
+
+def _normal(values: Any) -> Any:
+    """Key values of which equal ones are the same: -0.0 is 0.0, and there is one NaN, as in Spark
+    (otherwise the row that came first would show)."""
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        return np.where(np.isnan(values), values.dtype.type(np.nan), values + values.dtype.type(0))
+    return values
 
 
 def _position(expr: object) -> int:

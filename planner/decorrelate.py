@@ -388,7 +388,7 @@ class _Chain:
             some_null = Call("ne", (rows, present), BOOLEAN, rows.nullable)
             unsure = Call("and", (some_null, _not(_is_true(test))), BOOLEAN, True)
             null = Literal(None, BOOLEAN)
-            result = Call("case", (none, FALSE, unsure, null, test), BOOLEAN, True)
+            result: Expr = Call("case", (none, FALSE, unsure, null, test), BOOLEAN, True)
         else:
             result = _case(none, FALSE, test)
         return self._demanded(result, demand)

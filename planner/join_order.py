@@ -4,7 +4,8 @@
 occurrence can be next if an equality class links one of its columns to a bound one. What a path
 costs is the number of rows that its lookups read, summed over its steps; the cheapest order is
 sought by a beam search (`_BEAM` best partial orders of each length), so also many inputs are
-planned at once. A lookup multiplies the rows by
+planned at once. Where no equality links what is left, all rows of the next occurrence are paired: a
+single row as soon as it helps, others last. A lookup multiplies the rows by
 
     1                        through a unique key of the occurrence
     rows / distinct values   otherwise, at least 1
@@ -38,7 +39,7 @@ from planner import dataflow
 from planner.analysis.equality import EqualityClass, equality
 from planner.analysis.keys import Key, node_keys
 from planner.context import CatalogReader, RelationInfo
-from planner.dataflow import Arrangement, DeltaPath, HalfJoin, JoinInput, Stored
+from planner.dataflow import Arrangement, DeltaPath, HalfJoin, JoinInput, Node, Stored
 from planner.expr import Call, Column, Expr, columns_used, conjuncts
 
 _BEAM = 32
@@ -68,6 +69,10 @@ class Facts:
         return 0 if info is None else info.rows
 
     def keys(self, node: Stored) -> tuple[Key, ...]:
+        return self.keys_of(node)
+
+    def keys_of(self, node: Node) -> tuple[Key, ...]:
+        """Unique keys of any node."""
         return node_keys(node, self._primary_key)
 
     def primary_index(self, node: Stored) -> Arrangement | None:
@@ -153,10 +158,7 @@ class JoinGraph:
         for _ in range(len(self.inputs) - 1):
             best: dict[frozenset[int], _Prefix] = {}
             for cost, order, rows, many in beam:
-                for j in range(len(self.inputs)):
-                    classes = () if j in order else self._bound_classes(j, order)
-                    if not classes:
-                        continue
+                for j, classes in self._next(order):
                     bound = frozenset(classes)
                     unique = self._unique(j, bound)
                     reads, keeps = self._factors(j, bound, unique, many)
@@ -171,6 +173,15 @@ class JoinGraph:
                         best[group] = prefix
             beam = sorted(best.values())[:_BEAM]
         return beam[0][1]
+
+    def _next(self, order: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
+        """Occurrences that can be next, and the classes that reach them: linked ones and single
+        rows; any others only where none is left that is linked."""
+        rest = [
+            (j, self._bound_classes(j, order)) for j in range(len(self.inputs)) if j not in order
+        ]
+        linked = [(j, c) for j, c in rest if c or frozenset() in self._keys[j]]
+        return linked or rest
 
     def _bound_classes(self, j: int, order: tuple[int, ...]) -> tuple[int, ...]:
         """Classes with a column in j and a column in a visited occurrence."""
@@ -297,6 +308,9 @@ class JoinGraph:
     def _index(self, j: int, bound: tuple[_Bound, ...]) -> tuple[Arrangement, int]:
         """The index to look j up through, and how many of its leading columns are bound."""
         relation = self.inputs[j].relation
+        if not bound:
+            # The index of a global aggregate is just so.
+            return self._facts.choose(Arrangement(relation, (), null_safe=True)), 0
         columns = frozenset(b.column for b in bound)
         null_safe = any(b.null_safe for b in bound)
         primary = self._facts.primary_index(relation)

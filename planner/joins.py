@@ -5,6 +5,8 @@ keeps nothing. A lowered input is used as it is where it is stored already, or i
 something stored:
 
     its predicates    cannot fail     the filter of the occurrence (a shared bitmap)
+                      casts of a      the same, which lets rows pass that fail; the predicate itself
+                      group's values  is above the join (HAVING SUM(x) > 1: no second index)
                       may fail        the input is stored
     its outputs       plain columns   read from the stored relation
                       computed        evaluated above the join, over the columns they read; hence a
@@ -23,7 +25,9 @@ What becomes of each conjunct of the condition:
 A computed equality that may fail and has to connect its input is evaluated for all rows of it that
 pass the predicates on that input alone which the query writes before it.
 
-Invariant: the inputs are connected by equalities, or UnsupportedError is raised.
+Inputs that no equality connects are paired through an index without key. That is the meaning of a
+cross join, and costs nothing where one side is a single row; a join of many rows by an inequality
+alone is refused with an UnsupportedError.
 """
 
 from __future__ import annotations
@@ -49,21 +53,26 @@ from planner.expr import (
     columns_used,
     conjunction,
     conjuncts,
+    disjunction,
     may_fail,
     remap,
     substitute,
+    transform,
 )
 from planner.join_order import Facts, JoinGraph
 from planner.linear import map_over
+from planner.types import BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
 class _Occurrence:
-    """`outputs`: the columns of the join's input, over the columns of the stored relation."""
+    """`outputs`: the columns of the join's input, over the columns of the stored relation, of whose
+    rows it has those that pass `predicates`, and `above`, which may fail."""
 
     relation: Stored
     predicates: tuple[Expr, ...]
     outputs: tuple[Expr, ...]
+    above: tuple[Expr, ...] = ()
 
 
 def lower_join(plan: Join, nodes: tuple[Node, ...], facts: Facts) -> Node:
@@ -71,10 +80,10 @@ def lower_join(plan: Join, nodes: tuple[Node, ...], facts: Facts) -> Node:
 
     State: none, but the indexes of the relations it looks up, and a bag for each input that has to
     be stored.
-    Raises: UnsupportedError if equalities do not connect the inputs.
+    Raises: UnsupportedError if an inequality alone links inputs of many rows.
     """
     condition = () if plan.predicate is None else conjuncts(plan.predicate)
-    nodes, condition = _with_computed_keys(plan, nodes, condition)
+    nodes, condition = _with_computed_keys(plan, nodes, condition, facts)
     return _Lowering(nodes, condition, facts).node(plan)
 
 
@@ -83,19 +92,51 @@ def stored(node: Node) -> Stored:
     return node if isinstance(node, (Source, Store, Reduce)) else Store(node)
 
 
+def stored_columns(node: Node) -> tuple[Stored, tuple[int, ...]]:
+    """The node's rows where they are stored, and where its columns are there: as they are below a
+    mere choice of columns, else as a bag."""
+    if isinstance(node, Map) and isinstance(node.input, (Source, Store, Reduce)):
+        if not node.predicates and all(isinstance(e, Column) for e in node.outputs):
+            return node.input, tuple(e.index for e in node.outputs if isinstance(e, Column))
+    kept = stored(node)
+    return kept, tuple(range(len(kept.schema)))
+
+
 def _occurrence(node: Node) -> _Occurrence:
     if isinstance(node, Map) and isinstance(node.input, (Source, Store, Reduce)):
         if not any(may_fail(p) for p in node.predicates):
             return _Occurrence(node.input, node.predicates, node.outputs)
+        if isinstance(node.input, Reduce):
+            lenient = tuple(_lenient(p) for p in node.predicates)
+            if not any(may_fail(p) for p in lenient):
+                above = tuple(p for p in node.predicates if may_fail(p))
+                return _Occurrence(node.input, lenient, node.outputs, above)
     kept = stored(node)
     return _Occurrence(kept, (), identity(kept.schema))
+
+
+def _lenient(predicate: Expr) -> Expr:
+    """TRUE where the predicate is, or where a cast in it fails; the casts themselves cannot."""
+    failures: list[Expr] = []
+
+    def change(e: Expr) -> Expr:
+        if isinstance(e, Call) and e.function == "cast" and may_fail(e):
+            tried = Call("try_cast", e.args, e.type, True)
+            lost = Call("is_null", (tried,), BOOLEAN, False)
+            there = Call("not", (Call("is_null", e.args, BOOLEAN, False),), BOOLEAN, False)
+            failures.append(conjunction((there, lost)))
+            return tried
+        return e
+
+    tried = transform(predicate, change)
+    return disjunction((tried, *failures)) if failures else predicate
 
 
 # -- computed keys -----------------------------------------------------------------------------
 
 
 def _with_computed_keys(
-    plan: Join, nodes: tuple[Node, ...], condition: tuple[Expr, ...]
+    plan: Join, nodes: tuple[Node, ...], condition: tuple[Expr, ...], facts: Facts
 ) -> tuple[tuple[Node, ...], tuple[Expr, ...]]:
     """Make columns of the computed values whose equality alone connects inputs.
 
@@ -104,8 +145,7 @@ def _with_computed_keys(
     """
     keys = _KeySearch(nodes, condition)
     extras = keys.extras()
-    if not keys.connected:
-        raise _unconnected(plan, keys.component)
+    _check_connections(plan, nodes, condition, keys, facts)
     if not any(extras):
         return nodes, condition
     moved: list[Node] = []
@@ -115,17 +155,40 @@ def _with_computed_keys(
     for i, node in enumerate(nodes):
         columns = len(node.schema)
         positions.update({keys.starts[i] + c: width + c for c in range(columns)})
-        if extras[i]:
+        # A column that the node computes is there once its rows are stored.
+        computed = [e for e in extras[i] if plain_column(e) is None]
+        if computed:
             own = {keys.starts[i] + c: c for c in range(columns)}
             before = tuple(remap(p, own) for p in keys.guards(i))
-            outputs = identity(node.schema) + tuple(remap(e, own) for e in extras[i])
+            outputs = identity(node.schema) + tuple(remap(e, own) for e in computed)
             moved.append(Store(map_over(node, before, outputs)))
-            for k, e in enumerate(extras[i]):
+            for k, e in enumerate(computed):
                 replaced[e] = Column(width + columns + k, e.type, e.nullable, f"key{k}")
         else:
-            moved.append(node)
-        width += columns + len(extras[i])
+            moved.append(stored(node) if extras[i] else node)
+        width += columns + len(computed)
     return tuple(moved), tuple(_replace_sides(c, replaced, positions) for c in condition)
+
+
+def _check_connections(
+    plan: Join,
+    nodes: tuple[Node, ...],
+    condition: tuple[Expr, ...],
+    keys: _KeySearch,
+    facts: Facts,
+) -> None:
+    """Refuse inequalities alone between inputs of many rows."""
+    if keys.connected:
+        return
+    many = {
+        component
+        for component, node in zip(keys.component, nodes, strict=True)
+        if () not in facts.keys_of(node)
+    }
+    for c in condition:
+        linked = {keys.component[keys.home[k]] for k in columns_used(c)} & many
+        if len(linked) > 1:
+            raise _unconnected(plan, keys.component, linked)
 
 
 def _replace_sides(conjunct: Expr, replaced: dict[Expr, Column], positions: dict[int, int]) -> Expr:
@@ -142,12 +205,12 @@ class _KeySearch:
     def __init__(self, nodes: tuple[Node, ...], condition: tuple[Expr, ...]) -> None:
         self._condition = condition
         self.starts: list[int] = []
-        self._home: list[int] = []
+        self.home: list[int] = []
         self._plain: list[bool] = []  # is the column a plain one of the stored relation?
         for i, node in enumerate(nodes):
-            self.starts.append(len(self._home))
+            self.starts.append(len(self.home))
             for e in _occurrence(node).outputs:
-                self._home.append(i)
+                self.home.append(i)
                 self._plain.append(plain_column(e) is not None)
         self.component = list(range(len(nodes)))
         self._extras: list[list[Expr]] = [[] for _ in nodes]
@@ -186,14 +249,14 @@ class _KeySearch:
         return tuple(
             c
             for c in self._condition[: self._first[i]]
-            if {self._home[k] for k in columns_used(c)} == {i}
+            if {self.home[k] for k in columns_used(c)} == {i}
         )
 
     def _sides(self, c: Expr) -> tuple[tuple[Expr, int], tuple[Expr, int]] | None:
         """The two sides of an equality of two different inputs, each with its input."""
         if not (isinstance(c, Call) and c.function in ("eq", "eq_null_safe")):
             return None
-        homes = [{self._home[k] for k in columns_used(a)} for a in c.args]
+        homes = [{self.home[k] for k in columns_used(a)} for a in c.args]
         if len(homes[0]) != 1 or len(homes[1]) != 1 or homes[0] == homes[1]:
             return None
         return (c.args[0], homes[0].pop()), (c.args[1], homes[1].pop())
@@ -207,10 +270,11 @@ class _KeySearch:
         self.component = [new if c == old else c for c in self.component]
 
 
-def _unconnected(plan: Join, component: list[int]) -> UnsupportedError:
+def _unconnected(plan: Join, component: list[int], linked: set[int]) -> UnsupportedError:
     groups: dict[int, list[str]] = {}
     for i, c in zip(plan.inputs, component, strict=True):
-        groups.setdefault(c, []).append(_title(i))
+        if c in linked:
+            groups.setdefault(c, []).append(_title(i))
     sides = [", ".join(names) for names in groups.values()]
     return UnsupportedError(
         f"cannot maintain a join without an equality between {sides[0]} and {sides[1]}",
@@ -253,7 +317,11 @@ class _Lowering:
         self._filters = [list(o.predicates) for o in self._occurrences]
         self._links: list[Link] = []
         self._residuals: list[Expr] = []
-        self._above: list[Expr] = []
+        self._above = [
+            remap(p, {c: start + c for c in columns_used(p)})
+            for o, start in zip(self._occurrences, self._starts, strict=True)
+            for p in o.above
+        ]
         for c in condition:
             self._place(substitute(c, self._values))
 

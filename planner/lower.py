@@ -6,6 +6,11 @@
     Aggregate, DISTINCT      Reduce between two Maps (planner.reduces)
     UnionAll                 Union
     TopK                     TopK over the ordered index of its stored input
+    Threshold                Threshold over the ordered index of its stored input, and the index on
+                             the keys of the relation that holds the scalars
+    Repeat, Values           Repeat, Constant
+
+All other nodes are expressed by these first (planner.optimizer.prepare).
 
 Deterministic: the same plan over the same catalog gives equal nodes, and equal subplans, also of
 different views, give equal nodes, whatever their columns are called.
@@ -13,26 +18,38 @@ different views, give equal nodes, whatever their columns are called.
 
 from __future__ import annotations
 
+import dataclasses
+
 from typing_extensions import assert_never
 
 from planner import dataflow
 from planner.algebra import (
     Aggregate,
+    Apply,
     Filter,
     Join,
+    MarkJoin,
+    OuterJoin,
     Plan,
     Project,
+    Repeat,
     Scan,
+    SemiJoin,
+    SingleRow,
+    SortKey,
+    Threshold,
     TopK,
     UnionAll,
+    Values,
     identity,
 )
 from planner.context import CatalogReader
-from planner.dataflow import Node, OrderedArrangement, Union
+from planner.dataflow import Arrangement, Node, OrderedArrangement, Reduce, Union
 from planner.errors import CatalogError
 from planner.join_order import Facts
-from planner.joins import lower_join, stored
+from planner.joins import lower_join, stored, stored_columns
 from planner.linear import map_over, named
+from planner.optimizer import prepare
 from planner.reduces import lower_aggregate
 from planner.types import Field
 
@@ -44,7 +61,12 @@ def lower(plan: Plan, catalog: CatalogReader) -> Node:
     The caller stores the result.
     Raises: UnsupportedError for what cannot be maintained; CatalogError for an unknown relation.
     """
-    return named(_Lowering(catalog).lower(plan), plan.schema)
+
+    def table_key(name: str) -> tuple[int, ...] | None:
+        info = catalog.relation(name)
+        return None if info is None or info.is_view else info.primary_key
+
+    return named(_Lowering(catalog).lower(prepare(plan, table_key)), plan.schema)
 
 
 class _Lowering:
@@ -80,8 +102,16 @@ class _Lowering:
                 return self._union(plan)
             case TopK():
                 relation = stored(self.lower(plan.input))
-                index = OrderedArrangement(relation, plan.order, plan.ties)
+                index = OrderedArrangement(relation, plan.order, plan.ties, plan.partition)
                 return dataflow.TopK(index, plan.limit, plan.offset)
+            case Threshold():
+                return self._threshold(plan)
+            case Repeat():
+                return dataflow.Repeat(self.lower(plan.input), plan.count)
+            case Values():
+                return dataflow.Constant(plan.rows, plan.schema)
+            case OuterJoin() | SemiJoin() | MarkJoin() | SingleRow() | Apply():
+                raise AssertionError(f"{type(plan).__name__} is expanded before lowering")
             case _:
                 assert_never(plan)
 
@@ -92,10 +122,28 @@ class _Lowering:
         self._facts.learn(info)
         return info.node
 
+    def _threshold(self, plan: Threshold) -> Node:
+        rows, at = stored_columns(self.lower(plan.input))
+        bound, place = stored_columns(self.lower(plan.bound))
+        order = (SortKey(at[plan.column], nulls_first=False),)
+        index = OrderedArrangement(rows, order, (), tuple(at[c] for c in plan.partition))
+        keys = tuple(place[c] for c in plan.keys)
+        if isinstance(bound, Reduce) and set(keys) == set(range(len(bound.keys))):
+            # Its own index serves; the partition goes into the order of its keys.
+            pairs = sorted(zip(keys, index.partition, strict=True))
+            keys = tuple(k for k, _ in pairs)
+            index = dataclasses.replace(index, partition=tuple(p for _, p in pairs))
+            found = dataflow.group_index(bound)
+        else:
+            found = Arrangement(bound, keys, null_safe=not keys)
+        node = dataflow.Threshold(index, found, place[plan.scalar], plan.comparison)
+        columns = identity(rows.schema)
+        return map_over(node, (), tuple(columns[c] for c in at))
+
     def _union(self, plan: UnionAll) -> Node:
         nodes = tuple(self.lower(i) for i in plan.inputs)
         fields = tuple(
             Field(f.name, f.type, any(n.schema[i].nullable for n in nodes))
             for i, f in enumerate(nodes[0].schema)
         )
-        return Union(nodes, fields)
+        return Union(nodes, fields, plan.negated)

@@ -4,13 +4,24 @@ A plan goes through `PASSES` in turn. A pass with `repeat` runs its rules again 
 whole round changes nothing; the others run once, because what they add sinks in a later pass and
 would be added again. The order, and why:
 
-1. normalise   Constants first, since folded predicates cannot fail and so move further. Filters
+1. settle      What moves freely moves before subqueries become joins, so that the outer query of
+               each is as small as it can be.
+2. decorrelate Subqueries become joins (planner.decorrelate); outer joins whose padding is thrown
+               away become inner ones.
+3. normalise   Constants first, since folded predicates cannot fail and so move further. Filters
                sink, nested joins become one, projections rise above joins and merge.
-2. infer       With each join in one node, derive what its predicate implies for single inputs.
-3. sink        Normalise again with the derived predicates.
-4. prune       Only the columns that are read. It puts projections under joins, so no rule that
+4. infer       With each join in one node, derive what its predicate implies for single inputs.
+5. sink        Normalise again with the derived predicates.
+6. prune       Only the columns that are read. It puts projections under joins, so no rule that
                pulls them up may follow.
-5. tidy        Projections that pruning left on top of each other.
+7. tidy        Projections that pruning left on top of each other.
+
+`prepare` then leaves the algebra of the query for what can be lowered, knowing the tables' keys:
+
+1. expand      Outer, semi and mark joins, single rows and distinct aggregates in terms of inner
+               joins and aggregates.
+2. normalise, prune, tidy    as above, for the joins that came together.
+3. thresholds  Comparisons with a scalar; pruned and tidied again.
 
 Invariant: the root's columns keep their names and types. With `check` on, every rule's result is
 validated (planner.validate).
@@ -20,19 +31,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from planner import decorrelate
 from planner.algebra import Plan, Project, identity
+from planner.analysis.keys import TableKey
 from planner.rules import (
     derive_input_filters,
+    expand_joins,
+    expand_single_rows,
     factor_disjunctions,
     flatten_joins,
     fold_constants,
+    lift_outer_joins,
+    make_thresholds,
     merge_projects,
     propagate_constants,
     prune_columns,
     push_filters,
     remove_distinct,
     remove_identity_projects,
+    simplify_outer_joins,
+    split_distinct_aggregates,
 )
 from planner.types import Field, Schema
 from planner.validate import check as check_plan
@@ -52,6 +72,8 @@ _NORMALISE: tuple[Rule, ...] = (
     fold_constants.apply,
     factor_disjunctions.apply,
     push_filters.apply,
+    simplify_outer_joins.apply,
+    lift_outer_joins.apply,
     merge_projects.apply,
     remove_identity_projects.apply,
     flatten_joins.apply,
@@ -59,12 +81,31 @@ _NORMALISE: tuple[Rule, ...] = (
 )
 
 PASSES: tuple[Pass, ...] = (
+    Pass("settle", _NORMALISE, repeat=True),
+    Pass("decorrelate", (decorrelate.apply,), repeat=False),
     Pass("normalise", _NORMALISE, repeat=True),
     Pass("infer", (propagate_constants.apply, derive_input_filters.apply), repeat=False),
     Pass("sink", _NORMALISE, repeat=True),
     Pass("prune", (prune_columns.apply,), repeat=False),
     Pass("tidy", (merge_projects.apply, remove_identity_projects.apply), repeat=True),
 )
+
+
+def _prepare_passes(table_key: TableKey) -> tuple[Pass, ...]:
+    expand: tuple[Rule, ...] = (
+        split_distinct_aggregates.apply,
+        partial(expand_single_rows.apply, table_key=table_key),
+        partial(expand_joins.apply, table_key=table_key),
+    )
+    thresholds: Rule = partial(make_thresholds.apply, table_key=table_key)
+    tidy = PASSES[-2:]
+    return (
+        Pass("expand", expand, repeat=False),
+        Pass("normalise", _NORMALISE, repeat=True),
+        *tidy,
+        Pass("thresholds", (thresholds,), repeat=False),
+        *tidy,
+    )
 
 #: Far more than a plan needs: each round moves something one node further at least.
 _MOST_ROUNDS = 1000
@@ -83,6 +124,15 @@ def optimize(plan: Plan, *, check: bool = False) -> Plan:
     return _named(result, plan.schema)
 
 
+def prepare(plan: Plan, table_key: TableKey, *, check: bool = False) -> Plan:
+    """The optimized plan in the part of the algebra that can be lowered: no OuterJoin, SemiJoin,
+    MarkJoin, SingleRow and Apply, and no DISTINCT inside an aggregate."""
+    result = plan
+    for stage in _prepare_passes(table_key):
+        result = _run(stage, result, check)
+    return _named(result, plan.schema)
+
+
 def _run(stage: Pass, plan: Plan, check: bool) -> Plan:
     seen: set[Plan] = {plan}
     for _ in range(_MOST_ROUNDS):
@@ -90,7 +140,7 @@ def _run(stage: Pass, plan: Plan, check: bool) -> Plan:
         for rule in stage.rules:
             after = rule(plan)
             if check and after is not plan:
-                check_rewrite(plan, after, rule.__module__)
+                check_rewrite(plan, after, _title(rule))
             plan = after
         if plan is before or not stage.repeat:
             return plan
@@ -98,6 +148,11 @@ def _run(stage: Pass, plan: Plan, check: bool) -> Plan:
             raise RuntimeError(f"the rules of pass {stage.name!r} undo each other")
         seen.add(plan)
     raise RuntimeError(f"pass {stage.name!r} does not settle in {_MOST_ROUNDS} rounds")
+
+
+def _title(rule: Rule) -> str:
+    function = rule.func if isinstance(rule, partial) else rule
+    return str(function.__module__)
 
 
 def _named(plan: Plan, schema: Schema) -> Plan:

@@ -16,6 +16,12 @@ Equal accumulators are kept once: avg(x) beside sum(x) and count(x) costs nothin
     avg(decimal)    p+4, s+4       sum(x), count(x)    (sum as p+10, s) / (count as DECIMAL(20,0)),
                                                        rounded half up to the result's scale
     avg(double)     DOUBLE         sum_double, count   sum / count
+    min(x), max(x), any_value(x)   first(x)            as it is: the value in front of an index on
+                                                       the keys, then x (any_value is the least)
+    stddev, variance DOUBLE        sums of x and of    variance, rounded once; its square root
+    of decimals                    its square, count
+    of doubles                     the same, exact
+                                   sums of doubles
 
 sum and avg are NULL where no value was counted; the count that tells is count_rows if x is never
 NULL, and none is needed if there are keys besides (a group has a row).
@@ -25,23 +31,26 @@ Source: Spark SQL, Sum and Average (their evaluateExpression, ANSI mode).
 
 from __future__ import annotations
 
-from planner.algebra import Aggregate, AggregateCall
+from planner.algebra import Aggregate, AggregateCall, SortKey
 from planner.analysis.text import column_names
-from planner.dataflow import Accumulator, Node, Reduce
+from planner.dataflow import Accumulator, Node, OrderedArrangement, Reduce
 from planner.errors import UnsupportedError
 from planner.expr import Call, Column, Expr, Literal
+from planner.joins import stored, stored_columns
 from planner.linear import map_over
 from planner.types import (
     BIGINT,
     BINARY,
     BOOLEAN,
     DOUBLE,
+    INT,
     MAX_PRECISION,
     DecimalType,
     Field,
     FloatType,
     IntegerType,
     SqlType,
+    integer_as_decimal,
 )
 
 _COUNT_DECIMAL = DecimalType(20, 0)
@@ -53,10 +62,13 @@ def lower_aggregate(plan: Aggregate, node: Node) -> Node:
     State: one row per group, with its accumulators.
     Raises: UnsupportedError for aggregates that are not accumulable.
     """
-    columns: dict[Expr, int] = {}
-    for e in (*plan.keys, *(a.arg for a in plan.aggregates if a.arg is not None)):
-        columns.setdefault(e, len(columns))
-    below = map_over(node, (), tuple(columns))
+    args = tuple(x for a in plan.aggregates for x in _arguments(a))
+    exprs = tuple(dict.fromkeys((*plan.keys, *args)))
+    below = map_over(node, (), exprs)
+    columns = {e: i for i, e in enumerate(exprs)}
+    if any(a.function in _ORDERED for a in plan.aggregates):
+        below, at = stored_columns(below)
+        columns = {e: at[i] for e, i in columns.items()}
     builder = _Reduction(plan, below, columns)
     results = tuple(builder.result(call) for call in plan.aggregates)
     reduce = builder.reduce()
@@ -64,6 +76,44 @@ def lower_aggregate(plan: Aggregate, node: Node) -> Node:
         Column(i, f.type, f.nullable, f.name) for i, f in enumerate(reduce.schema[: len(plan.keys)])
     )
     return map_over(reduce, (), keys + results)
+
+
+#: Aggregates that read the front of an order: is it descending?
+_ORDERED = {"min": False, "max": True, "any_value": False}
+
+#: Variances: what is taken off the count to divide by, and whether the root is drawn.
+_VARIANCES = {
+    "var_pop": (0, False),
+    "var_samp": (1, False),
+    "stddev_pop": (0, True),
+    "stddev_samp": (1, True),
+}
+
+
+def _arguments(call: AggregateCall) -> tuple[Expr, ...]:
+    """What is summed or counted; of a variance also the squares, where they are exact decimals."""
+    if call.arg is None:
+        return ()
+    if call.function not in _VARIANCES:
+        return (call.arg,)
+    arg = _summable(call.arg)
+    return (arg, _square(arg)) if isinstance(arg.type, DecimalType) else (arg,)
+
+
+def _summable(arg: Expr) -> Expr:
+    """An argument of a variance: as a decimal where its square fits one, else as a double."""
+    kind = arg.type
+    if isinstance(kind, IntegerType):
+        kind = integer_as_decimal(kind)
+    if isinstance(kind, DecimalType):
+        return _cast(arg, kind if 2 * kind.precision < MAX_PRECISION else DOUBLE)
+    return _cast(arg, DOUBLE)
+
+
+def _square(arg: Expr) -> Expr:
+    assert isinstance(arg.type, DecimalType)
+    kind = DecimalType(2 * arg.type.precision + 1, 2 * arg.type.scale)
+    return Call("multiply", (arg, arg), kind, arg.nullable)
 
 
 class _Reduction:
@@ -82,17 +132,11 @@ class _Reduction:
         fields = [Field(names[k.index], k.type, k.nullable) for k in self._keys]
         for a, kind in self._accumulators.items():
             name = "count(*)" if a.arg is None else f"{a.kind}({names[_index(a.arg)]})"
-            fields.append(Field(name, kind, nullable=False))
+            fields.append(Field(name, kind, self._nullable(a)))
         return Reduce(self._below, self._keys, tuple(self._accumulators), tuple(fields))
 
     def result(self, call: AggregateCall) -> Expr:
         """The value of an aggregate, over the columns of the Reduce."""
-        if call.distinct:
-            raise UnsupportedError(
-                f"cannot maintain {call.function.upper()}(DISTINCT …)",
-                detail="It needs a count for every distinct value, which is not kept yet.",
-                hint="Aggregate over a view that selects the DISTINCT values.",
-            )
         match call.function, call.arg:
             case "count_rows", None:
                 return self._keep("count_rows", None, BIGINT)
@@ -102,18 +146,52 @@ class _Reduction:
                 return self._unless_none(call, arg, self._sum(arg, call.type))
             case "avg", arg if arg is not None:
                 return self._unless_none(call, arg, self._average(arg, call.type))
+            case function, arg if arg is not None and function in _ORDERED:
+                return self._first(arg, _ORDERED[function])
+            case function, arg if arg is not None and function in _VARIANCES:
+                return self._variance(_summable(arg), *_VARIANCES[function])
             case _:
                 raise UnsupportedError(f"cannot maintain the aggregate {call.function.upper()}")
+
+    def _first(self, arg: Expr, descending: bool) -> Expr:
+        column = self._column(arg)
+        relation = stored(self._below)
+        partition = tuple(k.index for k in self._keys)
+        order = (SortKey(column.index, descending, nulls_first=False),)
+        index = OrderedArrangement(relation, order, (), partition)
+        accumulator = Accumulator("first", column, index)
+        return self._kept(accumulator, column.type, self._nullable(accumulator))
+
+    def _variance(self, arg: Expr, reduction: int, root: bool) -> Expr:
+        count = self._count(arg)
+        if isinstance(arg.type, DecimalType):
+            total = self._keep("sum", arg, DecimalType(MAX_PRECISION, arg.type.scale))
+            square = _square(arg)
+            scale = 2 * arg.type.scale
+            squares = self._keep("sum", square, DecimalType(MAX_PRECISION, scale))
+        else:
+            total = self._keep("sum_double", arg, BINARY)
+            squares = self._keep("sum_square_double", arg, BINARY)
+        args = (count, total, squares, Literal(reduction, INT))
+        value = Call("variance", args, DOUBLE, True)
+        return Call("sqrt", (value,), DOUBLE, True) if root else value
+
+    def _nullable(self, accumulator: Accumulator) -> bool:
+        if accumulator.kind != "first" or accumulator.arg is None:
+            return False
+        return accumulator.arg.nullable or not self._keys
 
     def _column(self, expr: Expr) -> Column:
         field = self._below.schema[self._columns[expr]]
         return Column(self._columns[expr], field.type, field.nullable, field.name)
 
     def _keep(self, kind: str, arg: Expr | None, type: SqlType) -> Column:
-        accumulator = Accumulator(kind, None if arg is None else self._column(arg))
+        return self._kept(Accumulator(kind, None if arg is None else self._column(arg)), type)
+
+    def _kept(self, accumulator: Accumulator, type: SqlType, nullable: bool = False) -> Column:
         self._accumulators.setdefault(accumulator, type)
         position = len(self._keys) + list(self._accumulators).index(accumulator)
-        return Column(position, type, False, kind)
+        return Column(position, type, nullable, accumulator.kind)
 
     def _count(self, arg: Expr) -> Expr:
         if not arg.nullable:

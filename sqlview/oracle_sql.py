@@ -37,8 +37,9 @@ from planner import types as t
 MaybeType = t.SqlType | None
 Columns = Mapping[str, MaybeType]
 
-#: `checked` is what SQL says of a division: NULL before an error. `unscaled` drops the point of a decimal, whose scale the caller knows. `ratio` is n * power / d
-#: rounded half away from zero; by long division, so that n * power need not fit 128 bits.
+#: `checked` fails as Spark does: on a zero divisor, unless the dividend is NULL. `unscaled` drops the
+#: point of a decimal, whose scale the caller knows. `ratio` is n * power / d rounded half away from
+#: zero; by long division, so that n * power need not fit 128 bits.
 MACROS = (
     """CREATE MACRO sqlview_checked(n, d, result) AS
        CASE WHEN d = 0 AND n IS NOT NULL THEN error('division by zero') ELSE result END""",

@@ -103,6 +103,8 @@ class SparkSide:
         which it was started."""
         if self._closed:
             return
+        if self._executor is not None:
+            self._executor.close()
         if self._spark is not None and self._given is None:
             _LOCAL.release(self._spark)
         self._closed = True

@@ -8,7 +8,10 @@
    both signs of one row at one time;
 2. after the step, what the view holds is exactly that sum;
 3. where the view has an order, its rows come in it;
-4. the view's types are the ones that Spark gives, where the oracle knows them.
+4. the view's types are the ones that Spark gives, where the oracle knows them;
+5. while the oracle cannot compute the view for an error in its data, or a view that it reads,
+   reading it raises ViewError, the epoch commits all the same, and once the error has left the
+   deltas add up again.
 
 A failure shows the whole session as a script.
 """
@@ -18,19 +21,23 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
 from planner import types as t
-from planner.errors import SqlViewError
-from sqlview.oracle import Difference, Oracle, canonical_rows, compare
+from planner.errors import SqlViewError, ViewError
+from sqlview.oracle import Difference, Oracle, RowError, canonical_rows, compare
 from tests.reference.engine import parse_table
 from tests.reference.tables import Change, Row, Table, arrow_table, arrow_type, net
 
 __all__ = ["Checked", "Mismatch"]
+
+
+#: What a view must hold; None while it must be in error.
+Expected = pa.Table | None
 
 
 class Mismatch(AssertionError):
@@ -41,18 +48,24 @@ class Mismatch(AssertionError):
 class _Watched:
     """What the harness knows of a view: its text, and the sum of the deltas it was given.
 
-    Counted: epochs compared, and those that changed the view, left rows in it, or both (lively).
+    `reads`: the relations under it. `based`: whether the sum started from rows; it did not if the
+    view was in error when it was made, and then starts with the first rows that it shows.
+    Counted: epochs compared, and those that changed the view, left rows in it, both (lively), or
+    left it in error.
     """
 
     name: str
     text: str
     schema: t.Schema
-    total: Counter[Row]
+    reads: frozenset[str]
+    total: Counter[Row] = field(default_factory=Counter)
+    based: bool = False
     batches: list[pa.Table] = field(default_factory=list)
     epochs: int = 0
     changed_epochs: int = 0
     nonempty_epochs: int = 0
     lively_epochs: int = 0
+    error_epochs: int = 0
 
 
 class Checked:
@@ -96,11 +109,11 @@ class Checked:
             if kind is not None and not isinstance(kind, t.NullType) and kind != column.type:
                 self._fail(name, f"column {column.name!r} is {column.type}; Spark gives {kind}")
         self.oracle.create_view(name, query, view.schema)
-        first = view.to_arrow()
-        watched = _Watched(name, query, view.schema, Counter(canonical_rows(first)))
+        tables = sqlglot.parse_one(query, read="databricks").find_all(exp.Table)
+        watched = _Watched(name, query, view.schema, frozenset(x.name.lower() for x in tables))
         self.views[name] = watched
         self.db.subscribe(name, watched.batches.append)
-        self._check_snapshot(watched, self._expected(watched))
+        self._check_snapshot(watched, self._all_expected()[name])
 
     def drop_view(self, name: str) -> None:
         self.script.append(f"sql: DROP MATERIALIZED VIEW {name}")
@@ -158,12 +171,16 @@ class Checked:
         for watched in self.views.values():
             if any(b.num_rows for b in watched.batches):
                 self._fail(watched.name, "a failed change was delivered to subscribers")
-            self._check_snapshot(watched, self._expected(watched))
+            self._check_snapshot(watched, self._all_expected()[watched.name])
         return caught
 
     def verify(self) -> None:
-        """Assert that the engine's own VERIFY finds every view right."""
+        """Assert that the engine's own VERIFY finds every view right, or in error."""
+        expected = self._all_expected()
         for name in self.views:
+            if expected[name] is None:
+                self.error(name)
+                continue
             found = self.db.verify(name)
             if not found.equal or found.epoch != self.db.epoch:
                 self._fail(name, f"VERIFY says: {found}")
@@ -172,7 +189,15 @@ class Checked:
         """What the view holds now, as tuples in the view's order."""
         return list(canonical_rows(self.db.view(name).to_arrow()))
 
-    def _advance(self, changes: Sequence[Change]) -> dict[str, pa.Table]:
+    def error(self, name: str) -> ViewError:
+        """Assert that the view is in error; returns the error that reading it raises."""
+        try:
+            self.db.view(name).to_arrow()
+        except ViewError as error:
+            return error
+        self._fail(name, "the view is readable, but it must be in error")
+
+    def _advance(self, changes: Sequence[Change]) -> dict[str, Expected]:
         after = {name: table.copy() for name, table in self.tables.items()}
         for change in changes:
             after[change.table].apply(change)
@@ -182,10 +207,22 @@ class Checked:
                 name, arrow_table(table.schema, inserts), arrow_table(table.schema, deletes)
             )
         self.tables = after
-        return {name: self._expected(watched) for name, watched in self.views.items()}
+        return self._all_expected()
 
-    def _expected(self, watched: _Watched) -> pa.Table:
-        return self.oracle.query(watched.text, watched.schema)
+    def _all_expected(self) -> dict[str, Expected]:
+        """What each view must hold. A view over a view in error is in error too."""
+        expected: dict[str, Expected] = {}
+        wrong: set[str] = set()
+        for name, watched in self.views.items():
+            try:
+                if not watched.reads & wrong:
+                    expected[name] = self.oracle.query(watched.text, watched.schema)
+                    continue
+            except RowError:
+                pass
+            expected[name] = None
+            wrong.add(name.lower())
+        return expected
 
     def fill(self, tx: Any, changes: Sequence[Change]) -> None:
         """Put the changes into a transaction of the engine, unchecked."""
@@ -212,7 +249,7 @@ class Checked:
                 return arrow_table(table.schema, change.rows)
 
     def _check_step(
-        self, before: int, epochs: list[int], expected: list[dict[str, pa.Table]]
+        self, before: int, epochs: list[int], expected: list[dict[str, Expected]]
     ) -> None:
         if epochs != list(range(before + 1, before + 1 + len(epochs))):
             self._fail("session", f"epochs {epochs} do not follow {before}")
@@ -223,20 +260,30 @@ class Checked:
             if stray := set(deltas) - set(epochs):
                 self._fail(watched.name, f"deltas at {sorted(stray)} in a step of {epochs}")
             for epoch, results in zip(epochs, expected, strict=True):
-                total = watched.total
-                for row, diff in deltas.get(epoch, Counter()).items():
-                    total[row] += diff
-                    if total[row] < 0:
-                        self._fail(watched.name, f"multiplicity {total[row]} of {row} at {epoch}")
-                    if not total[row]:
-                        del total[row]
-                watched.epochs += 1
-                watched.changed_epochs += bool(deltas.get(epoch))
-                watched.nonempty_epochs += bool(total)
-                watched.lively_epochs += bool(total) and bool(deltas.get(epoch))
-                summed = arrow_table(watched.schema, [_plain(r) for r in total.elements()])
-                self._report(watched, compare(summed, results[watched.name]), f"at {epoch}")
+                self._check_epoch(watched, epoch, deltas.get(epoch), results[watched.name])
             self._check_snapshot(watched, expected[-1][watched.name])
+
+    def _check_epoch(
+        self, watched: _Watched, epoch: int, deltas: Counter[Row] | None, expected: Expected
+    ) -> None:
+        total = watched.total
+        for row, diff in (deltas or Counter()).items():
+            total[row] += diff
+            if total[row] < 0 and watched.based and expected is not None:
+                self._fail(watched.name, f"multiplicity {total[row]} of {row} at {epoch}")
+            if not total[row]:
+                del total[row]
+        watched.epochs += 1
+        watched.changed_epochs += bool(deltas)
+        if expected is None:
+            watched.error_epochs += 1
+            return
+        watched.nonempty_epochs += bool(total)
+        watched.lively_epochs += bool(total) and bool(deltas)
+        if watched.based:
+            rows = [_plain(row) for row in total.elements()]
+            summed = arrow_table(watched.schema, rows)
+            self._report(watched, compare(summed, expected), f"at {epoch}")
 
     def _deltas(self, watched: _Watched) -> dict[int, Counter[Row]]:
         names = [f.name for f in watched.schema]
@@ -252,8 +299,16 @@ class Checked:
         watched.batches.clear()
         return deltas
 
-    def _check_snapshot(self, watched: _Watched, expected: pa.Table) -> None:
-        actual = self.db.view(watched.name).to_arrow()
+    def _check_snapshot(self, watched: _Watched, expected: Expected) -> None:
+        if expected is None:
+            self.error(watched.name)
+            return
+        try:
+            actual = self.db.view(watched.name).to_arrow()
+        except ViewError as error:
+            self._fail(watched.name, f"the view must be readable, but: {error}\n{watched.text}")
+        if not watched.based:
+            watched.total, watched.based = Counter(canonical_rows(actual)), True
         for column, arrow in zip(watched.schema, actual.schema, strict=True):
             if arrow.type != arrow_type(column.type):
                 self._fail(watched.name, f"column {column} is read as {arrow.type}")
@@ -268,7 +323,7 @@ class Checked:
         if found is not None:
             self._fail(watched.name, f"{when}: {found}\n{watched.text}")
 
-    def _fail(self, name: str, problem: str) -> None:
+    def _fail(self, name: str, problem: str) -> NoReturn:
         raise Mismatch(f"{name}: {problem}\n--- the session so far\n" + "\n".join(self.script))
 
 

@@ -19,5 +19,6 @@ class Executor(Protocol):
 
     def step(self, dataflow: Dataflow, changes: dict[Key, Delta]) -> None:
         """Run the installed nodes over `changes`, which holds the changed tables' deltas, already
-        written to their relations and indexes. It gains the delta of every node that changed.
+        written to their relations and indexes. It gains the delta of every stored node that
+        changed (inline: of every node).
         """

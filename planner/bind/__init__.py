@@ -3,10 +3,15 @@
     report      errors with their place; refusal of every unread part of a tree
     scope       which columns names can mean
     resolve     the rules of each clause for names
+    outer       references to enclosing queries
     scalars     scalar expressions
+    calls       function calls in them
+    subqueries  subqueries in expressions
+    aggregates  the calls that an aggregate stands for
     grouping    aggregates, and what may be read above them
-    relations   FROM
-    queries     SELECT, UNION, WITH, ORDER BY, LIMIT
+    relations   FROM, joins
+    sets        UNION, INTERSECT, EXCEPT, VALUES
+    queries     SELECT, WITH, ORDER BY, LIMIT
     naming      names of columns without an alias
 
 Invariant: a bound plan has the meaning that Spark gives the text; whatever the binder does not

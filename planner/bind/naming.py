@@ -33,7 +33,9 @@ _FUNCTIONS: dict[type[exp.Expression], str] = {
     exp.Count: "count",
     exp.LogicalAnd: "bool_and",
     exp.LogicalOr: "bool_or",
+    exp.VariancePop: "var_pop",
     exp.Sign: "sign",
+    exp.IsNan: "isnan",
     exp.Year: "year",
     exp.Month: "month",
     exp.Day: "day",
@@ -125,9 +127,7 @@ def _printed(node: exp.Expression) -> str:
                 options = "listquery()"
             return f"({_printed(node.this)} IN ({options}))"
         case exp.Like() | exp.ILike():
-            word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
-            like = f"{_printed(node.this)} {word} {_printed(node.expression)}"
-            return f"(NOT {like})" if node.args.get("negate") else like
+            return _like(node)
         case exp.Cast(this=exp.Literal(is_string=True)) if type(node) is exp.Cast:
             return f"{node.args['to'].sql(dialect='spark')} '{_printed(node.this)}'"
         case exp.Cast(this=exp.Literal()) if has_suffix(node.this):
@@ -168,6 +168,17 @@ def _printed(node: exp.Expression) -> str:
 
 def _call(name: str, *args: exp.Expression) -> str:
     return f"{name}({', '.join(_printed(a) for a in args)})"
+
+
+def _like(node: exp.Expression) -> str:
+    negated = node.args.get("negate")
+    if isinstance(node.expression, (exp.Any, exp.All)):
+        name = f"{type(node).__name__}{type(node.expression).__name__}".lower()
+        return f"{'not' if negated else ''}{name}({_printed(node.this)})"
+    like = f"{_printed(node.this)} LIKE {_printed(node.expression)}"
+    if isinstance(node, exp.ILike):
+        like = _call("ilike", node.this, node.expression)
+    return f"(NOT {like})" if negated else like
 
 
 def _case(node: exp.Expression) -> str:

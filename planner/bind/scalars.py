@@ -207,13 +207,13 @@ class Scalars:
     def _rows_equal(
         self, node: exp.Expression, left: list[exp.Expression], right: exp.Expression
     ) -> Expr:
-        """(a, b) = (c, d), column by column."""
+        """(a, b) = (c, d), column by column: rows are never NULL, and NULL equals NULL in them."""
         values = self._row(right)
         if values is None or len(left) != len(values):
             count = 1 if values is None else len(values)
             self.report.fail(node, f"a row of {len(left)} values is compared with one of {count}")
         pairs = [(self.bind(a), self.bind(b)) for a, b in zip(left, values, strict=True)]
-        return functions.chain("and", [functions.compare("eq", a, b) for a, b in pairs])
+        return functions.chain("and", [functions.compare("eq_null_safe", a, b) for a, b in pairs])
 
     # constants and names
 

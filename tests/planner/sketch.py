@@ -78,6 +78,8 @@ def _head(plan: Plan) -> str:
             return f"Apply {plan.comparison} any ({', '.join(map(_expr, plan.operands))})"
         case Apply():
             return f"Apply {plan.kind}"
+        case _:
+            raise AssertionError(f"the binder makes no {type(plan).__name__}")
 
 
 def _condition(condition: Expr | None) -> str:

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from planner import errors
 from planner import types as t
-from sqlview.oracle import Oracle, canonical_rows, compare
+from sqlview.oracle import Oracle, RowError, canonical_rows, compare
 from sqlview.oracle_sql import named_type
 from tests.reference.tables import Change, Rejected, Row, Table, arrow_table, arrow_type, net
 
@@ -39,6 +39,8 @@ BUGS: dict[str, str] = {
     "last_version": "inside a step, all tables but the one first changed are at their last version",
     "partial_apply": "what came before an error in a transaction stays applied",
     "frozen": "views keep their first result",
+    "swallows_errors": "a row that cannot be computed is missing, and the view is not in error",
+    "stays_in_error": "a view that was in error once remains so",
     "wide_sum": "a view has BIGINT columns where it should have INT",
 }
 
@@ -50,8 +52,11 @@ class View:
     schema: t.Schema
     table: pa.Table
     changes: int = 0
+    failure: str | None = None
 
     def to_arrow(self) -> pa.Table:
+        if self.failure is not None:
+            raise errors.ViewError(f'view "{self.name}" is in error: {self.failure}')
         return self.table
 
     def rows(self) -> list[Row]:
@@ -217,6 +222,8 @@ class ReferenceSession:
 
     def _advance(self, view: View) -> list[tuple[Row, int, int]]:
         result = self._result(view)
+        if view.failure is not None:
+            return []
         if self._bug == "never_empties" and not result.num_rows:
             return []
         before, after = Counter(canonical_rows(view.table)), Counter(canonical_rows(result))
@@ -228,7 +235,21 @@ class ReferenceSession:
         return deltas
 
     def _result(self, view: View) -> pa.Table:
-        table = self._oracle.query(view.text, view.schema)
+        read = {
+            x.name.lower()
+            for x in sqlglot.parse_one(view.text, read="databricks").find_all(exp.Table)
+        }
+        try:
+            failed = [v.failure for n, v in self._views.items() if n in read and v.failure]
+            if failed:
+                raise RowError(failed[0])
+            table = self._oracle.query(view.text, view.schema)
+        except RowError as error:
+            if self._bug != "swallows_errors":
+                view.failure = str(error)
+            return view.table
+        if self._bug != "stays_in_error":
+            view.failure = None
         rows = [tuple(r.values()) for r in table.to_pylist()]
         match self._bug:
             case "drops_nulls":
@@ -262,6 +283,7 @@ class ReferenceSession:
 
     def verify(self, name: str) -> Verification:
         view = self.view(name)
+        view.to_arrow()
         found = compare(view.table, self._oracle.query(view.text, view.schema))
         none = view.table.slice(0, 0)
         missing, extra = (found.missing, found.extra) if found else (none, none)

@@ -1,4 +1,4 @@
-"""Tables that arrive one after the other, in any order: views are right before, between and after."""
+"""Tables arrive one after the other, in any order: views are right before, between and after."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 import sqlview
-from tpch.generate import generate, load
 from tpch.queries import all_queries
 from tpch.schema import TABLES
 
@@ -14,12 +13,11 @@ NAMES = tuple(table.name for table in TABLES)
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]:
-    whole = load(generate(0.01, tmp_path_factory.mktemp("tpch")))
+def tables(generated_tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
     # The line items of the first orders, so that all tables still join.
-    return whole | {
-        "orders": whole["orders"].slice(0, 1000),
-        "lineitem": whole["lineitem"].slice(0, 4000),
+    few = {"orders": 500, "lineitem": 2000}
+    return {
+        name: rows.slice(0, few.get(name, rows.num_rows)) for name, rows in generated_tables.items()
     }
 
 
@@ -29,24 +27,28 @@ def check(db: sqlview.Session) -> None:
         assert found.equal, f"{query.name}: {found}"
 
 
-@pytest.mark.parametrize("first", range(len(NAMES)))
+@pytest.mark.parametrize("first", range(0, len(NAMES), 2))
 def test_any_table_may_arrive_first_or_last(tables: dict[str, pa.Table], first: int) -> None:
-    """Over all values of `first`, each table comes once in each place."""
+    """Over all values of `first`, each table comes once in the first place or the last."""
+    order = [NAMES[(first + 3 * place) % len(NAMES)] for place in range(len(NAMES))]
+    assert set(order) == set(NAMES)
     with sqlview.connect(placement="inline") as db:
         for table in TABLES:
             db.sql(table.sql)
         for query in all_queries("lively"):
             db.sql(query.create_sql)
         check(db)
-        order = [NAMES[(first + 3 * place) % len(NAMES)] for place in range(len(NAMES))]
-        assert len(set(order)) == len(NAMES)
-        for place, name in enumerate(order, 1):
+        for name in order:
             with db.transaction() as tx:
                 tx.insert(name, tables[name])
-            if place in (1, 4, len(NAMES)):
+            if name == order[0]:
                 check(db)
+        check(db)
         assert all(len(db.view(query.name)) for query in all_queries("lively"))
-        # And the first one leaves again.
+        # The first one leaves, and comes last.
         with db.transaction() as tx:
             tx.delete(order[0], tables[order[0]])
+        check(db)
+        with db.transaction() as tx:
+            tx.insert(order[0], tables[order[0]])
         check(db)

@@ -12,14 +12,8 @@ from rich.console import Console
 
 from tpch import cli, runner
 from tpch.checks import ChangedEpochs
-from tpch.generate import generate
 from tpch.queries import select_queries
 from tpch.runner import RunOptions
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return generate(0.01, tmp_path_factory.mktemp("tpch")).parent
 
 
 def test_what_cancels_is_no_change() -> None:
@@ -40,21 +34,21 @@ def test_what_cancels_is_no_change() -> None:
 
 def options(data: Path, least: int) -> RunOptions:
     return RunOptions(
-        sf=0.01, queries="q14,q19", params="lively", batch_rows=1, deletes=0.3, changes=300,
+        sf=0.01, queries="q14,q19", params="lively", batch_rows=1, deletes=0.3, changes=150,
         load=0.5, placement="inline", assert_lively=least, data=data,
     )  # fmt: skip
 
 
 def test_views_that_stand_still_fail_the_run(
-    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    generated: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     quiet = Console(quiet=True)
-    lively = runner.run(options(data, 1), console=quiet)
+    lively = runner.run(options(generated, 1), console=quiet)
     q14, q19 = lively.report.queries
     assert not lively.still
     assert q19.changed_epochs is not None and q14.changed_epochs is not None
-    assert 0 < q19.changed_epochs < q14.changed_epochs < 300
-    still = runner.run(options(data, q19.changed_epochs + 1), console=quiet)
+    assert 0 < q19.changed_epochs < q14.changed_epochs < 150
+    still = runner.run(options(generated, q19.changed_epochs + 1), console=quiet)
     assert [query.query for query in still.still] == ["q19"]
     monkeypatch.setattr(runner, "run", lambda options, console: still)
     assert cli.main(["stream"]) == 1

@@ -14,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import sqlglot
 from sqlglot import exp
@@ -22,7 +23,6 @@ import sqlview
 from planner.types import DOUBLE, Field
 from sqlview.oracle import Oracle
 from tpch import lively
-from tpch.generate import generate, load
 from tpch.queries import MAINTAINED, Query, query_files
 from tpch.schema import TABLES
 
@@ -31,9 +31,9 @@ ANSWERS = json.loads((Path(__file__).parent / "answers.json").read_text(encoding
 
 
 @pytest.fixture(scope="module")
-def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
+def oracle(generated_tables: dict[str, pa.Table]) -> Iterator[Oracle]:
     with Oracle(threads=1) as oracle:
-        for name, rows in load(generate(0.01, tmp_path_factory.mktemp("tpch"))).items():
+        for name, rows in generated_tables.items():
             oracle.load(name, rows)
         yield oracle
 

@@ -13,20 +13,9 @@ import pytest
 from rich.console import Console
 
 from tpch import cli, refresh_run
-from tpch.generate import generate, load
 from tpch.refresh import PAIRS, order_keys, refresh_pairs
 from tpch.runner import RunOptions
 from tpch.stream import Batch
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return generate(0.01, tmp_path_factory.mktemp("tpch")).parent
-
-
-@pytest.fixture(scope="module")
-def tables(directory: Path) -> dict[str, pa.Table]:
-    return load(directory / "sf0.01")
 
 
 def keys(rows: pa.Table, *names: str) -> list[tuple[int, ...]]:
@@ -38,8 +27,8 @@ def part(batch: Batch, table: str) -> pa.Table:
     return change.rows
 
 
-def test_generated_keys_are_block_zero(tables: dict[str, pa.Table]) -> None:
-    orders = tables["orders"]
+def test_generated_keys_are_block_zero(generated_tables: dict[str, pa.Table]) -> None:
+    orders = generated_tables["orders"]
     expected = orders.column("o_orderkey").to_numpy()
     assert np.array_equal(order_keys(np.arange(orders.num_rows), 0), expected)
 
@@ -50,15 +39,15 @@ def test_keys_of_the_blocks_do_not_meet() -> None:
     assert len(np.unique(found)) == len(found)
 
 
-def test_pairs_are_a_valid_history(tables: dict[str, pa.Table]) -> None:
-    orders = set(keys(tables["orders"], "o_orderkey"))
-    lines = set(keys(tables["lineitem"], "l_orderkey", "l_linenumber"))
-    supplied = set(keys(tables["lineitem"], "l_partkey", "l_suppkey"))
+def test_pairs_are_a_valid_history(generated_tables: dict[str, pa.Table]) -> None:
+    orders = set(keys(generated_tables["orders"], "o_orderkey"))
+    lines = set(keys(generated_tables["lineitem"], "l_orderkey", "l_linenumber"))
+    supplied = set(keys(generated_tables["lineitem"], "l_partkey", "l_suppkey"))
     counts = []
-    for pair in refresh_pairs(tables, 1_002, seed=0):
+    for pair in refresh_pairs(generated_tables, 1_002, seed=0):
         new_orders, new_lines = part(pair.inserts, "orders"), part(pair.inserts, "lineitem")
-        assert new_orders.schema == tables["orders"].schema
-        assert new_lines.schema == tables["lineitem"].schema
+        assert new_orders.schema == generated_tables["orders"].schema
+        assert new_lines.schema == generated_tables["lineitem"].schema
         inserted = keys(new_orders, "o_orderkey")
         line_keys = keys(new_lines, "l_orderkey", "l_linenumber")
         assert len(inserted) == 15
@@ -81,8 +70,8 @@ def test_pairs_are_a_valid_history(tables: dict[str, pa.Table]) -> None:
     assert {key for key, _ in lines} == {key for (key,) in orders}
 
 
-def test_total_price_is_that_of_the_line_items(tables: dict[str, pa.Table]) -> None:
-    (pair,) = refresh_pairs(tables, 1, seed=3)
+def test_total_price_is_that_of_the_line_items(generated_tables: dict[str, pa.Table]) -> None:
+    (pair,) = refresh_pairs(generated_tables, 1, seed=3)
     cent = Decimal("0.01")
     totals: dict[int, Decimal] = {}
     for line in part(pair.inserts, "lineitem").to_pylist():
@@ -94,10 +83,10 @@ def test_total_price_is_that_of_the_line_items(tables: dict[str, pa.Table]) -> N
 
 
 @pytest.mark.parametrize(("mode", "sessions"), [("each", ["q01", "q03", "q14"]), ("together", 1)])
-def test_views_stay_right(directory: Path, mode: str, sessions: list[str] | int) -> None:
+def test_views_stay_right(generated: Path, mode: str, sessions: list[str] | int) -> None:
     options = RunOptions(
         sf=0.01, queries="q01,q03,q14", params="lively", mode=mode, placement="inline",
-        verify="every", data=directory,
+        verify="every", data=generated,
     )  # fmt: skip
     outcome = refresh_run.run(options, 2, console=Console(quiet=True))
     assert not outcome.differences
@@ -112,9 +101,9 @@ def test_views_stay_right(directory: Path, mode: str, sessions: list[str] | int)
     assert "5 epochs" in output.getvalue()
 
 
-def test_command(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command(generated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figures = tmp_path / "figures.json"
-    arguments = ["refresh", "--sf", "0.01", "--queries", "q06", "--data", str(directory)]
+    arguments = ["refresh", "--sf", "0.01", "--queries", "q06", "--data", str(generated)]
     assert cli.main([*arguments, "--verify", "final", "--json", str(figures)]) == 0
     found = json.loads(figures.read_text(encoding="utf-8"))
     assert [view["verified"] for view in found["queries"]] == [True]

@@ -1,0 +1,203 @@
+"""A join that only compares rows with a scalar is a threshold.
+
+    Project(Join[a.k = s.k AND a.x > s.v](a, s))  ->  Project(Threshold[x > v for each k](a, s))
+
+where s has at most one row for each k, and nothing above reads s but its keys. All other inputs of
+the join come first: what is ordered and stored are rows that only wait for the comparison. When v
+moves, the rows between its old and its new value are visited; the join would visit all rows of k.
+A k that is unique among the rows finds one row, and stays a join.
+
+Law: neither side of the comparison may fail, unless there is no k (then s is computed in any case).
+Runs once, when only those columns are left in a join that something reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from planner.algebra import Aggregate, Filter, Join, Plan, Project, Threshold, identity
+from planner.analysis.equality import as_link
+from planner.analysis.keys import TableKey, matches_once
+from planner.expr import (
+    Call,
+    Column,
+    Expr,
+    columns_used,
+    conjunction,
+    conjuncts,
+    may_fail,
+    remap,
+)
+from planner.types import BOOLEAN
+from planner.unnest import project
+from planner.visit import expressions, transform
+
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
+def apply(plan: Plan, table_key: TableKey) -> Plan:
+    return transform(plan, lambda p: _consumer(p, table_key))
+
+
+def _consumer(plan: Plan, table_key: TableKey) -> Plan:
+    if not isinstance(plan, (Project, Aggregate)):
+        return plan
+    while isinstance(plan.input, Join):
+        found = _threshold(plan.input, columns_used(*expressions(plan)), table_key)
+        if found is None:
+            break
+        plan = _over(plan, *found)
+    return plan
+
+
+def _over(plan: Project | Aggregate, below: Plan, at: dict[int, int]) -> Project | Aggregate:
+    if isinstance(plan, Project):
+        return Project(below, tuple(remap(e, at) for e in plan.exprs), plan.schema)
+    keys = tuple(remap(k, at) for k in plan.keys)
+    calls = tuple(
+        a if a.arg is None else replace(a, arg=remap(a.arg, at)) for a in plan.aggregates
+    )
+    return Aggregate(below, keys, calls, plan.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """The input that holds the scalar: its position, the equalities of its columns with others',
+    the comparison `value` function `scalar`, and the rest of the condition."""
+
+    position: int
+    links: tuple[tuple[Column, Column], ...]  # (of others, of the bound)
+    function: str
+    value: Expr
+    scalar: Expr
+    rest: tuple[Expr, ...]
+
+
+def _threshold(
+    join: Join, needed: frozenset[int], table_key: TableKey
+) -> tuple[Plan, dict[int, int]] | None:
+    """The threshold, and where the needed columns of the join are in it."""
+    start = 0
+    for position, i in enumerate(join.inputs):
+        own = range(start, start + len(i.schema))
+        bound = _bound(join, position, own, table_key)
+        if bound is not None and all(
+            c not in own or _linked(bound, c) is not None for c in needed
+        ):
+            made = _made(join, bound, own, needed, table_key)
+            if made is not None:
+                return made
+        start += len(i.schema)
+    return None
+
+
+def _linked(bound: _Bound, column: int) -> Column | None:
+    """The column of another input that equals a key of the bound in type too."""
+    return next(
+        (a for a, b in bound.links if b.index == column and a.type == b.type),
+        None,
+    )
+
+
+def _bound(join: Join, position: int, own: range, table_key: TableKey) -> _Bound | None:
+    inside = frozenset(own)
+    links: list[tuple[Column, Column]] = []
+    comparisons: list[tuple[str, Expr, Expr]] = []
+    rest: list[Expr] = []
+    for p in () if join.predicate is None else conjuncts(join.predicate):
+        used = columns_used(p)
+        if not used & inside:
+            rest.append(p)
+            continue
+        link = as_link(p)
+        if link is not None and not link.null_safe and not used <= inside:
+            a, b = (link.left, link.right)
+            links.append((a, b) if b.index in inside else (b, a))
+            continue
+        comparison = _comparison(p, inside)
+        if comparison is None:
+            return None
+        comparisons.append(comparison)
+    if len(comparisons) != 1:
+        return None
+    keys = frozenset(b.index - own.start for _, b in links)
+    if not matches_once(join.inputs[position], keys, table_key):
+        return None
+    function, value, scalar = comparisons[0]
+    if may_fail(value) or (links and may_fail(scalar)):
+        return None
+    return _Bound(position, tuple(links), function, value, scalar, tuple(rest))
+
+
+def _comparison(predicate: Expr, inside: frozenset[int]) -> tuple[str, Expr, Expr] | None:
+    """(function, the side of the others, the side of the bound)."""
+    if not (isinstance(predicate, Call) and predicate.function in _MIRRORED):
+        return None
+    a, b = predicate.args
+    of_a, of_b = columns_used(a), columns_used(b)
+    if of_a and of_b and not of_a & inside and of_b <= inside:
+        return predicate.function, a, b
+    if of_a and of_b and not of_b & inside and of_a <= inside:
+        return _MIRRORED[predicate.function], b, a
+    return None
+
+
+def _made(
+    join: Join, bound: _Bound, own: range, needed: frozenset[int], table_key: TableKey
+) -> tuple[Plan, dict[int, int]] | None:
+    others = tuple(x for i, x in enumerate(join.inputs) if i != bound.position)
+    shift = {
+        c: c if c < own.start else c - len(own)
+        for c in range(len(join.schema))
+        if c not in own
+    }
+    first: dict[int, Column] = {}
+    tests = list(bound.rest)
+    for a, b in bound.links:
+        if b.index not in first:
+            first[b.index] = a
+        elif first[b.index].type == a.type:
+            tests.append(Call("eq", (first[b.index], a), BOOLEAN, a.nullable))
+        else:
+            return None
+    moved_tests = tuple(remap(t, shift) for t in tests)
+    predicate = conjunction(moved_tests) if moved_tests else None
+    if len(others) > 1:
+        rows: Plan = Join(others, predicate)
+    else:
+        rows = others[0] if predicate is None else Filter(others[0], predicate)
+    partition = tuple(shift[a.index] for a in first.values())
+    if partition and matches_once(rows, frozenset(partition), table_key):
+        return None
+    wanted = {shift[c] if c in shift else shift[_of(bound, c).index] for c in needed}
+    kept = sorted(wanted | set(partition))
+    value = remap(bound.value, shift)
+    exprs: list[Expr] = [identity(rows.schema)[c] for c in kept]
+    if value not in exprs:
+        exprs.append(value)
+    narrow = project(rows, exprs)
+    place = {c: k for k, c in enumerate(kept)}
+    local = {c: c - own.start for c in own}
+    source = join.inputs[bound.position]
+    scalars = [remap(b, local) for b in {b.index: b for _, b in bound.links}.values()]
+    scalar = remap(bound.scalar, local)
+    holder = project(source, (*scalars, scalar))
+    made = Threshold(
+        input=narrow,
+        bound=holder,
+        column=exprs.index(value),
+        comparison=bound.function,
+        scalar=len(scalars),
+        partition=tuple(place[c] for c in partition),
+        keys=tuple(range(len(scalars))),
+    )
+    at = {
+        c: place[shift[c] if c in shift else shift[_of(bound, c).index]] for c in needed
+    }
+    return made, at
+
+
+def _of(bound: _Bound, column: int) -> Column:
+    found = _linked(bound, column)
+    assert found is not None, "keys that are read have a column that equals them"
+    return found
