@@ -55,6 +55,7 @@ __all__ = [
     "ViewMetrics",
     "ViewReader",
     "connect",
+    "start_spark",
 ]
 
 
@@ -74,3 +75,10 @@ def connect(
     private indexes and operators, for comparison.
     """
     return Session(path, spark=spark, placement=placement, share=share)
+
+
+def start_spark(master: str | None = None) -> SparkSession:
+    """Start a quiet Spark that suits sqlview, or return the one that runs: see sqlview.spark."""
+    from sqlview import spark  # Spark costs seconds: only when it is asked for
+
+    return spark.start_spark(master)

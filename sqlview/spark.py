@@ -216,7 +216,7 @@ class _LocalSpark:
         with self._lock:
             spark = _active()
             if spark is None:
-                spark = self._started = _start()
+                spark = self._started = start_spark()
                 self._users = 0
             if spark is self._started:
                 self._users += 1
@@ -242,8 +242,13 @@ def _active() -> SparkSession | None:
         return None
 
 
-def _start() -> SparkSession:
-    """A local Spark, or what spark-submit or SPARK_REMOTE say."""
+def start_spark(master: str | None = None) -> SparkSession:
+    """Start a quiet Spark that suits sqlview, or return the one that runs already.
+
+    `master`: where; None: all cores of this machine, with tasks tried up to four times (plain
+    local[*] never tries one again). Under spark-submit or SPARK_REMOTE those decide instead. Java is
+    found by sqlview.java. Stop it with `stop()`.
+    """
     if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ:
         return SparkSession.builder.appName("sqlview").getOrCreate()
     ensure_java()
@@ -252,9 +257,8 @@ def _start() -> SparkSession:
     path = os.environ.get("PATH", "").split(os.pathsep)
     if programs not in path:
         os.environ["PATH"] = os.pathsep.join([programs, *path])
-    # local[*,4]: a task is tried up to four times; plain local[*] never retries one.
     return (
-        SparkSession.builder.master("local[*,4]")
+        SparkSession.builder.master(master or "local[*,4]")
         .appName("sqlview")
         .config("spark.driver.memory", os.environ.get("SQLVIEW_DRIVER_MEMORY", "2g"))
         # Rows on their way to Python only pass through the driver.
@@ -264,6 +268,7 @@ def _start() -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.execution.arrow.pyspark.enabled", "true")
+        .config("spark.python.daemon.module", "operators.executor.spark.daemon")
         .getOrCreate()
     )
 

@@ -50,20 +50,10 @@ def spark() -> Iterator[Any]:
 
     local[2,4]: two cores, and tasks are tried up to four times (plain local[2] never retries).
     """
-    from pyspark.sql import SparkSession
+    from sqlview import start_spark
 
-    session = (
-        SparkSession.builder.master("local[2,4]")
-        .appName("sqlview-tests")
-        .config("spark.driver.memory", "2g")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.execution.arrow.pyspark.enabled", "true")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
+    session = start_spark("local[2,4]")
+    session.conf.set("spark.sql.shuffle.partitions", "2")
     yield session
     session.stop()
 

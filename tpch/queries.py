@@ -6,7 +6,7 @@ rows only" is written LIMIT n, and the view of q15 is a common table expression.
 `parameters` chooses the substitution parameters: "spec", the text as it is in the file, or
 "lively", the same text with the literals of `tpch.lively`.
 
-Invariant: every file is either in `MAINTAINED` or refused at CREATE; a test says so.
+Invariant: `all_queries()` is what is on disk; no list of names exists beside the files.
 """
 
 from __future__ import annotations
@@ -23,10 +23,6 @@ from sqlglot import exp
 from tpch import lively
 from tpch.schema import TABLES
 
-#: What `all` means.
-MAINTAINED = (
-    "q01", "q03", "q05", "q06", "q07", "q08", "q09", "q10", "q12", "q14", "q19",
-)  # fmt: skip
 PARAMETERS = ("spec", "lively")
 
 _DIRECTORY = Path(__file__).parent / "queries"
@@ -50,7 +46,7 @@ class Query:
 
 
 @functools.cache
-def query_files(parameters: str = "spec") -> tuple[Query, ...]:
+def all_queries(parameters: str = "spec") -> tuple[Query, ...]:
     """Every query that has a file, by number.
 
     Raises: ValueError if there are no such `parameters`.
@@ -61,17 +57,12 @@ def query_files(parameters: str = "spec") -> tuple[Query, ...]:
     return tuple(_read(path, parameters) for path in paths)
 
 
-def all_queries(parameters: str = "spec") -> tuple[Query, ...]:
-    """Every query that is maintained, by number."""
-    return tuple(query for query in query_files(parameters) if query.name in MAINTAINED)
-
-
 def select_queries(names: str, parameters: str = "spec") -> tuple[Query, ...]:
-    """The queries of a list such as `q01,q03`, each once, by number; `all`: `all_queries()`.
+    """The queries of a list such as `q01,q03`, each once, by number; `all`: every file.
 
     Raises: UnknownQueryError naming each part that is no query, and the ones there are.
     """
-    by_name = {query.name: query for query in query_files(parameters)}
+    by_name = {query.name: query for query in all_queries(parameters)}
     wanted = [name.strip().lower() for name in names.split(",") if name.strip()]
     if wanted == ["all"]:
         return all_queries(parameters)

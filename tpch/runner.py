@@ -20,8 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +30,6 @@ import pyarrow as pa
 from rich.console import Console
 
 import sqlview
-from sqlview.java import ensure_java
 from tpch import stream
 from tpch.checks import ChangedEpochs, Checks, Oracle, OracleMaker, SessionOracle, StreamOracle
 from tpch.generate import MINIMUM_SCALE_FACTOR, generate, load, parquet_file
@@ -60,7 +57,6 @@ ORDERS = ("in-order", "shuffled")
 PLACEMENTS = ("auto", "inline", "spark")
 VERIFY = ("none", "final", "every")
 
-_DRIVER_MEMORY = "2g"
 _WARM_UP_TABLE_ROWS = 2000
 _WARM_UP_LOAD = 0.25
 _WARM_UP_BATCHES = 3
@@ -205,29 +201,11 @@ def spark_session(options: RunOptions, given: SparkSession | None) -> Iterator[S
     if given is not None or not wanted:
         yield given
         return
-    spark = start_spark(options.master)
+    spark = sqlview.start_spark(options.master)
     try:
         yield spark
     finally:
         spark.stop()
-
-
-def start_spark(master: str | None) -> SparkSession:
-    """A quiet Spark on `master`; by default on all cores here, with tasks tried again."""
-    from pyspark.sql import SparkSession
-
-    ensure_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return (
-        SparkSession.builder.master(master or "local[*,4]")
-        .appName("tpch")
-        .config("spark.driver.memory", _DRIVER_MEMORY)
-        .config("spark.log.level", "ERROR")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
 
 
 @contextlib.contextmanager

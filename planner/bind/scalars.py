@@ -158,7 +158,7 @@ class Scalars:
     # subqueries
 
     def _comparison(self, node: exp.Expression) -> Expr:
-        function, right = COMPARISONS[type(node)], node.expression
+        function, right = COMPARISONS[type(node)], node.expression.unnest()
         if isinstance(right, (exp.Any, exp.All)) and aggregate_name(right) is None:
             return self._quantified(node, function, right)
         row = self._row(node.this)

@@ -252,18 +252,28 @@ def test_a_failing_key_is_computed_behind_the_predicates_before_it() -> None:
     assert len(relation.input.predicates) == 2
 
 
-@pytest.mark.parametrize("condition", [None, "lt", "constant"])
-def test_inputs_without_an_equality_are_refused(condition: str | None) -> None:
+def test_inputs_without_an_equality_are_refused() -> None:
     j = cross(A, pick(B, "id"))
-    predicates = {
-        None: eq(lit(1), lit(1)),
-        "lt": call("lt", col(j, "id"), col(j, "id", 1)),
-        "constant": eq(col(j, "id"), big(1)),
-    }
     with pytest.raises(UnsupportedError) as error:
-        lowered(where(j, predicates[condition]))
+        lowered(where(j, call("lt", col(j, "id"), col(j, "id", 1))))
     assert error.value.message == 'cannot maintain a join without an equality between "a" and "b"'
     assert error.value.hint is not None
+
+
+def test_a_cross_join_pairs_all_rows() -> None:
+    j = cross(A, pick(B, "id"))
+    join = joined(where(j, eq(col(j, "id"), big(1))))
+    assert step(join, 0, 1).index == Arrangement(source("b"), (), null_safe=True)
+    assert step(join, 0, 1).probe == ()
+
+
+def test_an_inequality_with_a_single_row_is_a_residual() -> None:
+    """Where the scalar is read above, too; else it is a threshold."""
+    j = cross(A, aggregate(B, {}, t=total(col(B, "x"))))
+    join = joined(where(j, call("lt", col(j, "id"), col(j, "t"))))
+    found = step(join, 0, 1)
+    assert isinstance(found.index.relation, Reduce)
+    assert found.index == group_index(found.index.relation)
 
 
 # -- orders ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from tpch import cli, refresh_run
+from tpch import cli, refresh, refresh_run
 from tpch.refresh import PAIRS, order_keys, refresh_pairs
 from tpch.runner import RunOptions
 from tpch.stream import Batch
@@ -39,18 +39,27 @@ def test_keys_of_the_blocks_do_not_meet() -> None:
     assert len(np.unique(found)) == len(found)
 
 
-def test_pairs_are_a_valid_history(generated_tables: dict[str, pa.Table]) -> None:
+def test_a_pair_is_a_thousandth_of_the_orders(generated_tables: dict[str, pa.Table]) -> None:
+    for pair in refresh_pairs(generated_tables, 3, seed=0):
+        assert part(pair.inserts, "orders").num_rows == 15
+        assert part(pair.deletes, "orders").num_rows == 15
+
+
+def test_pairs_are_a_valid_history(
+    generated_tables: dict[str, pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refresh, "_PAIRS_PER_BLOCK", 20)
     orders = set(keys(generated_tables["orders"], "o_orderkey"))
     lines = set(keys(generated_tables["lineitem"], "l_orderkey", "l_linenumber"))
     supplied = set(keys(generated_tables["lineitem"], "l_partkey", "l_suppkey"))
     counts = []
-    for pair in refresh_pairs(generated_tables, 1_002, seed=0):
+    for pair in refresh_pairs(generated_tables, 42, seed=0):
         new_orders, new_lines = part(pair.inserts, "orders"), part(pair.inserts, "lineitem")
         assert new_orders.schema == generated_tables["orders"].schema
         assert new_lines.schema == generated_tables["lineitem"].schema
         inserted = keys(new_orders, "o_orderkey")
         line_keys = keys(new_lines, "l_orderkey", "l_linenumber")
-        assert len(inserted) == 15
+        assert len(inserted) == 750
         assert orders.isdisjoint(inserted) and lines.isdisjoint(line_keys)
         assert {key for key, _ in line_keys} == {key for (key,) in inserted}
         assert len(set(line_keys)) == len(line_keys)
@@ -60,12 +69,12 @@ def test_pairs_are_a_valid_history(generated_tables: dict[str, pa.Table]) -> Non
         counts.append(len(line_keys))
         old_orders = keys(part(pair.deletes, "orders"), "o_orderkey")
         old_lines = keys(part(pair.deletes, "lineitem"), "l_orderkey", "l_linenumber")
-        assert len(old_orders) == 15
+        assert len(old_orders) == 750
         assert orders.issuperset(old_orders) and lines.issuperset(old_lines)
         assert {key for key, _ in old_lines} == {key for (key,) in old_orders}
         orders.difference_update(old_orders)
         lines.difference_update(old_lines)
-    assert np.mean(counts) == pytest.approx(60, rel=0.05)
+    assert np.mean(counts) == pytest.approx(3000, rel=0.05)
     # No line item is left without its order, and no order without line items.
     assert {key for key, _ in lines} == {key for (key,) in orders}
 

@@ -1,0 +1,126 @@
+"""Random aggregates: every function of the class, DISTINCT, FILTER, HAVING."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from planner import types as t
+from tests.properties.expressions import Expressions
+from tests.properties.values import (
+    DYADIC,
+    INEXACT,
+    LITERALS,
+    MAX_ROWS,
+    ROUNDED,
+    Scope,
+    Value,
+)
+
+_MORE = (
+    "min",
+    "max",
+    "min",
+    "max",
+    "any_value",
+    "count distinct",
+    "sum distinct",
+    "avg distinct",
+    "count_if",
+    "bool_and",
+    "bool_or",
+    "stddev",
+    "stddev_pop",
+    "var_samp",
+    "var_pop",
+)
+
+
+@dataclass(slots=True)
+class Aggregates(Expressions):
+    def _call(self, scope: Scope) -> Value:
+        more = self._may(*_MORE)
+        if more and self._chance(0.55):
+            call = self._newer_call(self.rng.choice(more), scope)
+        else:
+            call = self._plain_call(scope)
+        if self._may("filter") and self._chance(0.15):
+            self._use("filter")
+            where = self._predicate(scope, 1).text
+            return replace(call, text=f"{call.text} FILTER (WHERE {where})")
+        return call
+
+    def _plain_call(self, scope: Scope) -> Value:
+        if self._chance(0.25):
+            self._use("count(*)")
+            return Value("count(*)", t.BIGINT, MAX_ROWS)
+        function = self.rng.choice(("sum", "sum", "avg", "count"))
+        a = self._number(scope)
+        if function == "count":
+            self._use("count(x)")
+            a = self.rng.choice(scope) if self._chance(0.5) else a
+            return Value(f"count({a.text})", t.BIGINT, MAX_ROWS)
+        self._use(f"{function} of {a.kind}")
+        return self._sum_or_average(function, "", a)
+
+    def _newer_call(self, function: str, scope: Scope) -> Value:
+        self._use(function)
+        match function:
+            case "min" | "max" | "any_value":
+                a = self._key(scope)
+                return replace(a, text=f"{function}({a.text})", constant=False)
+            case "count distinct":
+                a = self._key(scope)
+                return Value(f"count(DISTINCT {a.text})", t.BIGINT, MAX_ROWS)
+            case "sum distinct" | "avg distinct":
+                a = self._number([v for v in scope if v.kind != "double"])
+                return self._sum_or_average(function[:3], "DISTINCT ", a)
+            case "count_if":
+                return Value(f"count_if({self._predicate(scope, 1).text})", t.BIGINT, MAX_ROWS)
+            case "bool_and" | "bool_or":
+                return Value(f"{function}({self._predicate(scope, 0).text})", t.BOOLEAN)
+            case _:
+                a = self._number([v for v in scope if v.exactness == DYADIC])
+                a = a if a.exactness == DYADIC else Value("1", t.INT)
+                return Value(f"{function}({a.text})", t.DOUBLE, 5, INEXACT)
+
+    def _number(self, scope: Scope) -> Value:
+        numbers = [v.kind for v in scope if v.kind in ("int", "decimal", "double")]
+        return self._of_kind(self.rng.choice(numbers or ["int"]), scope, 1)
+
+    def _sum_or_average(self, function: str, distinct: str, a: Value) -> Value:
+        text = f"{function}({distinct}{a.text})"
+        match a.type:
+            case t.DecimalType() if function == "sum":
+                kind = t.DecimalType(min(a.type.precision + 10, 38), a.type.scale)
+                return Value(text, kind)
+            case t.DecimalType():
+                grown = min(a.type.precision + 4, 38)
+                return Value(text, t.DecimalType(grown, min(a.type.scale + 4, grown)))
+            case t.IntegerType() if function == "sum" and a.bound < 1 << 40:
+                return Value(text, t.BIGINT, a.bound * MAX_ROWS)
+            case t.IntegerType():
+                return Value(f"avg({distinct}{a.text})", t.DOUBLE, 5, ROUNDED)
+            case _:
+                exactness = INEXACT if a.exactness != DYADIC else ROUNDED
+                exactness = DYADIC if exactness == ROUNDED and function == "sum" else exactness
+                return Value(text, t.DOUBLE, 5, exactness)
+
+    def _over_calls(self, call: Value) -> Value:
+        if call.kind != "int" or not self._chance(0.25):
+            return call
+        self._use("expression over aggregates")
+        if self._chance(0.5):
+            when = f"CASE WHEN {call.text} > 2 THEN 'many' WHEN {call.text} IS NULL THEN 'none' END"
+            return Value(when, t.STRING)
+        if call.bound < 1 << 50:
+            return replace(call, text=f"(count(*) + 2 * {call.text})", bound=4 * call.bound)
+        return call
+
+    def _having_test(self, scope: Scope) -> str:
+        call = self._call(scope)
+        if call.exactness == INEXACT:
+            call = Value("count(*)", t.BIGINT)
+        if call.kind == "boolean":
+            return call.text
+        literal = self.rng.choice(LITERALS[call.kind])
+        return f"{call.text} {self.rng.choice(('>', '>=', '<=', '<>', '<=>'))} {literal}"

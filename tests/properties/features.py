@@ -1,0 +1,60 @@
+"""The SQL features that random queries may be told to use or to leave out.
+
+What is not listed here (inner joins, filters, expressions, GROUP BY, HAVING, sum, count, avg,
+DISTINCT, UNION ALL, subqueries in FROM, CTEs, ORDER BY … LIMIT, views over views) is always in use.
+"""
+
+from __future__ import annotations
+
+JOINS = (
+    "left join",
+    "right join",
+    "full join",
+    "cross join",
+    "left semi join",
+    "left anti join",
+    "threshold join",
+)
+SUBQUERIES = (
+    "exists",
+    "not exists",
+    "in subquery",
+    "not in subquery",
+    "multi-column in",
+    "multi-column not in",
+    "any",
+    "all",
+    "scalar aggregate",
+    "scalar lookup",
+    "correlated limit",
+    "inequality correlation",
+    "nested subquery",
+    "subquery under or, not",
+    "subquery in select",
+    "subquery in having",
+    "subquery in aggregate",
+)
+AGGREGATES = (
+    "min",
+    "max",
+    "any_value",
+    "count distinct",
+    "sum distinct",
+    "avg distinct",
+    "count_if",
+    "bool_and",
+    "bool_or",
+    "stddev",
+    "stddev_pop",
+    "var_samp",
+    "var_pop",
+    "filter",
+)
+SETS = ("union", "intersect", "intersect all", "except", "except all", "values", "offset")
+#: Rows that cannot be computed: views are in error for a while.
+ERRORS = ("division",)
+
+FEATURES = (*JOINS, *SUBQUERIES, *AGGREGATES, *SETS, *ERRORS)
+
+#: What the engine maintains: what CI and `python -m tests.fuzz` use unless told otherwise.
+SUPPORTED = FEATURES
