@@ -79,6 +79,47 @@ def add(state: bytes, delta: Sum) -> bytes:
     return encode(new.total, new.nan, new.pinf, new.ninf)
 
 
+def of_squares(values: npt.NDArray[Any], diffs: npt.NDArray[np.int64]) -> Sum:
+    """The exact sum of values[i] ** 2 * diffs[i], in multiples of 2**-2148.
+
+    The squares of both infinities count as +inf. Cost: one Python integer per row.
+    """
+    total = nan = inf = 0
+    for value, diff in zip(
+        np.asarray(values, np.float64).tolist(), np.asarray(diffs).tolist(), strict=True
+    ):
+        if value - value == 0:
+            total += units(value) ** 2 * diff
+        elif value != value:  # noqa: PLR0124 - NaN
+            nan += diff
+        else:
+            inf += diff
+    # Squares have 106 bits: what trails them is cut off by `encode`.
+    return Sum(total, nan, inf, 0)
+
+
+def units(value: float) -> int:
+    """A finite double in multiples of 2**-1074."""
+    fraction, exponent = math.frexp(value)
+    return _scaled(int(fraction * 9007199254740992.0), exponent - 53 + _UNIT_BITS)
+
+
+def variance(count: int, total: bytes, squares: bytes, divisor: int) -> float:
+    """(sum of squares - sum ** 2 / count) / divisor of doubles, rounded once; count, divisor > 0."""
+    first, second = decode(total), decode(squares)
+    if first.nan or first.pinf or first.ninf or second.nan or second.pinf:
+        return math.nan
+    return ratio(count * second.total - first.total**2, count * divisor << 2 * _UNIT_BITS)
+
+
+def ratio(numerator: int, denominator: int) -> float:
+    """The quotient of integers as a double, correctly rounded."""
+    try:
+        return numerator / denominator
+    except OverflowError:
+        return math.inf if numerator > 0 else -math.inf
+
+
 def from_values(values: npt.NDArray[Any], diffs: npt.NDArray[np.int64]) -> Sum:
     """The exact sum of values[i] * diffs[i]. Shapes: float64 (or float32)[n], int64[n].
 
@@ -118,8 +159,7 @@ def _by_row(values: list[float], diffs: list[int]) -> Sum:
     total = nan = pinf = ninf = 0
     for value, diff in zip(values, diffs, strict=True):
         if value - value == 0:
-            fraction, exponent = math.frexp(value)
-            total += _scaled(int(fraction * 9007199254740992.0), exponent - 53 + _UNIT_BITS) * diff
+            total += units(value) * diff
         elif value != value:  # noqa: PLR0124 - NaN
             nan += diff
         elif value > 0:
@@ -143,7 +183,4 @@ def to_double(state: bytes) -> float:
         return math.inf
     if sums.ninf:
         return -math.inf
-    try:
-        return sums.total / _UNIT
-    except OverflowError:
-        return math.inf if sums.total > 0 else -math.inf
+    return ratio(sums.total, _UNIT)

@@ -283,7 +283,7 @@ class _Sides:
         self.condition = condition
         if condition is not None:
             offset = len(self.left.schema)
-            moved = {c: i + offset if right_ else i for c, (right_, i) in placed.items()}
+            moved = {c: i + offset if beyond else i for c, (beyond, i) in placed.items()}
             self.condition = remap(condition, moved)
 
 

@@ -4,6 +4,9 @@ come together in one node.
     Join[p](AntiJoin[c](a, r), b)   ->   AntiJoin[c](Join[p](a, b), r)
     Join[p](LeftJoin[c](a, r), b)   ->   LeftJoin[c](Join[p](a, b), r)     if p reads nothing of r
 
+Not above a single row that rows are only compared with: that comparison comes last (see
+make_thresholds), when all other rows are gone.
+
 Law: a conjunct of p that may fail stays above what rose. Semi joins need not rise: they become
 inner joins themselves.
 """
@@ -20,7 +23,8 @@ from planner.algebra import (
     SemiJoin,
     identity,
 )
-from planner.expr import Expr, columns_used, conjunction, conjuncts, may_fail, remap
+from planner.analysis.keys import plan_keys
+from planner.expr import Call, Expr, columns_used, conjunction, conjuncts, may_fail, remap
 from planner.visit import transform
 
 
@@ -60,6 +64,10 @@ def _lifted(plan: Join, position: int, start: int) -> Plan | None:
     gone = len(node.schema) - kept
     own = range(start + kept, start + kept + gone)
     parts = () if plan.predicate is None else conjuncts(plan.predicate)
+    if any(() in plan_keys(i) for i in plan.inputs if i is not node) and not any(
+        isinstance(p, Call) and p.function in ("eq", "eq_null_safe") for p in parts
+    ):
+        return None
     inside: list[Expr] = []
     above: list[Expr] = []
     for p in parts:

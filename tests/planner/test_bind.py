@@ -18,7 +18,7 @@ from planner.visit import walk
 from tests.planner import cases
 from tests.planner.sketch import sketch
 from tests.planner.tpch_catalog import Tables
-from tpch.queries import query_files
+from tpch.queries import all_queries
 from tpch.schema import TABLES
 
 _T = (
@@ -74,7 +74,7 @@ def _tpch() -> Tables:
 
 
 def _bound_tpch(name: str) -> str:
-    text = next(q.sql for q in query_files() if q.name == name)
+    text = next(q.sql for q in all_queries() if q.name == name)
     query = bind_query(parse_query(text), _tpch())
     return sketch(query.plan, query.order)
 
@@ -86,7 +86,7 @@ def test_tpch(case: cases.Case, bless: bool) -> None:
 
 
 def test_every_tpch_query_is_covered() -> None:
-    assert [c.text for c in cases.read("tpch")] == [q.name for q in query_files()]
+    assert [c.text for c in cases.read("tpch")] == [q.name for q in all_queries()]
 
 
 def _view(text: str) -> CreateView:
