@@ -33,6 +33,9 @@ from planner.expr import Column as ColumnRef
 
 _ALL_VALID = np.empty(0, np.bool_)
 
+#: Accumulators that are states of an exact sum, and what a run of values adds to them.
+EXACT = {"sum_double": exact_sum.from_values, "sum_square_double": exact_sum.of_squares}
+
 
 @dataclass(frozen=True, slots=True)
 class Runs:
@@ -40,7 +43,7 @@ class Runs:
 
     words int64[w, groups]: keys in (bucket, key) order; key_starts int64[groups + 1] into the runs;
     first_row int64[runs]: an input row of each run; time int64[runs]; change int64[words, runs] as
-    `sweep_groups` takes it; exact[a]: for the a-th sum_double, what each run adds.
+    `sweep_groups` takes it; exact[a]: for the a-th exact sum, what each run adds.
     """
 
     words: Ints
@@ -78,7 +81,7 @@ class ReduceOperator:
                     mode.extend((grouping.WIDE, grouping.ADD))
                 case "first":
                     mode.extend([grouping.SET] * encode.key_width([field.type], [True]))
-                case "sum_double":
+                case kind if kind in EXACT:
                     pass
                 case _:
                     mode.append(grouping.ADD)
@@ -95,7 +98,7 @@ class ReduceOperator:
         if self._keys or len(delta):
             return self.step(delta)
         one = np.zeros(1, np.int64)
-        exact = tuple((exact_sum.Sum(),) for kind in self._kinds if kind == "sum_double")
+        exact = tuple((exact_sum.Sum(),) for kind in self._kinds if kind in EXACT)
         runs = Runs(
             words=np.zeros((1, 1), np.int64),
             key_starts=np.array([0, 1], np.int64),
@@ -144,7 +147,7 @@ class ReduceOperator:
                 word += 2
             else:
                 assert column is not None
-                exact.append(_exact_runs(column, order, starts[: count + 1], delta.diff))
+                exact.append(_exact_runs(kind, column, order, starts[: count + 1], delta.diff))
         return Runs(
             words=keys_at(run_words, key_starts[:-1]),
             key_starts=key_starts,
@@ -215,7 +218,7 @@ class ReduceOperator:
         old = np.zeros((len(self._mode), groups), np.int64)
         word = 0
         for i, kind in enumerate(self._kinds):
-            if kind == "sum_double":
+            if kind in EXACT:
                 continue
             column = self.relation.gather(len(self._keys) + i, matches.row)
             values = column.values
@@ -238,7 +241,7 @@ class ReduceOperator:
         word = 0
         for accumulator, arg in zip(self.node.accumulators, self._args, strict=True):
             if accumulator.index is None:
-                word += {"sum": 2, "sum_double": 0}.get(accumulator.kind, 1)
+                word += {"sum": 2, **dict.fromkeys(EXACT, 0)}.get(accumulator.kind, 1)
                 continue
             assert arg is not None
             index = self._ordered[accumulator.index]
@@ -280,7 +283,7 @@ class ReduceOperator:
             if kind == "sum":
                 values = np.ascontiguousarray(births[word : word + 2, by_time].T)
                 word += 2
-            elif kind == "sum_double":
+            elif kind in EXACT:
                 states = self._exact_states(i, runs.exact[exact], birth_run[:n], birth_prior[:n])
                 values = pa.array([states[b] for b in by_time.tolist()], pa.binary())
                 exact += 1
@@ -368,12 +371,14 @@ def first_rows(index: ArrangementState, keys: list[Column], times: Ints) -> Ints
     return out
 
 
-def _exact_runs(column: Column, order: Ints, starts: Ints, diff: Ints) -> tuple[exact_sum.Sum, ...]:
+def _exact_runs(
+    kind: str, column: Column, order: Ints, starts: Ints, diff: Ints
+) -> tuple[exact_sum.Sum, ...]:
     """What each run adds to an exact floating-point sum."""
     out = []
     for start, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
         rows = order[start:end]
         if column.valid is not None:
             rows = rows[column.valid[rows]]
-        out.append(exact_sum.from_values(column.values[rows].astype(np.float64), diff[rows]))
+        out.append(EXACT[kind](column.values[rows].astype(np.float64), diff[rows]))
     return tuple(out)

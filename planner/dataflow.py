@@ -155,6 +155,8 @@ class Accumulator:
                                                    its scale), NULLs skipped, 0 if none
     sum_double    BINARY, never NULL               exact sum of a FLOAT or DOUBLE arg; read it with
                                                    the function exact_sum_to_double
+    sum_square_double  BINARY, never NULL          exact sum of the squares of a FLOAT or DOUBLE
+                                                   arg; read it with the function variance
     first         the arg's type                   value of arg in the first row of the group that
                                                    `index` puts in front (MIN, MAX); NULL if none
     """

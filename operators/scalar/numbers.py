@@ -148,6 +148,53 @@ def _exact_sum_to_double(call: Call, args: tuple[Node, ...]) -> Run:
     return unary(arg, lambda a: np.array([exact_sum.to_double(s) for s in a.to_pylist()], float))
 
 
+def _variance(call: Call, args: tuple[Node, ...]) -> Run:
+    """Sums that are exact give a quotient of integers, rounded once."""
+    count_of, total_of, squares_of, reduction = args
+    assert reduction.literal and isinstance(reduction.value, int)
+    less = reduction.value
+    kind = total_of.type
+
+    def run(columns: Fetch, n: int) -> Result:
+        count, _, first_errors = count_of.run(columns, n)
+        total, _, then_errors = total_of.run(columns, n)
+        squares, _, last_errors = squares_of.run(columns, n)
+        errors = first_of(first_errors, first_of(then_errors, last_errors))
+        values = np.zeros(n, np.float64)
+        valid = np.asarray(count) > less
+        for row in np.flatnonzero(valid).tolist():
+            rows = int(count[row])
+            sums = (element(kind, total, row), element(squares_of.type, squares, row))
+            if isinstance(kind, t.DecimalType):
+                first, second = (int(s or 0) for s in sums)
+                unit = 10 ** (2 * kind.scale)
+                values[row] = exact_sum.ratio(rows * second - first**2, rows * (rows - less) * unit)
+            else:
+                assert isinstance(sums[0], bytes) and isinstance(sums[1], bytes)
+                values[row] = exact_sum.variance(rows, sums[0], sums[1], rows - less)
+        return values, None if valid.all() else valid, errors
+
+    return run
+
+
+def _single_value(call: Call, args: tuple[Node, ...]) -> Run:
+    count_of, value_of = args
+
+    def run(columns: Fetch, n: int) -> Result:
+        count, _, count_errors = count_of.run(columns, n)
+        values, valid, value_errors = value_of.run(columns, n)
+        many = np.flatnonzero(np.asarray(count) > 1).tolist()
+        own = failures(n, many, [_TOO_MANY_ROWS] * len(many))
+        return values, valid, first_of(first_of(count_errors, value_errors), own)
+
+    return run
+
+
+_TOO_MANY_ROWS = (
+    "[SCALAR_SUBQUERY_TOO_MANY_ROWS] more than one row returned by a subquery used as an expression"
+)
+
+
 BUILDERS: dict[str, Builder] = {
     "round": _round,
     "floor": _whole,
@@ -155,4 +202,6 @@ BUILDERS: dict[str, Builder] = {
     "sqrt": _sqrt,
     "power": _power,
     "exact_sum_to_double": _exact_sum_to_double,
+    "single_value": _single_value,
+    "variance": _variance,
 }

@@ -21,7 +21,7 @@ from operators import exact_sum
 from operators.column import Column, Ints, concat
 from operators.delta import Delta
 from operators.kernels import grouping, sorting
-from operators.reduce import ReduceOperator, Runs
+from operators.reduce import EXACT, ReduceOperator, Runs
 from operators.state.arrangement import ArrangementState
 from operators.state.relation import Relation
 from operators.state.spine import keys_at
@@ -62,9 +62,9 @@ class GroupSink:
         self._node = node
         self._keys = [k.index for k in node.keys if isinstance(k, ColumnRef)]
         kinds = [a.kind for a in node.accumulators]
-        self._exact = kinds.count("sum_double")
+        self._exact = sum(k in EXACT for k in kinds)
         #: For each accumulator that is words: how many.
-        self._widths = [2 if k == "sum" else 1 for k in kinds if k != "sum_double"]
+        self._widths = [2 if k == "sum" else 1 for k in kinds if k not in EXACT]
         self.types: tuple[t.SqlType, ...] = (
             *(node.input.schema[k].type for k in self._keys),
             t.BIGINT,
