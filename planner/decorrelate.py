@@ -93,12 +93,14 @@ class _Decorrelation:
     def _visit(self, plan: Plan) -> Plan:
         predicates: tuple[Expr, ...] = ()
         below = plan
-        if isinstance(plan, Filter):
-            predicates, below = conjuncts(plan.predicate), plan.input
         applies: list[Apply] = []
-        while isinstance(below, Apply):
-            applies.insert(0, below)
-            below = below.input
+        # Filters between the subqueries of one query only read what is below them.
+        while isinstance(below, Apply) or _is_over_apply(below):
+            if isinstance(below, Apply):
+                applies.insert(0, below)
+            elif isinstance(below, Filter):
+                predicates = conjuncts(below.predicate) + predicates
+            below = inputs(below)[0]
         if not applies:
             return with_inputs(plan, tuple(self.visit(i) for i in inputs(plan)))
         chain = _Chain(self.visit(below), len(below.schema), predicates)
@@ -106,6 +108,14 @@ class _Decorrelation:
         for k in _order(len(below.schema), applies, predicates):
             chain.add(applies[k], subqueries[k], len(below.schema) + k)
         return chain.result(plan.schema)
+
+
+def _is_over_apply(plan: Plan) -> bool:
+    while isinstance(plan, Filter):
+        plan = plan.input
+        if isinstance(plan, Apply):
+            return True
+    return False
 
 
 def _order(width: int, applies: list[Apply], predicates: tuple[Expr, ...]) -> list[int]:

@@ -87,14 +87,19 @@ class Facts:
     def leading_with(
         self, node: Stored, columns: frozenset[int], null_safe: bool
     ) -> Arrangement | None:
-        """An index, live or chosen, whose leading columns are just these; the shortest."""
+        """An index, live or chosen, whose leading columns are just these; the shortest.
+
+        One that leaves out rows with NULL in a further column does not serve.
+        """
         for index in self._indexes:
             if (
                 frozenset(index.columns[: len(columns)]) == columns
                 and (index.null_safe or not null_safe)
                 and index.relation == node
             ):
-                return index
+                further = index.columns[len(columns) :]
+                if index.null_safe or not any(node.schema[c].nullable for c in further):
+                    return index
         return None
 
     def choose(self, index: Arrangement) -> Arrangement:

@@ -11,6 +11,7 @@ explicit here, on the tree, with the SQL types of every column known:
 - division by zero, and SUM and COUNT_IF beyond BIGINT, fail as under Spark's ANSI rules;
 - a cast of a fraction to an integer truncates, where DuckDB rounds;
 - ANY_VALUE is the least value that is not NULL, so that it is deterministic;
+- (a, b) IN (SELECT …) is spelled out, which DuckDB cannot do where it is correlated;
 - STDDEV and VARIANCE of infinities and NaN are NaN, where DuckDB fails;
 - LIKE has the escape character `\\` in Spark and none in DuckDB;
 - NULLs come first in ascending and last in descending order;
@@ -37,9 +38,9 @@ from planner import types as t
 MaybeType = t.SqlType | None
 Columns = Mapping[str, MaybeType]
 
-#: `checked` fails as Spark does: on a zero divisor, unless the dividend is NULL. `unscaled` drops the
-#: point of a decimal, whose scale the caller knows. `ratio` is n * power / d rounded half away from
-#: zero; by long division, so that n * power need not fit 128 bits.
+#: `checked` fails as Spark does: on a zero divisor, unless the dividend is NULL. `unscaled` drops
+#: the point of a decimal, whose scale the caller knows. `ratio` is n * power / d rounded half away
+#: from zero; by long division, so that n * power need not fit 128 bits.
 MACROS = (
     """CREATE MACRO sqlview_checked(n, d, result) AS
        CASE WHEN d = 0 AND n IS NOT NULL THEN error('division by zero') ELSE result END""",
@@ -86,6 +87,9 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
     ordered = _is_ordered(tree)
     for query in list(tree.find_all(exp.Query)):
         _order_totally(query)
+    for node in reversed(list(tree.find_all(exp.In))):  # the innermost first: it is copied
+        if isinstance(node.this, exp.Tuple) and node.args.get("query") is not None:
+            node.replace(_rows_in(node, node.args["query"]))
     return Translated(tree.sql("duckdb"), tuple(names), types, ordered)
 
 
@@ -113,6 +117,33 @@ def _is_ordered(query: exp.Expr) -> bool:
         if (column.name if bare else column) not in outputs:
             return False
     return True
+
+
+def _rows_in(node: exp.In, query: exp.Expr) -> exp.Expr:
+    """(a, b) IN (SELECT …): TRUE if a row is equal, else NULL if one may be, else FALSE.
+
+    DuckDB has it only for subqueries that are not correlated.
+    """
+    names = [f"sqlview_c{i}" for i in range(len(node.this.expressions))]
+    alias = exp.TableAlias(
+        this=exp.to_identifier("sqlview_rows"), columns=[exp.to_identifier(n) for n in names]
+    )
+    same = exp.and_(
+        *(
+            exp.EQ(this=exp.paren(value.copy()), expression=exp.column(name, "sqlview_rows"))
+            for value, name in zip(node.this.expressions, names, strict=True)
+        )
+    )
+    unknown = exp.Is(this=exp.paren(same), expression=exp.Null())
+    found = exp.Case(
+        ifs=[
+            exp.If(this=exp.LogicalOr(this=same.copy()), true=exp.true()),
+            exp.If(this=exp.LogicalOr(this=unknown), true=exp.Null()),
+        ],
+        default=exp.false(),
+    )
+    rows = exp.Subquery(this=query.unnest().copy(), alias=alias)
+    return exp.Subquery(this=exp.select(found).from_(rows))
 
 
 def _order_totally(query: exp.Query) -> None:

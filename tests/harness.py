@@ -194,8 +194,10 @@ class Checked:
         try:
             self.db.view(name).to_arrow()
         except ViewError as error:
-            return error
-        self._fail(name, "the view is readable, but it must be in error")
+            caught = error
+        else:
+            self._fail(name, "the view is readable, but it must be in error")
+        return caught
 
     def _advance(self, changes: Sequence[Change]) -> dict[str, Expected]:
         after = {name: table.copy() for name, table in self.tables.items()}

@@ -14,10 +14,14 @@ from operators.scalar import decimals
 from operators.scalar.value import (
     Builder,
     Errors,
+    Fetch,
     Node,
+    Result,
     Run,
     binary,
+    element,
     failures,
+    first_of,
     unary,
     unary_checked,
 )

@@ -2,7 +2,8 @@
 
     Project(Join[a.k = s.k AND a.x > s.v](a, s))  ->  Project(Threshold[x > v for each k](a, s))
 
-where s has at most one row for each k, and nothing above reads s but its keys. All other inputs of
+where s is an aggregate (or the first row of an order) with at most one row for each k, and nothing
+above reads s but its keys. All other inputs of
 the join come first: what is ordered and stored are rows that only wait for the comparison. When v
 moves, the rows between its old and its new value are visited; the join would visit all rows of k.
 A k that is unique among the rows finds one row, and stays a join.
@@ -15,8 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from planner.algebra import Aggregate, Filter, Join, Plan, Project, Threshold, identity
-from planner.analysis.equality import as_link
+from planner.algebra import Aggregate, Filter, Join, Plan, Project, Threshold, TopK, identity
+from planner.analysis.equality import as_link, classes
 from planner.analysis.keys import TableKey, matches_once
 from planner.expr import (
     Call,
@@ -100,6 +101,8 @@ def _linked(bound: _Bound, column: int) -> Column | None:
 
 
 def _bound(join: Join, position: int, own: range, table_key: TableKey) -> _Bound | None:
+    if not _is_computed(join.inputs[position]):
+        return None
     inside = frozenset(own)
     links: list[tuple[Column, Column]] = []
     comparisons: list[tuple[str, Expr, Expr]] = []
@@ -167,7 +170,7 @@ def _made(
     else:
         rows = others[0] if predicate is None else Filter(others[0], predicate)
     partition = tuple(shift[a.index] for a in first.values())
-    if partition and matches_once(rows, frozenset(partition), table_key):
+    if partition and matches_once(rows, _equal_to(partition, moved_tests), table_key):
         return None
     wanted = {shift[c] if c in shift else shift[_of(bound, c).index] for c in needed}
     kept = sorted(wanted | set(partition))
@@ -195,6 +198,25 @@ def _made(
         c: place[shift[c] if c in shift else shift[_of(bound, c).index]] for c in needed
     }
     return made, at
+
+
+def _equal_to(columns: tuple[int, ...], tests: tuple[Expr, ...]) -> frozenset[int]:
+    """The columns, and those that equal them."""
+    links = tuple(link for link in map(as_link, tests) if link is not None)
+    found = set(columns)
+    for group in classes(links):
+        members = {c.index for c in group.columns}
+        if members & found:
+            found |= members
+    return frozenset(found)
+
+
+def _is_computed(plan: Plan) -> bool:
+    """Whether the plan holds results that move with other rows, not rows of a table: those stay as
+    they are, and a join with them needs no state."""
+    while isinstance(plan, (Project, Filter)):
+        plan = plan.input
+    return isinstance(plan, (Aggregate, TopK))
 
 
 def _of(bound: _Bound, column: int) -> Column:

@@ -7,15 +7,19 @@ from hypothesis import strategies as st
 from planner.algebra import (
     Aggregate,
     AggregateCall,
+    Apply,
     Filter,
     Join,
+    MarkJoin,
+    OuterJoin,
     Plan,
     Project,
+    SemiJoin,
     SortKey,
     TopK,
     UnionAll,
 )
-from planner.expr import Call, Column, Expr, Literal, conjunction
+from planner.expr import Call, Column, Expr, Literal, Outer, conjunction
 from planner.types import BIGINT, BOOLEAN, DOUBLE, Field
 from tests.planner.build import scan
 from tests.planner.tpch_catalog import Tables, table
@@ -60,6 +64,11 @@ def plans(depth: int = 3) -> st.SearchStrategy[Plan]:
         _aggregates(below),
         _unions(below),
         _tops(below),
+        _outer_joins(below),
+        _outer_joins(tables),
+        _semi_joins(below),
+        _subqueries(below),
+        _subqueries(below),
     )
 
 
@@ -146,14 +155,17 @@ def _joins(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
 def _aggregates(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
     plan = draw(below)
     keys = tuple(draw(st.lists(numbers(plan), max_size=2)))
-    names = draw(st.lists(st.sampled_from("count_rows count sum avg".split()), max_size=3))
+    functions = "count_rows count sum avg min max any_value".split()
+    names = draw(st.lists(st.sampled_from(functions), max_size=3))
     if not keys and not names:
         names = ["count_rows"]
     calls = []
     for name in names:
         arg = None if name == "count_rows" else draw(numbers(plan))
-        nullable = name in ("sum", "avg")
-        calls.append(AggregateCall(name, arg, DOUBLE if name == "avg" else BIGINT, nullable))
+        nullable = name not in ("count_rows", "count")
+        distinct = name != "count_rows" and draw(st.integers(0, 3)) == 0
+        kind = DOUBLE if name == "avg" else BIGINT
+        calls.append(AggregateCall(name, arg, kind, nullable, distinct))
     fields = [Field(f"k{i}", k.type, k.nullable) for i, k in enumerate(keys)]
     fields += [Field(f"a{i}", c.type, c.nullable) for i, c in enumerate(calls)]
     return Aggregate(plan, keys, tuple(calls), tuple(fields))
@@ -179,3 +191,87 @@ def _tops(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
         for c in draw(st.lists(st.sampled_from(positions), max_size=2))
     )
     return TopK(plan, order, tuple(positions), draw(st.integers(0, 4)), draw(st.integers(0, 1)))
+
+
+@st.composite
+def _conditions(draw: st.DrawFn, left: Plan, right: Plan) -> Expr | None:
+    """Mostly an equality of the two sides and something else."""
+    both = Join((left, right), None)
+    columns = _numbers(both)
+    width = len(left.schema)
+    a = [c for c in columns if c.index < width]
+    b = [c for c in columns if c.index >= width]
+    found: list[Expr] = []
+    if a and b and draw(st.integers(0, 9)):
+        found.append(_call("eq", draw(st.sampled_from(a)), draw(st.sampled_from(b))))
+    found += draw(st.lists(predicates(both, 1), max_size=1))
+    return conjunction(tuple(found)) if found else None
+
+
+@st.composite
+def _outer_joins(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
+    left, right = draw(below), draw(below)
+    return OuterJoin(left, right, draw(st.booleans()), draw(_conditions(left, right)))
+
+
+@st.composite
+def _semi_joins(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
+    left, right = draw(below), draw(below)
+    condition = draw(_conditions(left, right))
+    if draw(st.integers(0, 2)) == 0:
+        return MarkJoin(left, right, condition, "mark")
+    return SemiJoin(left, right, condition, draw(st.booleans()))
+
+
+@st.composite
+def _subqueries(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
+    """A query with a subquery, which mostly reads its columns, and a filter on what it gives."""
+    input = draw(below)
+    kind = draw(st.sampled_from("exists any any scalar scalar".split()))
+    correlated = draw(_correlated(draw(below), input))
+    if kind == "exists":
+        apply = Apply(input, correlated, kind, "sub")
+    elif kind == "any":
+        subquery = _project(correlated, (draw(numbers(correlated)),))
+        comparison = draw(st.sampled_from("eq eq eq lt ge ne".split()))
+        apply = Apply(input, subquery, kind, "sub", (draw(numbers(input)),), comparison)
+    else:
+        single = correlated
+        if draw(st.integers(0, 3)):
+            name = draw(st.sampled_from("min sum count".split()))
+            call = AggregateCall(name, draw(numbers(correlated)), BIGINT, name != "count")
+            single = Aggregate(correlated, (), (call,), (Field("a", BIGINT, call.nullable),))
+        apply = Apply(input, _project(single, (draw(numbers(single)),)), kind, "sub")
+    value = Column(len(apply.schema) - 1, apply.schema[-1].type, apply.schema[-1].nullable, "sub")
+    if kind == "scalar":
+        test: Expr = _call(draw(st.sampled_from("eq lt gt".split())), draw(numbers(input)), value)
+    else:
+        test = value if draw(st.booleans()) else _call("not", value)
+    choice = draw(st.integers(0, 3))
+    if choice == 0:
+        return apply
+    if choice == 1:
+        test = _call("or", test, draw(predicates(input, 1)))
+    return Filter(apply, test)
+
+
+@st.composite
+def _correlated(draw: st.DrawFn, plan: Plan, outer: Plan) -> Plan:
+    """The plan, filtered by columns of `outer`, now and then under an aggregate or a union."""
+    own, around = _numbers(plan), _numbers(outer)
+    if not own or not around or draw(st.integers(0, 5)) == 0:
+        return plan
+    found: list[Expr] = []
+    for function in draw(st.lists(st.sampled_from("eq eq eq ne lt".split()), min_size=1, max_size=2)):
+        c = draw(st.sampled_from(around))
+        read = Outer(1, c.index, c.type, c.nullable, c.name)
+        found.append(_call(function, draw(st.sampled_from(own)), read))
+    filtered = Filter(plan, conjunction(tuple(found)))
+    shape = draw(st.integers(0, 5))
+    if shape == 0:
+        return draw(_aggregates(st.just(filtered)))
+    if shape == 1:
+        return UnionAll((filtered, plan), plan.schema)
+    if shape == 2:
+        return draw(_tops(st.just(filtered)))
+    return filtered

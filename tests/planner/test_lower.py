@@ -21,6 +21,7 @@ from planner.dataflow import (
     Store,
     TopK,
     Union,
+    group_index,
     topological,
 )
 from planner.errors import CatalogError, UnsupportedError
@@ -185,9 +186,32 @@ def test_count_of_all_rows_needs_no_column() -> None:
     assert reduce_of(node).input.schema
 
 
-def test_count_distinct_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match=r"cannot maintain COUNT\(DISTINCT"):
-        lowered(aggregate(A, {}, n=call_of("count", "x", distinct=True)))
+def test_distinct_values_are_grouped_first_and_joined_with_the_rest() -> None:
+    keys = {"s": col(A, "s")}
+    node = lowered(aggregate(A, keys, d=call_of("count", "y", distinct=True), n=count_rows()))
+    (join,) = (n for n in topological(node) if isinstance(n, DeltaJoin))
+    reduces = [i.relation for i in join.inputs]
+    assert all(isinstance(r, Reduce) for r in reduces)
+    used = {s.index for p in join.paths for s in p.steps}
+    assert used == {group_index(r) for r in reduces if isinstance(r, Reduce)}
+
+
+def test_min_and_max_read_the_front_of_an_index() -> None:
+    """Over a table itself, where its rows serve as they are."""
+    low, high = (AggregateCall(f, col(A, "y"), INT, True) for f in ("min", "max"))
+    grouped = aggregate(A, {"s": col(A, "s")}, lo=low, hi=high, t=total(col(A, "x")))
+    reduce = reduce_of(lowered(grouped))
+    assert isinstance(reduce.input, Source)
+    kinds = [a.kind for a in reduce.accumulators]
+    assert kinds == ["count_rows", "first", "first", "sum"]
+    lowest, highest = (a.index for a in reduce.accumulators if a.index is not None)
+    assert lowest.partition == highest.partition == (3,)
+    assert (lowest.order, highest.order) == (
+        (SortKey(2, nulls_first=False),),
+        (SortKey(2, descending=True, nulls_first=False),),
+    )
+    filtered = where(A, eq(col(A, "x"), big(1)))
+    assert isinstance(reduce_of(lowered(aggregate(filtered, {}, lo=low))).input, Store)
 
 
 # -- union, top-k ------------------------------------------------------------------------------

@@ -2,21 +2,30 @@
 
 A case is a list of operations, each of which stands alone, so that a failing case can be cut down
 to a small one (`shrink`) and printed as a script that anyone can replay.
+
+Most random queries have results that are empty or never change, which test little. So for each view
+several are written, tried on a few epochs of a stream like the case's own (`_Preview`), and one
+that has rows and changes is taken.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 from planner import types as t
+from planner.errors import UnsupportedError
+from sqlview.oracle import Oracle, RowError, canonical_rows
 from tests.harness import Checked
-from tests.properties.queries import MAX_ROWS, QueryMaker, Relation, Value
+from tests.properties.features import SUPPORTED
+from tests.properties.queries import QueryMaker
 from tests.properties.streams import Stream
-from tests.reference.tables import Change, Rejected, Table
+from tests.properties.values import MAX_ROWS, Relation, Value
+from tests.reference.tables import Change, Rejected, Table, arrow_table
 
 _TYPES: tuple[t.SqlType, ...] = (
     t.INT,
@@ -39,8 +48,12 @@ class MakeTable:
 
 @dataclass(frozen=True, slots=True)
 class MakeView:
+    """`features`: what the query uses, and how often. `reads`: the views among its relations."""
+
     name: str
     query: str
+    features: tuple[tuple[str, int], ...] = ()
+    reads: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +70,25 @@ Operation = MakeTable | MakeView | Step
 class Case:
     seed: int
     operations: tuple[Operation, ...]
-    features: dict[str, int]
 
 
 @dataclass(slots=True)
 class Tally:
-    """What ran: pairs of a query and an epoch, and how many had rows, or changed."""
+    """What ran: pairs of a query and an epoch, and how many had rows, changed, both, or an error.
+
+    A view that the engine refuses counts for nothing but `refused`, with its features.
+    """
 
     pairs: int = 0
     nonempty: int = 0
     changed: int = 0
     lively: int = 0
+    errors: int = 0
+    views: int = 0
+    refused: int = 0
     features: dict[str, int] = field(default_factory=dict)
+    refused_features: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, int] = field(default_factory=dict)
 
     def add(self, checked: Checked) -> None:
         for watched in checked.views.values():
@@ -76,37 +96,118 @@ class Tally:
             self.nonempty += watched.nonempty_epochs
             self.changed += watched.changed_epochs
             self.lively += watched.lively_epochs
+            self.errors += watched.error_epochs
+
+    def made(self, view: MakeView) -> None:
+        self.views += 1
+        _count(self.features, view.features)
+
+    def refuse(self, view: MakeView, error: UnsupportedError) -> None:
+        self.refused += 1
+        _count(self.refused_features, view.features)
+        _count(self.reasons, [(error.message, 1)])
 
 
-def make(seed: int, epochs: int) -> Case:
-    """A case of about `epochs` transactions. The same seed gives the same case."""
+def _count(counts: dict[str, int], more: Collection[tuple[str, int]]) -> None:
+    for name, count in more:
+        counts[name] = counts.get(name, 0) + count
+
+
+#: Queries written for one view at most, and epochs that each is tried on.
+_CANDIDATES, _PREVIEWED = 6, 5
+
+
+def make(seed: int, epochs: int, allowed: Collection[str] = SUPPORTED) -> Case:
+    """A case of about `epochs` transactions. The same arguments give the same case."""
     rng = Random(seed)
-    tables = {f"t{i + 1}": _table(rng, f"t{i + 1}") for i in range(rng.randint(2, 4))}
-    relations = [
-        Relation(name, tuple(Value(f.name, f.type) for f in table.schema))
-        for name, table in tables.items()
-    ]
-    maker = QueryMaker(rng, relations)
+    tables = {f"t{i + 1}": _table(rng, f"t{i + 1}") for i in range(rng.choice((2, 2, 3)))}
+    maker = QueryMaker(rng, tuple(allowed))
+    for name, table in tables.items():
+        columns = tuple(Value(f.name, f.type) for f in table.schema)
+        key = table.schema[table.key[0]].name if len(table.key) == 1 else ""
+        maker.relations.append(Relation(name, columns, key))
     operations: list[Operation] = [MakeTable(table) for table in tables.values()]
     views = rng.randint(2, 4)
     made = 0
     stream = Stream(rng, tables)
     done = 0
-    while done < epochs:
-        # Some views come late, over data and live arrangements, but not too late to change.
-        if made < views and (done > epochs // 3 or rng.random() < (0.8 if done == 0 else 0.3)):
-            made += 1
-            query, columns = maker.view()
-            operations.append(MakeView(f"v{made}", query))
-            maker.relations.append(Relation(f"v{made}", columns))
-            continue
-        many = rng.choice((1, 1, 1, 3, 6))
-        # Sometimes everything comes at once and sometimes row by row.
-        fill = done == 0 and rng.random() < 0.85
-        transactions = [stream.filling() if fill else stream.transaction() for _ in range(many)]
-        operations.append(Step(tuple(tuple(changes) for changes in transactions)))
-        done += many
-    return Case(seed, tuple(operations), maker.features)
+    with _Preview(seed, tables) as preview:
+        while done < epochs:
+            # Some views come late, over data and live arrangements, but not too late to change.
+            if made < views and (done > epochs // 3 or rng.random() < (0.8 if done == 0 else 0.3)):
+                made += 1
+                operations.append(_view(f"v{made}", maker, preview))
+                continue
+            many = rng.choice((1, 1, 1, 3, 6))
+            # Sometimes everything comes at once and sometimes row by row.
+            fill = done == 0 and rng.random() < 0.85
+            transactions = [stream.filling() if fill else stream.transaction() for _ in range(many)]
+            operations.append(Step(tuple(tuple(changes) for changes in transactions)))
+            done += many
+    return Case(seed, tuple(operations))
+
+
+def _view(name: str, maker: QueryMaker, preview: _Preview) -> MakeView:
+    """The first candidate that is lively, else the liveliest."""
+    best: tuple[float, str, tuple[Value, ...], dict[str, int]] | None = None
+    for _ in range(_CANDIDATES):
+        maker.features = {}
+        query, columns = maker.view()
+        score = preview.score(query)
+        if best is None or score > best[0]:
+            best = (score, query, columns, maker.features)
+        if score >= 0.7:
+            break
+    assert best is not None
+    _, query, columns, features = best
+    preview.add(name, query)
+    maker.relations.append(Relation(name, columns))
+    words = set(query.replace("(", " ").replace(",", " ").split())
+    reads = frozenset(r.name for r in maker.relations[:-1] if r.name in words and r.name[0] == "v")
+    return MakeView(name, query, tuple(sorted(features.items())), reads)
+
+
+class _Preview:
+    """The case's tables at a few successive epochs, each in an oracle, to try queries on."""
+
+    def __init__(self, seed: int, tables: Mapping[str, Table]) -> None:
+        stream = Stream(Random(seed + 1_000_000_007), tables)
+        stream.filling()
+        self._epochs: list[Oracle] = []
+        for _ in range(_PREVIEWED):
+            stream.transaction()
+            oracle = Oracle(threads=1)
+            for name, table in stream.tables.items():
+                oracle.load(name, arrow_table(table.schema, list(table.rows.elements())))
+            self._epochs.append(oracle)
+
+    def __enter__(self) -> _Preview:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for oracle in self._epochs:
+            oracle.close()
+
+    def score(self, query: str) -> float:
+        """The share of epochs at which the result has rows and changes; 0 if it is too large."""
+        lively = 0
+        before: Counter[Any] | None = None
+        for oracle in self._epochs:
+            types = oracle.describe(query).types
+            schema = tuple(t.Field(f"c{i}", k or t.STRING) for i, k in enumerate(types))
+            try:
+                now: Counter[Any] | None = Counter(canonical_rows(oracle.query(query, schema)))
+            except RowError:
+                now = None
+            if now is not None and now.total() > MAX_ROWS // 10:
+                return 0.0
+            lively += before is not None and bool(now) and now != before
+            before = now
+        return lively / (_PREVIEWED - 1)
+
+    def add(self, name: str, query: str) -> None:
+        for oracle in self._epochs:
+            oracle.create_view(name, query)
 
 
 def _table(rng: Random, name: str) -> Table:
@@ -123,7 +224,12 @@ def _table(rng: Random, name: str) -> Table:
 
 
 def run(case: Case, checked: Checked, tally: Tally | None = None) -> None:
-    """Raises Mismatch, or whatever the engine raises, at the first fault."""
+    """Raises Mismatch, or whatever the engine raises, at the first fault.
+
+    A view that the engine refuses (UnsupportedError) is left out, and so are views over it.
+    """
+    tally = Tally() if tally is None else tally
+    left_out: set[str] = set()
     for operation in case.operations:
         match operation:
             case MakeTable(table):
@@ -132,8 +238,18 @@ def run(case: Case, checked: Checked, tally: Tally | None = None) -> None:
                 )
                 key = [table.schema[i].name for i in table.key]
                 checked.create_table(table.name, columns, key)
-            case MakeView(name, query):
-                checked.create_view(name, query)
+            case MakeView():
+                if operation.reads & left_out:
+                    left_out.add(operation.name)
+                    continue
+                try:
+                    checked.create_view(operation.name, operation.query)
+                except UnsupportedError as error:
+                    checked.script.pop()
+                    left_out.add(operation.name)
+                    tally.refuse(operation, error)
+                else:
+                    tally.made(operation)
             case Step((only,)):
                 checked.step(*only)
             case Step(transactions):
@@ -141,10 +257,7 @@ def run(case: Case, checked: Checked, tally: Tally | None = None) -> None:
         if any(sum(w.total.values()) > MAX_ROWS for w in checked.views.values()):
             break
     checked.verify()
-    if tally is not None:
-        tally.add(checked)
-        for feature, count in case.features.items():
-            tally.features[feature] = tally.features.get(feature, 0) + count
+    tally.add(checked)
 
 
 def fault(case: Case, connect: Callable[[], Checked]) -> tuple[BaseException, str] | None:

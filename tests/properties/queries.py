@@ -1,190 +1,151 @@
 """Random queries of the maintained class, over random schemas.
 
-A `QueryMaker` writes Spark SQL text: joins (also of a relation with itself), filters, expressions,
-GROUP BY, HAVING, DISTINCT, UNION ALL, subqueries in FROM, CTEs, ORDER BY … LIMIT, over tables and
-over earlier views. It stays away from what DuckDB and Spark do differently (division of decimals,
-overflow, casts to integers, division by zero): `tests/spark` compares those with Spark itself.
-
-So that no difference can be an accident of rounding, each column carries a bound of its integers
-and how exact its doubles are: sums of doubles that are not dyadic depend on the order of addition,
-and such columns are only ever passed on, never compared, grouped, ordered or joined.
+A `QueryMaker` writes Spark SQL text: joins of all kinds (also of a relation with itself), filters,
+expressions, aggregates, subqueries in FROM and in expressions, set operations, VALUES, CTEs,
+ORDER BY … LIMIT … OFFSET, over tables and over earlier views. What it may use of these is told by
+the features in `allowed` (`tests.properties.features`).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from random import Random
 
 from planner import types as t
+from tests.properties.subqueries import Subqueries
+from tests.properties.values import (
+    INEXACT,
+    LITERAL_TYPES,
+    LITERALS,
+    Output,
+    Relation,
+    Scope,
+    Value,
+    columns,
+    listed,
+    merge,
+)
 
-#: No view over the small tables has more rows than this; it bounds sums.
-MAX_ROWS = 10_000
+_SETS = ("union", "intersect", "intersect all", "except", "except all")
+_OUTER = ("left join", "right join", "full join")
 
-DYADIC, ROUNDED, INEXACT = 0, 1, 2
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """An expression or column: its text, its type, a bound of |value|, how exact a double is.
-
-    `constant`: a column that is the same in every row; to join on it is to have a cross join.
-    """
-
-    text: str
-    type: t.SqlType
-    bound: int = 5
-    exactness: int = DYADIC
-    constant: bool = False
-
-    @property
-    def kind(self) -> str:
-        match self.type:
-            case t.IntegerType():
-                return "int"
-            case t.DecimalType():
-                return "decimal"
-            case t.FloatType():
-                return "double"
-            case t.BooleanType():
-                return "boolean"
-            case t.DateType():
-                return "date"
-            case _:
-                return "string"
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """Something with a name to select from; the values' texts are column names."""
-
-    name: str
-    columns: tuple[Value, ...]
-
-
-Scope = list[Value]
-
-#: An item of a select list: the expression's text, and the column that it makes.
-Output = tuple[str, Value]
-
-_LITERALS = {
-    "int": ("0", "1", "2", "3", "-1"),
-    "decimal": ("0.05", "1.00", "2.5", "-1.05"),
-    "double": ("5e-1", "2.25e0", "-1e0"),
-    "string": ("'a'", "'b'", "''", "'ab'", "'A'"),
-    "date": ("DATE '1996-01-31'", "DATE '1996-02-29'", "DATE '1997-06-30'"),
-    "boolean": ("TRUE", "FALSE"),
-}
-_BOUNDS = {
-    "int": ("0", "2"),
-    "decimal": ("-1.05", "5"),
-    "double": ("-2e0", "1e0"),
-    "string": ("'a'", "'b'"),
-    "date": ("DATE '1996-01-01'", "DATE '1997-01-01'"),
-}
-_LITERAL_TYPES: dict[str, t.SqlType] = {
-    "int": t.INT,
-    "decimal": t.DecimalType(3, 2),
-    "double": t.DOUBLE,
-    "string": t.STRING,
-    "date": t.DATE,
-    "boolean": t.BOOLEAN,
-}
-_PATTERNS = ("'a%'", "'%b'", "'_'", "'%!_%' ESCAPE '!'", "'a'", "''", "'%'")
-_OPERATORS = ("=", "<>", "<>", "<", "<=", "<=", ">", ">=", ">=", "<=>")
-_COLUMN = re.compile(r"\br\d+\.\w+")
-_AGGREGATE = re.compile(r"\b(count|sum|avg)\(")
-_KINDS = ("int", "int", "decimal", "double", "string", "date")
+Query = tuple[str, tuple[Value, ...]]
 
 
 @dataclass(slots=True)
-class QueryMaker:
-    """Writes queries over `relations`; `features` counts what they use."""
+class QueryMaker(Subqueries):
+    """Writes queries over `relations`."""
 
-    rng: Random
-    relations: list[Relation]
-    features: dict[str, int] = field(default_factory=dict)
     _ctes: list[Relation] = field(default_factory=list)
-    _constants: set[str] = field(default_factory=set)
-    _names: int = 0
 
-    def view(self) -> tuple[str, tuple[Value, ...]]:
+    def view(self) -> Query:
         """A query for a view, and its columns."""
         self._ctes = []
         prefix = ""
-        if self._chance(0.2):
-            text, columns = self._query(1)
+        if self._chance(0.15):
+            text, made = self._query(1)
             name = self._name("w")
-            self._ctes = [Relation(name, columns), Relation(name, columns)]
+            self._ctes = [Relation(name, made), Relation(name, made)]
             prefix = f"WITH {name} AS ({text}) "
             self._use("cte")
-        text, columns = self._query(2)
-        return prefix + text, columns
+        elif self._may("division") and self._chance(0.06):
+            return self._failing()
+        text, made = self._query(2)
+        return prefix + text, made
 
     # --- queries
 
-    def _query(self, depth: int) -> tuple[str, tuple[Value, ...]]:
-        makers: list[tuple[int, Callable[[int], tuple[str, tuple[Value, ...]]]]]
+    def _query(self, depth: int) -> Query:
+        makers: list[tuple[int, Callable[[int], Query]]]
         makers = [(5, self._plain), (4, self._grouped), (1, self._global), (2, self._distinct)]
         if depth > 0:
-            makers.append((2, self._union))
+            makers.append((1, self._union_all))
+            if self._may(*_SETS):
+                makers.append((2, self._set_operation))
         weights = [w for w, _ in makers]
         return self.rng.choices([m for _, m in makers], weights)[0](depth)
 
-    def _plain(self, depth: int) -> tuple[str, tuple[Value, ...]]:
+    def _plain(self, depth: int) -> Query:
         source, scope = self._from(depth)
         outputs = self._outputs([self._pick(scope) for _ in range(self.rng.randint(1, 4))])
-        text = f"SELECT {_listed(outputs)} FROM {source}"
-        return self._limited(text, outputs, scope, 0.15), _columns(outputs)
+        text = f"SELECT {listed(outputs)} FROM {source}"
+        return self._limited(text, outputs, scope, 0.12), columns(outputs)
 
-    def _distinct(self, depth: int) -> tuple[str, tuple[Value, ...]]:
+    def _failing(self) -> Query:
+        """A division whose divisor is zero now and then."""
+        self._use("division")
+        source, scope = self._from(0)
+        a, b = self._of_kind("int", scope, 0), self._of_kind("int", scope, 0)
+        divided = Value(f"({a.text} / ({b.text} - 7))", t.DOUBLE, 5, INEXACT)
+        outputs = self._outputs([self.rng.choice(scope), divided])
+        return f"SELECT {listed(outputs)} FROM {source}", columns(outputs)
+
+    def _distinct(self, depth: int) -> Query:
         self._use("distinct")
         source, scope = self._from(depth)
         outputs = self._outputs([self._key(scope) for _ in range(self.rng.randint(1, 3))])
-        text = f"SELECT DISTINCT {_listed(outputs)} FROM {source}"
-        return self._limited(text, outputs, [], 0.15), _columns(outputs)
+        text = f"SELECT DISTINCT {listed(outputs)} FROM {source}"
+        return self._limited(text, outputs, [], 0.12), columns(outputs)
 
-    def _grouped(self, depth: int) -> tuple[str, tuple[Value, ...]]:
+    def _grouped(self, depth: int) -> Query:
         self._use("group by")
         source, scope = self._from(depth)
         keys = [self._key(scope) for _ in range(self.rng.choice((1, 1, 2)))]
         calls = [self._call(scope) for _ in range(self.rng.randint(1, 3))]
+        if self._may("subquery in aggregate") and self._chance(0.1):
+            self._use("subquery in aggregate")
+            test = self._subquery_test(scope)
+            calls.append(Value(f"sum(CASE WHEN {test} THEN 1 ELSE 0 END)", t.BIGINT, 10_000))
         outputs = self._outputs([*keys, *map(self._over_calls, calls)])
         by = [k.text for k in keys]
         if self._chance(0.2):
             by = [str(i + 1) for i in range(len(keys))]
             self._use("group by position")
-        text = f"SELECT {_listed(outputs)} FROM {source} GROUP BY {', '.join(by)}"
-        text += self._having(scope)
-        return self._limited(text, outputs, [], 0.15), _columns(outputs)
+        text = f"SELECT {listed(outputs)} FROM {source} GROUP BY {', '.join(by)}"
+        text += self._having(scope, [k for k in keys if k in scope])
+        return self._limited(text, outputs, [], 0.12), columns(outputs)
 
-    def _global(self, depth: int) -> tuple[str, tuple[Value, ...]]:
+    def _global(self, depth: int) -> Query:
         self._use("global aggregate")
         source, scope = self._from(depth)
         calls = [self._call(scope) for _ in range(self.rng.randint(1, 3))]
         outputs = self._outputs([self._over_calls(c) for c in calls])
-        return f"SELECT {_listed(outputs)} FROM {source}{self._having(scope)}", _columns(outputs)
+        text = f"SELECT {listed(outputs)} FROM {source}{self._having(scope, [])}"
+        return text, columns(outputs)
 
-    def _union(self, depth: int) -> tuple[str, tuple[Value, ...]]:
+    def _union_all(self, depth: int) -> Query:
         self._use("union all")
+        return self._combined(["UNION ALL"] * self.rng.choice((1, 1, 2)), depth, exact=False)
+
+    def _set_operation(self, depth: int) -> Query:
+        kind = self.rng.choice(self._may(*_SETS))
+        self._use(kind)
+        text, made = self._combined([kind.upper()], depth, exact=True)
+        return self._limited(text, [("", c) for c in made], [], 0.1), made
+
+    def _combined(self, operators: list[str], depth: int, exact: bool) -> Query:
         kinds: list[str] = []
-        parts: list[str] = []
+        text = ""
         merged: list[Value] = []
-        for _ in range(self.rng.choice((2, 2, 3))):
+        choose = self._key if exact else self._pick
+        width = self.rng.choice((1, 1, 2)) if exact else self.rng.randint(1, 3)
+        for operator in ("", *operators):
             source, scope = self._from(depth - 1)
+            usable = [v for v in scope if v.exactness != INEXACT] if exact else scope
             if not kinds:
-                picked = [self._pick(scope) for _ in range(self.rng.randint(1, 3))]
+                picked = [choose(scope) for _ in range(width)]
                 kinds = [v.kind for v in picked]
             else:
-                picked = [self._of_kind(kind, scope, 1) for kind in kinds]
+                level = 0 if exact else 1
+                picked = [self._of_kind(kind, usable, level) for kind in kinds]
             outputs = self._outputs(picked)
-            parts.append(f"SELECT {_listed(outputs)} FROM {source}")
+            text += f" {operator} " if operator else ""
+            text += f"SELECT {listed(outputs)} FROM {source}"
             if merged:
-                merged = [_merge(a, b) for a, b in zip(merged, _columns(outputs), strict=True)]
+                merged = [merge(a, b) for a, b in zip(merged, columns(outputs), strict=True)]
             else:
-                merged = list(_columns(outputs))
-        return " UNION ALL ".join(parts), tuple(merged)
+                merged = list(columns(outputs))
+        return text, tuple(merged)
 
     def _limited(self, text: str, outputs: list[Output], scope: Scope, share: float) -> str:
         if not self._chance(share) or any(v.exactness == INEXACT for _, v in outputs):
@@ -200,41 +161,63 @@ class QueryMaker:
             direction = self.rng.choice(("", " DESC", " ASC"))
             keys.append(key + direction + self.rng.choice(("", "", " NULLS FIRST", " NULLS LAST")))
         order = f" ORDER BY {', '.join(keys)}" if keys else ""
-        return f"{text}{order} LIMIT {self.rng.choice((1, 2, 3, 5))}"
+        limit = f" LIMIT {self.rng.choice((2, 3, 5, 8))}"
+        if self._may("offset") and self._chance(0.35):
+            self._use("offset")
+            limit = f"{limit if self._chance(0.7) else ''} OFFSET {self.rng.choice((1, 2, 3))}"
+        return f"{text}{order}{limit}"
 
     # --- FROM and WHERE
 
     def _from(self, depth: int) -> tuple[str, Scope]:
         """FROM and WHERE, with the values they offer."""
-        first, scope = self._source(depth)
-        text, conditions = first, []
-        joined, commas = 1, False
+        text, scope = self._source(depth)
+        conditions: list[str] = []
+        joined, commas, special = 1, False, False
         for _ in range(self.rng.choice((0, 0, 0, 1, 1, 2))):
             source, offered = self._source(depth)
-            pairs = [
-                (a, b)
-                for a in scope
-                for b in offered
-                if a.kind == b.kind
-                and INEXACT not in (a.exactness, b.exactness)
-                and not (a.constant or b.constant)
-            ]
+            pairs = _pairs(scope, offered)
+            kinds = self._may(*_OUTER, "left semi join", "left anti join")
+            if joined == 1 and self._may("cross join") and self._chance(0.06):
+                self._use("cross join")
+                text, scope = f"{text} CROSS JOIN {source}", scope + offered
+                special = True
+                joined += 1
+                break
             if not pairs:
                 continue
             joined += 1
             # Of two pairs the one of integers, whose values meet most often.
             a, b = min(self.rng.choices(pairs, k=2), key=lambda pair: pair[0].kind != "int")
             on = f"{a.text} = {b.text}"
-            if self._chance(0.15):
+            if self._chance(0.2):
                 c, d = self.rng.choice(pairs)
                 on += f" AND {c.text} {self.rng.choice(('=', '<=>', '<', '<>'))} {d.text}"
                 self._use("join with residual")
-            shared = a.text.partition(".")[2] == b.text.partition(".")[2]
-            if shared and joined == 2 and not commas and self._chance(0.4):
+            if kinds and not commas and self._chance(0.45):
+                kind = self.rng.choice(kinds)
+                self._use(kind)
+                special = True
+                if self._chance(0.2):
+                    on += f" AND {self._predicate(self.rng.choice((scope, offered)), 0).text}"
+                    self._use("join with one-sided condition")
+                shared = a.text.partition(".")[2]
+                using = kind in _OUTER and joined == 2 and shared == b.text.partition(".")[2]
+                if using and self._chance(0.3):
+                    self._use("using of an outer join")
+                    text += f" {kind.upper()} {source} USING ({shared})"
+                    scope = scope + offered
+                    continue
+                outer = "" if "semi" in kind or "anti" in kind else self.rng.choice(("", " OUTER"))
+                text += f" {kind.upper().replace(' JOIN', outer + ' JOIN')} {source} ON {on}"
+                scope = scope + offered if kind in _OUTER else scope
+                continue
+            shared_name = a.text.partition(".")[2] == b.text.partition(".")[2]
+            if shared_name and joined == 2 and not commas and self._chance(0.4):
                 column = a.text.partition(".")[2]
                 text += f" JOIN {source} USING ({column})"
                 self._use("using")
-            elif not commas and self._chance(0.6):
+            elif not commas and (special or self._chance(0.6)):
                 text += f" JOIN {source} ON {on}"
             else:
                 # From here on only commas: a JOIN would bind tighter and not see what is before.
@@ -243,24 +226,42 @@ class QueryMaker:
                 commas = True
                 self._use("comma join")
             scope = scope + offered
+        if self._may("threshold join") and not commas and self._chance(0.05):
+            text, scope, joined = *self._threshold(text, scope), joined + 1
         if joined > 1:
             self._use(f"join of {joined}")
-        if self._chance(0.35):
-            conditions.append(self._predicate(scope, 2).text)
+        if self._chance(0.4):
+            conditions.append(self._condition(scope, 0.55))
             self._use("where")
         if conditions:
             text += f" WHERE {' AND '.join(f'({c})' for c in conditions)}"
         return text, scope
 
+    def _threshold(self, text: str, scope: Scope) -> tuple[str, Scope]:
+        """Beside each row the one row of a global aggregate that it is compared with."""
+        self._use("threshold join")
+        source, below = self._subquery_source()
+        alias, name = self._name("r"), self._name("c")
+        ints = [v for v in below if v.kind == "int"]
+        call = f"max({self.rng.choice(ints).text})" if ints else "count(*)"
+        bound = Value(f"{alias}.{name}", t.BIGINT, 10_000, constant=True)
+        self._constants.add(bound.text)
+        a = self._of_kind("int", scope, 0)
+        on = f"{a.text} {self.rng.choice(('<', '<=', '>', '<>'))} {bound.text}"
+        text += f" JOIN (SELECT {call} AS {name} FROM {source}) {alias} ON {on}"
+        return text, [*scope, bound]
+
     def _source(self, depth: int) -> tuple[str, Scope]:
         alias = self._name("r")
-        if depth > 0 and self._chance(0.2):
+        if depth > 0 and self._chance(0.18):
             self._use("subquery in from")
-            text, columns = self._query(depth - 1)
-            relation = Relation(f"({text})", columns)
+            text, made = self._query(depth - 1)
+            relation = Relation(f"({text})", made)
         elif self._ctes and self._chance(0.6):
             relation = self.rng.choice(self._ctes)
             self._use("cte reference")
+        elif self._may("values") and self._chance(0.03):
+            return self._values(alias)
         else:
             relation = self.rng.choice(self.relations)
             if relation.name.startswith("v"):
@@ -269,276 +270,29 @@ class QueryMaker:
         self._constants.update(v.text for v in scope if v.constant)
         return f"{relation.name} {alias}", scope
 
-    # --- expressions
-
-    def _pick(self, scope: Scope) -> Value:
-        """An output: mostly a column, else an expression."""
-        if self._chance(0.5):
-            return self.rng.choice(scope)
-        return self._of_kind(self._some_kind(scope), scope, 2)
-
-    def _some_kind(self, scope: Scope) -> str:
-        """Mostly a kind that the scope has columns of, so that expressions are not constant."""
-        present = [v.kind for v in scope if v.kind != "boolean"]
-        return self.rng.choice(present if present and self._chance(0.85) else _KINDS)
-
-    def _key(self, scope: Scope) -> Value:
-        """A value to group, order or tell rows apart by: never inexact, never constant."""
-        usable = [v for v in scope if v.exactness != INEXACT]
-        for _ in range(4):
-            if usable and self._chance(0.6):
-                return self.rng.choice(usable)
-            value = self._of_kind(self._some_kind(usable), usable, 1)
-            if value.exactness != INEXACT and _COLUMN.search(value.text):
-                return value
-        if usable:
-            return self.rng.choice(usable)
-        return Value(f"({scope[0].text} IS NULL)", t.BOOLEAN)
-
-    def _of_kind(self, kind: str, scope: Scope, depth: int) -> Value:
-        columns = [v for v in scope if v.kind == kind]
-        if columns and (depth == 0 or self._chance(0.4)):
-            return self.rng.choice(columns)
-        if depth == 0:
-            return self._literal(kind)
-        roll = self.rng.random()
-        if roll < 0.15:
-            self._use("case")
-            return self._case(kind, scope, depth - 1)
-        if roll < 0.3:
-            self._use("coalesce")
-            a, b = self._of_kind(kind, scope, depth - 1), self._of_kind(kind, scope, 0)
-            return replace(_merge(a, b), text=f"coalesce({a.text}, {b.text})")
-        match kind:
-            case "int":
-                return self._integer(scope, depth - 1)
-            case "decimal":
-                return self._decimal(scope, depth - 1)
-            case "double":
-                return self._double(scope, depth - 1)
-            case "date":
-                self._use("date arithmetic")
-                a = self._of_kind("date", scope, depth - 1)
-                unit = self.rng.choice(("'1' MONTH", "'1' YEAR", "'3' DAY", "'2' MONTH"))
-                return Value(f"({a.text} {self.rng.choice('+-')} INTERVAL {unit})", t.DATE)
-            case "boolean":
-                return self._predicate(scope, depth - 1)
-            case _:
-                return self.rng.choice(columns) if columns else self._literal(kind)
-
-    def _literal(self, kind: str) -> Value:
-        return Value(self.rng.choice(_LITERALS[kind]), _LITERAL_TYPES[kind])
-
-    def _case(self, kind: str, scope: Scope, depth: int) -> Value:
-        a, b = self._of_kind(kind, scope, depth), self._of_kind(kind, scope, 0)
-        when = self._predicate(scope, depth).text
-        otherwise = f" ELSE {b.text}" if self._chance(0.7) else ""
-        merged = _merge(a, b) if otherwise else a
-        return replace(merged, text=f"CASE WHEN {when} THEN {a.text}{otherwise} END")
-
-    def _integer(self, scope: Scope, depth: int) -> Value:
-        roll = self.rng.random()
-        dates = [v for v in scope if v.kind == "date"]
-        if roll < 0.2 and dates:
-            self._use("extract")
-            part = self.rng.choice(("YEAR", "MONTH", "DAY"))
-            return Value(f"extract({part} FROM {self.rng.choice(dates).text})", t.INT, 3000)
-        a, b = self._of_kind("int", scope, depth), self._of_kind("int", scope, 0)
-        if roll < 0.3:
-            return replace(a, text=f"({a.text} % 3)", bound=2)
-        if roll < 0.4:
-            return replace(a, text=f"(-{_operand(a)})")
-        self._use("arithmetic")
-        kind = _wider(a.type, b.type)
-        if roll < 0.6:
-            bound, text = a.bound * b.bound, f"({a.text} * {b.text})"
-        else:
-            bound, text = a.bound + b.bound, f"({a.text} {self.rng.choice('+-')} {b.text})"
-        limit = 1 << (30 if kind == t.INT else 40)
-        return Value(text, kind, bound) if bound < limit else a
-
-    def _decimal(self, scope: Scope, depth: int) -> Value:
-        roll = self.rng.random()
-        if roll < 0.15:
-            a = self._of_kind("int", scope, 0)
-            if a.bound < 100_000:
-                self._use("cast")
-                return Value(f"cast({a.text} AS DECIMAL(8,2))", t.DecimalType(8, 2))
-        a, b = self._of_kind("decimal", scope, depth), self._of_kind("decimal", scope, 0)
-        assert isinstance(a.type, t.DecimalType) and isinstance(b.type, t.DecimalType)
-        self._use("decimal arithmetic")
-        if roll < 0.5 and a.type.precision + b.type.precision < 30:
-            scale = a.type.scale + b.type.scale
-            kind = t.DecimalType(a.type.precision + b.type.precision + 1, scale)
-            return Value(f"({a.text} * {b.text})", kind)
-        scale = max(a.type.scale, b.type.scale)
-        whole = max(a.type.precision - a.type.scale, b.type.precision - b.type.scale)
-        if whole + scale + 1 > 30:
-            return a
-        sign = self.rng.choice("+-")
-        return Value(f"({a.text} {sign} {b.text})", t.DecimalType(whole + scale + 1, scale))
-
-    def _double(self, scope: Scope, depth: int) -> Value:
-        roll = self.rng.random()
-        if roll < 0.2:
-            a = self._of_kind("int", scope, 0)
-            self._use("integer division")
-            return Value(f"({a.text} / 4)", t.DOUBLE)
-        if roll < 0.35:
-            a = self._of_kind(self.rng.choice(("int", "decimal")), scope, 0)
-            self._use("cast")
-            exactness = DYADIC
-            if isinstance(a.type, t.DecimalType):
-                exactness = ROUNDED if a.type.precision <= 15 else INEXACT
-            return Value(f"cast({a.text} AS DOUBLE)", t.DOUBLE, 5, exactness)
-        a, b = self._of_kind("double", scope, depth), self._of_kind("double", scope, 0)
-        self._use("double arithmetic")
-        text = f"({a.text} {self.rng.choice('+-*')} {b.text})"
-        # Products of products leave the dyadic range that adds up exactly.
-        exactness = max(a.exactness, b.exactness, ROUNDED if "*" in text else DYADIC)
-        return Value(text, t.DOUBLE, 5, exactness)
-
-    def _predicate(self, scope: Scope, depth: int) -> Value:
-        usable = [v for v in scope if v.exactness != INEXACT]
-        if not usable:
-            return Value(f"{scope[0].text} IS NOT NULL" if scope else "TRUE", t.BOOLEAN)
-        if depth > 0 and self._chance(0.3):
-            a, b = self._predicate(usable, depth - 1).text, self._predicate(usable, depth - 1).text
-            form = self.rng.choice(("({} AND {})", "({} OR {})", "NOT ({})"))
-            self._use("and, or, not")
-            return Value(form.format(a, b), t.BOOLEAN)
-        column = self.rng.choice(usable)
-        a = self._of_kind(column.kind, usable, 1) if self._chance(0.3) else column
-        return Value(f"({self._test(a, usable)})", t.BOOLEAN)
-
-    def _test(self, a: Value, scope: Scope) -> str:
-        roll = self.rng.random()
-        if roll < 0.1:
-            return f"{a.text} IS {self.rng.choice(('', 'NOT ', 'NOT ', 'NOT '))}NULL"
-        if a.kind == "boolean" and roll < 0.6:
-            return a.text
-        if roll < 0.2:
-            self._use("in list")
-            listed = ", ".join(self.rng.sample(_LITERALS[a.kind], 2))
-            negated = self.rng.choice(("", "NOT ", "NOT "))
-            return f"{a.text} {negated}IN ({listed})"
-        if roll < 0.3 and a.kind != "boolean":
-            self._use("between")
-            low, high = _BOUNDS[a.kind]
-            return f"{a.text} BETWEEN {low} AND {high}"
-        if a.kind == "string" and roll < 0.55:
-            self._use("like")
-            return f"{a.text} {self.rng.choice(('', 'NOT '))}LIKE {self.rng.choice(_PATTERNS)}"
-        b = self._of_kind(a.kind, scope, 0) if self._chance(0.6) else self._literal(a.kind)
-        if a.text == b.text:
-            b = self._literal(a.kind)
-        operators = ("=", "<>", "<=>") if a.kind == "boolean" else _OPERATORS
-        return f"{a.text} {self.rng.choice(operators)} {b.text}"
-
-    # --- aggregates
-
-    def _call(self, scope: Scope) -> Value:
-        if self._chance(0.25):
-            self._use("count(*)")
-            return Value("count(*)", t.BIGINT, MAX_ROWS)
-        numbers = [v.kind for v in scope if v.kind in ("int", "decimal", "double")]
-        a = self._of_kind(self.rng.choice(numbers or ["int"]), scope, 1)
-        function = self.rng.choice(("sum", "sum", "avg", "count"))
-        if function == "count":
-            self._use("count(x)")
-            a = self.rng.choice(scope) if self._chance(0.5) else a
-            return Value(f"count({a.text})", t.BIGINT, MAX_ROWS)
-        self._use(f"{function} of {a.kind}")
-        text = f"{function}({a.text})"
-        match a.type:
-            case t.DecimalType() if function == "sum":
-                kind = t.DecimalType(min(a.type.precision + 10, 38), a.type.scale)
-                return Value(text, kind)
-            case t.DecimalType():
-                grown = min(a.type.precision + 4, 38)
-                return Value(text, t.DecimalType(grown, min(a.type.scale + 4, grown)))
-            case t.IntegerType() if function == "sum" and a.bound < 1 << 40:
-                return Value(text, t.BIGINT, a.bound * MAX_ROWS)
-            case t.IntegerType():
-                return Value(f"avg({a.text})", t.DOUBLE, 5, ROUNDED)
-            case _:
-                exactness = INEXACT if a.exactness != DYADIC else ROUNDED
-                exactness = DYADIC if exactness == ROUNDED and function == "sum" else exactness
-                return Value(text, t.DOUBLE, 5, exactness)
-
-    def _over_calls(self, call: Value) -> Value:
-        if call.kind != "int" or not self._chance(0.25):
-            return call
-        self._use("expression over aggregates")
-        if self._chance(0.5):
-            when = f"CASE WHEN {call.text} > 2 THEN 'many' WHEN {call.text} IS NULL THEN 'none' END"
-            return Value(when, t.STRING)
-        if call.bound < 1 << 50:
-            return replace(call, text=f"(count(*) + 2 * {call.text})", bound=4 * call.bound)
-        return call
-
-    def _having(self, scope: Scope) -> str:
-        if not self._chance(0.3):
-            return ""
-        self._use("having")
-        call = self._call(scope)
-        if call.exactness == INEXACT:
-            call = Value("count(*)", t.BIGINT)
-        literal = self.rng.choice(_LITERALS[call.kind])
-        return f" HAVING {call.text} {self.rng.choice(('>', '>=', '<=', '<>', '<=>'))} {literal}"
-
-    # --- small things
-
-    def _outputs(self, values: Sequence[Value]) -> list[Output]:
-        outputs = []
-        for value in values:
-            columns = set(_COLUMN.findall(value.text))
-            varies = bool(columns - self._constants) or _AGGREGATE.search(value.text) is not None
-            column = replace(value, text=self._name("c"), constant=not varies)
-            outputs.append((value.text, column))
-        return outputs
-
-    def _name(self, prefix: str) -> str:
-        self._names += 1
-        return f"{prefix}{self._names}"
-
-    def _chance(self, share: float) -> bool:
-        return self.rng.random() < share
-
-    def _use(self, feature: str) -> None:
-        self.features[feature] = self.features.get(feature, 0) + 1
+    def _values(self, alias: str) -> tuple[str, Scope]:
+        self._use("values")
+        kinds = ["int", *self.rng.sample(("int", "string", "date"), self.rng.randint(0, 1))]
+        names = [self._name("c") for _ in kinds]
+        rows = [
+            ", ".join("NULL" if i and self._chance(0.1) else self.rng.choice(LITERALS[k])
+                      for k in kinds)
+            for i in range(self.rng.randint(2, 5))
+        ]  # fmt: skip
+        text = f"(VALUES {', '.join(f'({row})' for row in rows)}) AS {alias}({', '.join(names)})"
+        return text, [
+            Value(f"{alias}.{name}", LITERAL_TYPES[kind])
+            for name, kind in zip(names, kinds, strict=True)
+        ]
 
 
-def _listed(outputs: Sequence[Output]) -> str:
-    return ", ".join(f"{text} AS {column.text}" for text, column in outputs)
-
-
-def _columns(outputs: Sequence[Output]) -> tuple[Value, ...]:
-    return tuple(column for _, column in outputs)
-
-
-def _operand(value: Value) -> str:
-    return f"({value.text})" if value.text.startswith("-") else value.text
-
-
-def _merge(a: Value, b: Value) -> Value:
-    """A value that may be either, under the name of the first."""
-    return Value(
-        a.text,
-        _wider(a.type, b.type),
-        max(a.bound, b.bound),
-        max(a.exactness, b.exactness),
-        a.constant and b.constant,
-    )
-
-
-def _wider(a: t.SqlType, b: t.SqlType) -> t.SqlType:
-    match a, b:
-        case t.IntegerType(), t.IntegerType():
-            return a if a.bits >= b.bits else b
-        case t.DecimalType(), t.DecimalType():
-            scale = max(a.scale, b.scale)
-            whole = max(a.precision - a.scale, b.precision - b.scale)
-            return t.bounded_decimal(whole + scale, scale)
-        case _:
-            return a
+def _pairs(scope: Scope, offered: Scope) -> list[tuple[Value, Value]]:
+    """Columns that a join may equate."""
+    return [
+        (a, b)
+        for a in scope
+        for b in offered
+        if a.kind == b.kind
+        and INEXACT not in (a.exactness, b.exactness)
+        and not (a.constant or b.constant)
+    ]

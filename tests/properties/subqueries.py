@@ -1,4 +1,4 @@
-"""Random subqueries in expressions: EXISTS, IN, ANY, ALL, scalar; correlated or not, nested two deep.
+"""Random subqueries in expressions: EXISTS, IN, ANY, ALL, scalar; correlated or not; two deep.
 
 Inside a subquery its own columns and those of the queries around it are in scope; the condition
 that ties it to a row outside is mostly an equality and stands in its WHERE.
@@ -48,7 +48,9 @@ class Subqueries(Aggregates):
         if roll < 0.65:
             return f"({self._predicate(scope, 1).text} AND {test})"
         self._use("subquery under or, not")
-        form = self.rng.choice(("({} OR {})", "NOT ({} AND {})", "NOT ({} OR {})", "(NOT {} OR {})"))
+        form = self.rng.choice(
+            ("({} OR {})", "NOT ({} AND {})", "NOT ({} OR {})", "(NOT {} OR {})")
+        )
         other = self._subquery_test(scope) if self._chance(0.3) else self._predicate(scope, 1).text
         parts = (other, test) if self._chance(0.5) else (test, other)
         return form.format(*parts)
@@ -145,7 +147,7 @@ class Subqueries(Aggregates):
         return f"SELECT {b.text} {rest}"
 
     def _rest(self, scope: Scope, tied: float) -> tuple[str, Scope]:
-        """FROM and WHERE of a subquery, and its columns; with probability `tied` it reads `scope`."""
+        """FROM, WHERE and columns of a subquery, which reads `scope` with probability `tied`."""
         source, inner = self._subquery_source()
         conditions = []
         if self._chance(tied):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
@@ -11,17 +12,27 @@ from typing import Any
 from planner.algebra import (
     Aggregate,
     AggregateCall,
+    Apply,
     Filter,
     Join,
+    MarkJoin,
+    OuterJoin,
     Plan,
     Project,
+    Repeat,
     Scan,
+    SemiJoin,
+    SingleRow,
+    Threshold,
     TopK,
     UnionAll,
+    Values,
+    inputs,
 )
-from planner.expr import Expr, conjuncts
-from planner.types import DecimalType, IntegerType
-from tests.reference.scalar import Row, fit, passes, sort_rows, value
+from planner.expr import Call, Expr, Literal, Outer, conjunction, conjuncts, transform
+from planner.types import BOOLEAN, DecimalType, IntegerType
+from planner.visit import with_expressions, with_inputs
+from tests.reference.scalar import Row, RowError, fit, passes, sort_rows, value
 
 Tables = Mapping[str, list[Row]]
 
@@ -46,12 +57,122 @@ def _rows(plan: Plan, tables: Tables) -> list[Row]:
         case Aggregate():
             return _aggregate(plan, _rows(plan.input, tables))
         case UnionAll():
-            return [r for i in plan.inputs for r in _rows(i, tables)]
+            return _union(plan, tables)
         case TopK():
-            keys = [(k.column, k.descending, k.nulls_first) for k in plan.order]
-            keys += [(c, False, True) for c in plan.ties]
-            ordered = sort_rows(_rows(plan.input, tables), tuple(keys))
-            return ordered[plan.offset : plan.offset + plan.limit]
+            return [r for g in _groups(plan.input, plan.partition, tables) for r in _top(plan, g)]
+        case Values():
+            return [tuple(v.value for v in row) for row in plan.rows]
+        case Repeat():
+            return [r for r in _rows(plan.input, tables) for _ in range(r[plan.count])]
+        case OuterJoin():
+            return _outer_join(plan, tables)
+        case SemiJoin():
+            return [r for r, m in _marked(plan, tables) if m != plan.anti]
+        case MarkJoin():
+            return [(*r, m) for r, m in _marked(plan, tables)]
+        case SingleRow():
+            groups = _groups(plan.input, plan.keys, tables)
+            if any(len(g) > 1 for g in groups):
+                raise RowError("more than one row")
+            return [r for g in groups for r in g]
+        case Threshold():
+            bound = _rows(plan.bound, tables)
+            return [r for r in _rows(plan.input, tables) if _passes(plan, r, bound)]
+        case Apply():
+            return [(*r, _applied(plan, r, tables)) for r in _rows(plan.input, tables)]
+
+
+def _union(plan: UnionAll, tables: Tables) -> list[Row]:
+    total: Counter[Row] = Counter()
+    for i, minus in zip(plan.inputs, plan.negated or (False,) * len(plan.inputs), strict=True):
+        part = Counter(_rows(i, tables))
+        assert not minus or part <= total, "a negated input is a part of those before it"
+        total = total - part if minus else total + part
+    return list(total.elements())
+
+
+def _groups(plan: Plan, keys: tuple[int, ...], tables: Tables) -> list[list[Row]]:
+    groups: dict[Row, list[Row]] = {}
+    for r in _rows(plan, tables):
+        groups.setdefault(tuple(r[k] for k in keys), []).append(r)
+    return list(groups.values())
+
+
+def _top(plan: TopK, below: list[Row]) -> list[Row]:
+    keys = [(k.column, k.descending, k.nulls_first) for k in plan.order]
+    keys += [(c, False, True) for c in plan.ties]
+    return sort_rows(below, tuple(keys))[plan.offset : plan.offset + plan.limit]
+
+
+def _meet(condition: Expr | None, left: Row, right: Row) -> bool:
+    return condition is None or _keeps(condition, (*left, *right))
+
+
+def _outer_join(plan: OuterJoin, tables: Tables) -> list[Row]:
+    left, right = _rows(plan.left, tables), _rows(plan.right, tables)
+    pairs = [(a, b) for a in left for b in right if _meet(plan.condition, a, b)]
+    result = [(*a, *b) for a, b in pairs]
+    found, met = {a for a, _ in pairs}, {b for _, b in pairs}
+    result += [(*a, *(None for _ in plan.right.schema)) for a in left if a not in found]
+    if plan.full:
+        result += [(*(None for _ in plan.left.schema), *b) for b in right if b not in met]
+    return result
+
+
+def _marked(plan: SemiJoin | MarkJoin, tables: Tables) -> list[tuple[Row, bool]]:
+    right = _rows(plan.right, tables)
+    return [
+        (a, any(_meet(plan.condition, a, b) for b in right)) for a in _rows(plan.left, tables)
+    ]
+
+
+def _passes(plan: Threshold, row: Row, bound: list[Row]) -> bool:
+    for b in bound:
+        pairs = zip(plan.partition, plan.keys, strict=True)
+        if all(row[p] is not None and row[p] == b[k] for p, k in pairs):
+            left, right = row[plan.column], b[plan.scalar]
+            if left is None or right is None:
+                return False
+            return bool(getattr(operator, plan.comparison)(left, right))
+    return False
+
+
+def _applied(plan: Apply, row: Row, tables: Tables) -> Any:
+    """The value of a subquery for one row of the outer query, by nested loops."""
+    found = _rows(_bound(plan.subquery, row, 1), tables)
+    match plan.kind:
+        case "exists":
+            return bool(found)
+        case "scalar":
+            if len(found) > 1:
+                raise RowError("more than one row")
+            return found[0][0] if found else None
+        case _:
+            operands = tuple(Literal(value(e, row), e.type) for e in plan.operands)
+            tests = [_comparison(plan, operands, other) for other in found]
+            return True if True in tests else None if None in tests else False
+
+
+def _comparison(plan: Apply, operands: tuple[Literal, ...], other: Row) -> Any:
+    """One row compared: AND of the columns."""
+    calls: list[Expr] = [
+        Call(plan.comparison, (o, Literal(v, o.type)), BOOLEAN, True)
+        for o, v in zip(operands, other, strict=True)
+    ]
+    return value(conjunction(tuple(calls)), ())
+
+
+def _bound(plan: Plan, row: Row, depth: int) -> Plan:
+    """The subquery for one row: columns of the row `depth` subqueries out are constants."""
+
+    def change(e: Expr) -> Expr:
+        return Literal(row[e.index], e.type) if isinstance(e, Outer) and e.depth == depth else e
+
+    below = tuple(
+        _bound(i, row, depth + (isinstance(plan, Apply) and i is plan.subquery))
+        for i in inputs(plan)
+    )
+    return with_expressions(with_inputs(plan, below), lambda x: transform(x, change))
 
 
 def _keeps(predicate: Expr, row: Row) -> bool:
@@ -72,10 +193,16 @@ def _call(call: AggregateCall, members: list[Row]) -> Any:
     if call.arg is None:
         return len(members)
     values = [v for v in (value(call.arg, r) for r in members) if v is not None]
+    if call.distinct:
+        values = list(set(values))
     if call.function == "count":
         return len(values)
     if not values:
         return None
+    if call.function in ("min", "any_value"):
+        return min(values)
+    if call.function == "max":
+        return max(values)
     total = sum(map(Fraction, values), Fraction(0))
     if call.function == "sum":
         return fit(total, call.type)

@@ -6,13 +6,14 @@ source; along whichever path, the result is the same.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 from planner import dataflow
-from planner.dataflow import Accumulator, DeltaJoin, HalfJoin, Node
+from planner.dataflow import Accumulator, DeltaJoin, HalfJoin, Node, OrderedArrangement
 from tests.reference.scalar import Row, fit, passes, sort_rows, value
 
 Tables = Mapping[str, list[Row]]
@@ -34,17 +35,53 @@ def _rows(node: Node, tables: Tables, path: int) -> list[Row]:
             kept = [r for r in below if all(passes(p, r) for p in node.predicates)]
             return [tuple(value(e, r) for e in node.outputs) for r in kept]
         case dataflow.Union():
-            return [r for i in node.inputs for r in _rows(i, tables, path)]
+            total: Counter[Row] = Counter()
+            signs = node.negated or (False,) * len(node.inputs)
+            for i, minus in zip(node.inputs, signs, strict=True):
+                part = Counter(_rows(i, tables, path))
+                assert not minus or part <= total, "a negated input is a part of the others"
+                total = total - part if minus else total + part
+            return list(total.elements())
         case dataflow.Reduce():
             return _reduce(node, _rows(node.input, tables, path))
         case dataflow.DeltaJoin():
             return _join(node, tables, path)
         case dataflow.TopK():
-            index = node.index
-            keys = [(k.column, k.descending, k.nulls_first) for k in index.order]
-            keys += [(c, False, True) for c in index.ties]
-            ordered = sort_rows(_rows(index.relation, tables, path), tuple(keys))
-            return ordered[node.offset : node.offset + node.limit]
+            groups = _partitions(node.index, _rows(node.index.relation, tables, path))
+            return [r for g in groups for r in g[node.offset : node.offset + node.limit]]
+        case dataflow.Constant():
+            return [tuple(v.value for v in row) for row in node.rows]
+        case dataflow.Repeat():
+            return [r for r in _rows(node.input, tables, path) for _ in range(r[node.count])]
+        case dataflow.Threshold():
+            return _threshold(node, tables, path)
+
+
+def _partitions(index: OrderedArrangement, below: list[Row]) -> list[list[Row]]:
+    """The rows of each partition in the index's order."""
+    keys = [(k.column, k.descending, k.nulls_first) for k in index.order]
+    keys += [(c, False, True) for c in index.ties]
+    groups: dict[Row, list[Row]] = {}
+    for r in below:
+        groups.setdefault(tuple(r[c] for c in index.partition), []).append(r)
+    return [sort_rows(g, tuple(keys)) for g in groups.values()]
+
+
+def _threshold(node: dataflow.Threshold, tables: Tables, path: int) -> list[Row]:
+    found: dict[Row, Any] = {}
+    for r in _rows(node.bound.relation, tables, path):
+        key = tuple(r[c] for c in node.bound.columns)
+        assert key not in found, "a bound has one row a key"
+        found[key] = r[node.scalar]
+    compare = getattr(operator, node.comparison)
+    column = node.index.order[0].column
+    kept = []
+    for r in _rows(node.index.relation, tables, path):
+        key = tuple(r[c] for c in node.index.partition)
+        scalar = None if None in key else found.get(key)
+        if r[column] is not None and scalar is not None and compare(r[column], scalar):
+            kept.append(r)
+    return kept
 
 
 def _reduce(node: dataflow.Reduce, below: list[Row]) -> list[Row]:
@@ -64,8 +101,15 @@ def _reduce(node: dataflow.Reduce, below: list[Row]) -> list[Row]:
 def _accumulate(accumulator: Accumulator, members: list[Row], kind: Any) -> Any:
     if accumulator.arg is None:
         return len(members)
+    if accumulator.kind == "first" and not members:
+        return None
     values = [v for v in (value(accumulator.arg, r) for r in members) if v is not None]
     match accumulator.kind:
+        case "first":
+            assert accumulator.index is not None
+            (front, *_), *others = _partitions(accumulator.index, members)
+            assert not others, "the index is partitioned by the keys"
+            return value(accumulator.arg, front)
         case "count":
             return len(values)
         case "sum":

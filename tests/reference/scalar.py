@@ -10,7 +10,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from planner.expr import Call, Column, Expr, Literal
+from planner.expr import Call, Column, Expr, Literal, Outer
 from planner.types import DecimalType, FloatType, IntegerType, SqlType
 
 Row = tuple[Any, ...]
@@ -31,6 +31,8 @@ def value(expr: Expr, row: Row) -> Any:
             return expr.value
         case Call():
             return _call(expr, row)
+        case Outer():
+            raise AssertionError("a column of an outer query is a constant by now")
 
 
 def passes(predicate: Expr, row: Row) -> bool:
@@ -45,6 +47,15 @@ def _call(call: Call, row: Row) -> Any:
     match call.function, args:
         case "is_null", [a]:
             return a is None
+        case "single_value", [count, a]:
+            if count is not None and count > 1:
+                raise RowError("more than one row")
+            return a
+        case "try_cast", [a]:
+            try:
+                return None if a is None else fit(_exact(a), call.type)
+            except RowError:
+                return None
         case "eq_null_safe", [a, b]:
             return a == b if a is not None and b is not None else a is b
         case "in", [a, *items]:

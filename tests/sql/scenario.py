@@ -16,6 +16,10 @@ from tests.harness import Checked, Mismatch
 from tests.properties.streams import Stream
 from tests.reference.tables import Change, Row, arrow_table
 
+#: In the place of a view's rows: it is in error.
+ERROR = None
+Expected = list[Row] | None
+
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
@@ -26,10 +30,10 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One transaction, and what views hold after it."""
+    """One transaction, and what views hold after it: rows, or ERROR."""
 
     changes: tuple[Change, ...]
-    expect: Mapping[str, list[Row]] = field(default_factory=dict)
+    expect: Mapping[str, Expected] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ def table(name: str, columns: str, *key: str) -> TableSpec:
     return TableSpec(name, columns, key)
 
 
-def epoch(*changes: Change, **expect: list[Row]) -> Epoch:
+def epoch(*changes: Change, **expect: Expected) -> Epoch:
     return Epoch(changes, expect)
 
 
@@ -93,7 +97,10 @@ def run_random(checked: Checked, seed: int, epochs: int) -> None:
         done += many
 
 
-def _expect(checked: Checked, name: str, rows: list[Row]) -> None:
+def _expect(checked: Checked, name: str, rows: Expected) -> None:
+    if rows is ERROR:
+        checked.error(name)
+        return
     watched = checked.views[name]
     ordered = checked.oracle.is_ordered(watched.text)
     found = compare(checked.db.view(name).to_arrow(), arrow_table(watched.schema, rows), ordered)
