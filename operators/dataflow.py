@@ -25,6 +25,7 @@ from operators.reduce import ReduceOperator
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
 from operators.state.relation import Relation
+from operators.state.work import Work
 from operators.store import StoreOperator
 from operators.table import TableState, snapshot
 from operators.threshold import ThresholdOperator
@@ -86,6 +87,7 @@ class Dataflow:
         self._indexes: dict[tuple[str, ir.Index], LiveIndex] = {}
         self._filters: dict[tuple[Key, str, Expr], LiveFilter] = {}
         self.index_builds = 0
+        self.work = Work()
 
     # -- tables ----------------------------------------------------------------------------------
 
@@ -93,6 +95,7 @@ class Dataflow:
         """Register a base table; an enforced key gets its index now."""
         self.tables[table.source] = table
         self._relations["", table.source] = table.relation
+        table.relation.work = self.work
         if enforced:
             self.index(table.row_index, TABLE_READER)
 
@@ -347,12 +350,12 @@ class Dataflow:
                     node, self.index(node.index, view, owner), self.index(node.bound, view, owner)
                 )
             case ir.Store():
-                relation = self._relations[owner, node] = Relation(node.schema)
+                relation = self._relations[owner, node] = Relation(node.schema, self.work)
                 return StoreOperator(
                     node, relation, self.index(ir.HashArrangement(node), view, owner)
                 )
             case ir.Reduce():
-                relation = self._relations[owner, node] = Relation(node.schema)
+                relation = self._relations[owner, node] = Relation(node.schema, self.work)
                 group_index = self.index(ir.group_index(node), view, owner)
                 ordered = {
                     a.index: self.index(a.index, view, owner)

@@ -105,7 +105,10 @@ def units(value: float) -> int:
 
 
 def variance(count: int, total: bytes, squares: bytes, divisor: int) -> float:
-    """(sum of squares - sum ** 2 / count) / divisor of doubles, rounded once; count, divisor > 0."""
+    """(sum of squares - sum ** 2 / count) / divisor of doubles, rounded once.
+
+    Requires: count and divisor > 0.
+    """
     first, second = decode(total), decode(squares)
     if first.nan or first.pinf or first.ninf or second.nan or second.pinf:
         return math.nan

@@ -81,6 +81,7 @@ class HalfJoinOperator:
             value, errors = residual.evaluate(joined.column, len(joined))
             assert errors is None, "a residual predicate cannot fail"
             joined = joined.filter(passing(value))
+        occurrence.relation.work.prefixes += len(joined)
         return joined
 
 
@@ -129,6 +130,7 @@ class DeltaJoinOperator:
             kept = np.flatnonzero(occurrence.filter.test(rows))
             if len(kept) < len(rows):
                 delta, rows = delta.select(kept), rows[kept]
+        occurrence.relation.work.prefixes += len(rows)
         origins: list[deltas.Origin] = [None] * len(self.node.schema)
         prefix = Delta(self.node.schema, delta.time, delta.diff, origins)
         return prefix.extend(occurrence.first, occurrence.relation, rows)

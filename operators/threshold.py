@@ -149,8 +149,7 @@ class ThresholdOperator:
             if count <= capacity:
                 break
             capacity = count
-        self.index.work.entries += int(work[0])
-        self.index.work.seeks += int(work[1])
+        self.index.looked_up(work)
         return probe[:count], row[:count]
 
     def _passes(self, rows: Column, scalars: Column) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -148,8 +148,7 @@ class TopKOperator:
             if count <= capacity:
                 break
             capacity = count
-        self.index.work.entries += int(work[0])
-        self.index.work.seeks += int(work[1])
+        self.index.looked_up(work)
         return self._exactly(group[:count], rows[:count])
 
     def _exactly(self, group: Ints, rows: Ints) -> tuple[Ints, Ints]:

@@ -80,10 +80,10 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """`function` is sum, count, count_rows, avg, min, max, any_value (the least value, so that it is
-    deterministic), stddev_samp, stddev_pop, var_samp or var_pop (DOUBLE; of DOUBLE or DECIMAL args);
-    `arg` is None for count_rows alone. `distinct`: of the distinct values of arg. FILTER clauses,
-    BOOL_AND and BOOL_OR, COUNT_IF are expressed by these on a CASE."""
+    """`function` is sum, count, count_rows, avg, min, max, any_value (the least value, so that it
+    is deterministic), stddev_samp, stddev_pop, var_samp or var_pop (DOUBLE; of numbers); `arg` is
+    None for count_rows alone. `distinct`: of the distinct values of arg. FILTER clauses, BOOL_AND
+    and BOOL_OR, COUNT_IF are expressed by these on a CASE."""
 
     function: str
     arg: Expr | None

@@ -26,7 +26,6 @@ from planner.algebra import SortKey
 from planner.expr import Expr, Literal
 from planner.types import Schema
 
-
 C = TypeVar("C", bound=type)
 
 
@@ -151,8 +150,8 @@ class Accumulator:
     kind          stored as                        meaning
     count_rows    BIGINT, never NULL               rows of the group
     count         BIGINT, never NULL               rows whose arg is not NULL
-    sum           DECIMAL(38, s), never NULL       exact 128-bit sum of arg (integer: s = 0; decimal:
-                                                   its scale), NULLs skipped, 0 if none
+    sum           DECIMAL(38, s), never NULL       exact 128-bit sum of arg (integer: s = 0;
+                                                   decimal: its scale), NULLs skipped, 0 if none
     sum_double    BINARY, never NULL               exact sum of a FLOAT or DOUBLE arg; read it with
                                                    the function exact_sum_to_double
     sum_square_double  BINARY, never NULL          exact sum of the squares of a FLOAT or DOUBLE

@@ -366,7 +366,7 @@ class _Chain:
     def _quantified(
         self, apply: Apply, subquery: Plan, operand: Expr, demand: str, around: Around
     ) -> Expr:
-        """`operand` comparison ANY (subquery), for an order: its least or greatest value decides."""
+        """`operand` comparison ANY (subquery): its least or greatest value decides."""
         comparison = apply.comparison
         value = identity(subquery.schema)[0]
         names = {"gt": ["min"], "ge": ["min"], "lt": ["max"], "le": ["max"], "ne": ["min", "max"]}

@@ -86,8 +86,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """A column of an enclosing query: of the input of the `depth`-th Apply around the subquery (1 is
-    the nearest). Occurs inside the subquery of an algebra.Apply only; decorrelation removes it.
+    """A column of an enclosing query: of the input of the `depth`-th Apply around the subquery (1
+    is the nearest). Occurs inside the subquery of an algebra.Apply only; decorrelation removes it.
     `name` is for display and takes no part in equality."""
 
     depth: int
@@ -134,7 +134,7 @@ FUNCTIONS: dict[str, str] = {
     # strings (code points, positions from 1)
     "like": "(a, pattern literal, escape literal) -> BOOLEAN",
     "rlike": "(a, regex literal) -> BOOLEAN: found anywhere",
-    "substring": "(a, start, length): Spark's substring, also for start <= 0; length literal or not",
+    "substring": "(a, start, length): Spark's substring, also for start <= 0",
     "upper": "upper case",
     "lower": "lower case",
     "trim": "strip spaces on both sides",
@@ -168,12 +168,12 @@ FUNCTIONS: dict[str, str] = {
     "second": "of a TIMESTAMP -> INT",
     "date_add": "(DATE, INT days) -> DATE",
     "date_diff": "(end DATE, start DATE) -> INT days",
-    "add_months": "(DATE or TIMESTAMP, INT months) -> DATE or TIMESTAMP, clipped to the month's end",
+    "add_months": "(DATE or TIMESTAMP, INT months) -> same type, clipped to the month's end",
     "add_microseconds": "(TIMESTAMP, INTERVAL or BIGINT of microseconds) -> TIMESTAMP",
     "date_trunc": "(unit literal, TIMESTAMP or DATE) -> same type",
     # internal, made by the planner only
     "exact_sum_to_double": "BINARY state of an exact floating-point sum -> DOUBLE, rounded once",
-    "single_value": "(count BIGINT, value): value; fails where count > 1 (a scalar subquery's rows)",
+    "single_value": "(count BIGINT, value): value; fails where count > 1 (a scalar subquery)",
     "variance": "(count BIGINT, sum, sum of squares, divisor's reduction INT literal 0 or 1) -> "
     "DOUBLE, rounded once; sums are decimals, or BINARY states of exact sums; NULL where the "
     "divisor is not positive",

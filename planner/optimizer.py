@@ -20,8 +20,10 @@ would be added again. The order, and why:
 
 1. expand      Outer, semi and mark joins, single rows and distinct aggregates in terms of inner
                joins and aggregates.
-2. normalise, prune, tidy    as above, for the joins that came together.
-3. thresholds  Comparisons with a scalar; pruned and tidied again.
+2. normalise   As above, for the joins that came together.
+3. split       Joins by an OR of equalities become unions.
+4. prune, tidy As above.
+5. thresholds  Comparisons with a scalar; pruned and tidied again.
 
 Invariant: the root's columns keep their names and types. With `check` on, every rule's result is
 validated (planner.validate).
@@ -52,6 +54,7 @@ from planner.rules import (
     remove_distinct,
     remove_identity_projects,
     simplify_outer_joins,
+    split_disjunctive_joins,
     split_distinct_aggregates,
 )
 from planner.types import Field, Schema
@@ -102,6 +105,7 @@ def _prepare_passes(table_key: TableKey) -> tuple[Pass, ...]:
     return (
         Pass("expand", expand, repeat=False),
         Pass("normalise", _NORMALISE, repeat=True),
+        Pass("split", (split_disjunctive_joins.apply,), repeat=False),
         *tidy,
         Pass("thresholds", (thresholds,), repeat=False),
         *tidy,

@@ -7,12 +7,23 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class StepMetrics:
-    """One physical step: `epochs` transactions, `rows_in` changed rows of base tables."""
+    """One physical step: `epochs` transactions, `rows_in` changed rows of base tables.
+
+    What it cost, for all views together: `entries_visited` of indexes and `rows_gathered` from what
+    is stored, merges apart; `prefixes`: changed rows and their matches, join by join, that came
+    through the filters; `seeks` in `batches_visited` of indexes, counted once for every lookup. Of
+    a step on Spark only the driver's part is counted.
+    """
 
     placement: str
     seconds: float
     rows_in: int
     epochs: int
+    entries_visited: int = 0
+    rows_gathered: int = 0
+    prefixes: int = 0
+    seeks: int = 0
+    batches_visited: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ explicit here, on the tree, with the SQL types of every column known:
 - decimal products and sums get room for all the digits that Spark gives them, and are rounded where
   Spark gives them fewer fraction digits (more than 38 digits wanted);
 - a DATE plus or minus days or months is a TIMESTAMP in DuckDB: cast back;
-- division by zero, and SUM and COUNT_IF beyond BIGINT, fail as under Spark's ANSI rules;
+- division by zero, and SUM beyond its type, fail as under Spark's ANSI rules;
 - a cast of a fraction to an integer truncates, where DuckDB rounds;
 - ANY_VALUE is the least value that is not NULL, so that it is deterministic;
 - (a, b) IN (SELECT …) is spelled out, which DuckDB cannot do where it is correlated;
@@ -472,7 +472,8 @@ def _aggregate(
             counted = exp.Count(this=_all_there(several)) if several else call.copy()
             return t.BIGINT, _filtered(counted, where)
         case exp.CountIf():
-            return t.BIGINT, _cast(_filtered(call.copy(), where), t.BIGINT)
+            one = exp.If(this=call.this.copy(), true=exp.Literal.number(1))
+            return t.BIGINT, _filtered(exp.Count(this=exp.Case(ifs=[one])), where)
         case exp.Sum():
             result = _sum_type(kind)
             total = _filtered(call.copy(), where)

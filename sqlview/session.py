@@ -297,6 +297,7 @@ class Session:
                 if tx.epoch is not None:
                     raise DataError("the transaction is committed already")
             started = time.perf_counter()
+            work_before = self._dataflow.work.copy()
             epochs = [self._epoch + 1 + i for i in range(len(transactions))]
             by_table: dict[str, list[tuple[Statement, int]]] = {}
             for tx, epoch in zip(transactions, epochs, strict=True):
@@ -307,6 +308,7 @@ class Session:
             with self._failing_for_good():
                 changes = self._write(checked)
                 executor.step(self._dataflow, changes)
+                work = self._dataflow.work.since(work_before)
                 self._publish(changes)
                 self._dataflow.commit(epochs[-1] if epochs else self._epoch, changes)
                 for tx, epoch in zip(transactions, epochs, strict=True):
@@ -314,7 +316,19 @@ class Session:
                     self._epoch = epoch
             rows = sum(s.rows for batch in by_table.values() for s, _ in batch)
             seconds = time.perf_counter() - started
-            self._steps.append(StepMetrics(executor.name, seconds, rows, len(epochs)))
+            self._steps.append(
+                StepMetrics(
+                    placement=executor.name,
+                    seconds=seconds,
+                    rows_in=rows,
+                    epochs=len(epochs),
+                    entries_visited=work.entries,
+                    rows_gathered=work.rows,
+                    prefixes=work.prefixes,
+                    seeks=work.seeks,
+                    batches_visited=work.batches,
+                )
+            )
             return epochs
 
     def _check(self, name: str, batch: list[tuple[Statement, int]]) -> tuple[Table, Checked]:

@@ -20,18 +20,11 @@ from operators.kernels import fronts, spines
 from operators.state import encode
 from operators.state.relation import Relation
 from operators.state.spine import Spine, make_batch, sort_keys
+from operators.state.work import Work
 from planner import dataflow as ir
 from planner.algebra import SortKey
 
 _EMPTY = np.empty(0, np.int64)
-
-
-@dataclass(slots=True)
-class Work:
-    """What lookups have cost: index entries visited and seeks made (counters, never reset)."""
-
-    entries: int = 0
-    seeks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +117,7 @@ class ArrangementState:
                 break
             capacity = found
             work[:] = 0
-        self.work.entries += int(work[0])
-        self.work.seeks += int(work[1])
+        self.looked_up(work)
         return Matches(out_probe[:found], out_row[:found])
 
     def absorb(self) -> int:
@@ -188,8 +180,7 @@ class ArrangementState:
                 break
             capacity = found
             work[:] = 0
-        self.work.entries += int(work[0])
-        self.work.seeks += int(work[1])
+        self.looked_up(work)
         return Matches(out_probe[:found], out_row[:found])
 
     def living(self, probes: Ints, limit: Ints) -> Matches:
@@ -206,9 +197,14 @@ class ArrangementState:
         found = spines.living(
             self.spine.table, probes, sort_keys(probes), limit, dead, out_probe, out_row, work
         )
-        self.work.entries += int(work[0])
-        self.work.seeks += int(work[1])
+        self.looked_up(work)
         return Matches(out_probe[:found], out_row[:found])
+
+    def looked_up(self, counts: Ints) -> None:
+        """Count a lookup's entries and seeks, int64[2], for this index and for the dataflow."""
+        batches = len(self.spine.table)
+        self.work.looked_up(counts, batches)
+        self.relation.work.looked_up(counts, batches)
 
     def maintain(self, inserted: int) -> None:
         """Merge under fuel and drop entries of rows that are gone. Between steps only."""

@@ -17,6 +17,7 @@ max(time, since)); rows once and indexes by row id are this project's own.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ import pyarrow as pa
 from operators.column import Bools, Column, Ints, widen
 from operators.kernels import memory, versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
+from operators.state.work import Work
 from planner import types as t
 
 #: A block is rewritten when fewer than this share of its rows can still be seen.
@@ -76,8 +78,11 @@ class Relation:
     """
 
     # Slots after those of the columns: dead bits, ids, and how many ids.
-    def __init__(self, schema: t.Schema) -> None:
+    def __init__(self, schema: t.Schema, work: Work | None = None) -> None:
+        """`work`: where to count, for the whole of a dataflow."""
         self.schema = schema
+        self.work = Work() if work is None else work
+        self._gathered: weakref.ref[Ints] | None = None
         self.next_row = 0
         self.live_rows = 0
         self._layouts = tuple(layout_of(f.type) for f in schema)
@@ -188,7 +193,19 @@ class Relation:
         )
 
     def gather(self, column: int, rows: Ints) -> Column:
-        """Values of one column at `rows` (int64[n]; ids that some reader may see, any order)."""
+        """Values of one column at `rows` (int64[n]; ids that some reader may see, any order).
+
+        Columns of the same array of rows, gathered one after the other, count as one visit.
+        """
+        if self._gathered is None or self._gathered() is not rows:
+            self._gathered = weakref.ref(rows)
+            self.work.rows += len(rows)
+        return self._gather(column, rows)
+
+    def gather_all(self, rows: Ints) -> list[Column]:
+        return [self.gather(i, rows) for i in range(len(self.schema))]
+
+    def _gather(self, column: int, rows: Ints) -> Column:
         field, layout, slot = self.schema[column], self._layouts[column], self._value_slot[column]
         values_at = self._addresses[slot]
         ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
@@ -221,9 +238,6 @@ class Relation:
             if valid.all():
                 valid = None
         return Column(field.type, values, valid)
-
-    def gather_all(self, rows: Ints) -> list[Column]:
-        return [self.gather(i, rows) for i in range(len(self.schema))]
 
     def visible(self, time: int) -> Ints:
         """Row ids visible as of `time`, ascending. Cost: one pass over the rows stored."""
@@ -433,7 +447,7 @@ class Relation:
         self.empty_blocks.append(block)
 
     def _rewrite(self, block: int, rows: Ints) -> None:
-        columns = self.gather_all(rows)
+        columns = [self._gather(i, rows) for i in range(len(self.schema))]
         for i, (layout, slot) in enumerate(zip(self._layouts, self._value_slot, strict=True)):
             values = columns[i].values
             if layout.textual:

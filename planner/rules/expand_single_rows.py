@@ -39,7 +39,8 @@ def _expand(plan: Plan, table_key: TableKey) -> Plan:
     )
     if not keys:
         # A group by a constant: it has no row where there is none.
-        return _read(plan, Aggregate(plan.input, (TRUE,), calls, (Field("any", BOOLEAN, False), *fields)), 1)
+        schema = (Field("any", BOOLEAN, False), *fields)
+        return _read(plan, Aggregate(plan.input, (TRUE,), calls, schema), 1)
     return _read(plan, Aggregate(plan.input, keys, calls, fields), len(keys))
 
 

@@ -262,7 +262,8 @@ def _correlated(draw: st.DrawFn, plan: Plan, outer: Plan) -> Plan:
     if not own or not around or draw(st.integers(0, 5)) == 0:
         return plan
     found: list[Expr] = []
-    for function in draw(st.lists(st.sampled_from("eq eq eq ne lt".split()), min_size=1, max_size=2)):
+    functions = st.sampled_from("eq eq eq ne lt".split())
+    for function in draw(st.lists(functions, min_size=1, max_size=2)):
         c = draw(st.sampled_from(around))
         read = Outer(1, c.index, c.type, c.nullable, c.name)
         found.append(_call(function, draw(st.sampled_from(own)), read))

@@ -132,6 +132,15 @@ def test_an_index_serves_every_path_that_it_can() -> None:
     assert used == {(0, 1)}
 
 
+def test_an_index_without_some_rows_does_not_serve_a_part_of_its_columns() -> None:
+    """Rows with NULL in y are not in an index on (x, y)."""
+    live = Arrangement(source("bag"), (0, 1))
+    j = cross(A, BAG)
+    plan = where(j, eq(col(j, "x"), col(j, "x", 1)))
+    found = step(joined(plan, Tables(CATALOG.relations, frozenset((live,)))), 0, 1)
+    assert found.index == Arrangement(source("bag"), (0,))
+
+
 def test_equalities_are_transitive() -> None:
     """a = b and b = c: a change of a may look c up at once."""
     j = cross(A, B, PAIR)

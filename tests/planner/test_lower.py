@@ -24,7 +24,7 @@ from planner.dataflow import (
     group_index,
     topological,
 )
-from planner.errors import CatalogError, UnsupportedError
+from planner.errors import CatalogError
 from planner.lower import lower
 from planner.optimizer import optimize
 from planner.types import BIGINT, DOUBLE, FLOAT, INT, Field

@@ -76,7 +76,8 @@ class QueryMaker(Subqueries):
         self._use("division")
         source, scope = self._from(0)
         a, b = self._of_kind("int", scope, 0), self._of_kind("int", scope, 0)
-        divided = Value(f"({a.text} / ({b.text} - 7))", t.DOUBLE, 5, INEXACT)
+        zero = self.rng.choice((2, 3, 5, 7))
+        divided = Value(f"({a.text} / ({b.text} - {zero}))", t.DOUBLE, 5, INEXACT)
         outputs = self._outputs([self.rng.choice(scope), divided])
         return f"SELECT {listed(outputs)} FROM {source}", columns(outputs)
 

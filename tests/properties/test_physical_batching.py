@@ -14,12 +14,28 @@ from tests.harness import Checked
 from tests.properties.streams import Stream
 from tests.reference.tables import Change, Row
 from tests.sql.scenario import Scenario, install
+from tests.sql.traps_aggregates import SCENARIOS as AGGREGATES
 from tests.sql.traps_both_sides import SCENARIOS as BOTH_SIDES
 from tests.sql.traps_flips import SCENARIOS as FLIPS
 from tests.sql.traps_multiplicities import SCENARIOS as MULTIPLICITIES
 from tests.sql.traps_order import SCENARIOS as ORDER
+from tests.sql.traps_outer_joins import SCENARIOS as OUTER_JOINS
+from tests.sql.traps_sets import SCENARIOS as SETS
+from tests.sql.traps_subqueries import SCENARIOS as SUBQUERIES
 
-CASES = (*BOTH_SIDES, *FLIPS[:2], *MULTIPLICITIES[:3], *ORDER[:2], ORDER[6])
+#: Queries with more than one path from a table to the result.
+CASES = (
+    *BOTH_SIDES,
+    *FLIPS[:2],
+    *MULTIPLICITIES[:3],
+    *ORDER[:2],
+    ORDER[6],
+    *OUTER_JOINS[2:8],
+    *(s for s in SUBQUERIES if not {"two", "inequality"} & set(s.name.split("_"))),
+    AGGREGATES[0],
+    AGGREGATES[3],
+    *SETS[:3],
+)
 
 Deltas = dict[str, Counter[tuple[Row, int]]]
 

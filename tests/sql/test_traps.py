@@ -6,12 +6,17 @@ import pytest
 
 from tests.conftest import Connect
 from tests.sql import (
+    traps_aggregates,
     traps_both_sides,
+    traps_errors,
     traps_flips,
     traps_multiplicities,
     traps_nulls,
     traps_order,
+    traps_outer_joins,
     traps_scalars,
+    traps_sets,
+    traps_subqueries,
 )
 from tests.sql.scenario import Scenario, install, run_as_one_step, run_random, run_written
 
@@ -22,6 +27,11 @@ SCENARIOS = (
     *traps_flips.SCENARIOS,
     *traps_order.SCENARIOS,
     *traps_scalars.SCENARIOS,
+    *traps_outer_joins.SCENARIOS,
+    *traps_subqueries.SCENARIOS,
+    *traps_aggregates.SCENARIOS,
+    *traps_sets.SCENARIOS,
+    *traps_errors.SCENARIOS,
 )
 
 each = pytest.mark.parametrize("scenario", SCENARIOS, ids=str)

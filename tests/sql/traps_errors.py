@@ -53,14 +53,15 @@ SCENARIOS = (
     Scenario(
         "casts_that_fail",
         (table("t", "id INT, s STRING, b BIGINT", "id"),),
-        {"i": "SELECT id, cast(s AS INT) AS i FROM t", "t": "SELECT id, try_cast(s AS INT) AS i FROM t",
+        {"i": "SELECT id, cast(s AS INT) AS i FROM t",
+         "y": "SELECT id, try_cast(s AS INT) AS i FROM t",
          "d": "SELECT cast(s AS DATE) AS d FROM t WHERE id > 10",
          "n": "SELECT id, cast(b AS INT) AS i FROM t",
          "j": "SELECT t.id FROM t JOIN t u ON cast(t.s AS INT) = u.id"},
         (
             epoch(insert("t", (1, "1", 1), (2, None, None)), i=[(1, 1), (2, None)],
-                  t=[(1, 1), (2, None)], n=[(1, 1), (2, None)], j=[(1,)], d=[]),
-            epoch(insert("t", (3, "three", 3)), i=ERROR, t=[(1, 1), (2, None), (3, None)],
+                  y=[(1, 1), (2, None)], n=[(1, 1), (2, None)], j=[(1,)], d=[]),
+            epoch(insert("t", (3, "three", 3)), i=ERROR, y=[(1, 1), (2, None), (3, None)],
                   n=[(1, 1), (2, None), (3, 3)], j=ERROR),
             epoch(upsert("t", (3, "3", 2**31)), i=[(1, 1), (2, None), (3, 3)], n=ERROR,
                   j=[(1,), (3,)]),
