@@ -6,22 +6,12 @@ leaves, for it fails with the same message then. A view is in error while any co
 
 from __future__ import annotations
 
-from operators.column import Ints
-from operators.scalar.value import Errors
-
 
 class ErrorState:
     """Messages with how many rows fail so now."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
-
-    def add(self, errors: Errors, diff: Ints) -> None:
-        """Count the failing rows; diff int64[n] belongs to the rows of `errors`."""
-        for row in errors.mask.nonzero()[0].tolist():
-            message = errors.message(row)
-            assert message is not None
-            self.count(message, int(diff[row]))
 
     def count(self, message: str, diff: int) -> None:
         """`diff` more rows (fewer where negative) fail with `message`."""

@@ -15,13 +15,17 @@ import pyarrow.compute as pc
 
 from operators import delta as deltas
 from operators import scalar
+from operators.arrow import from_column
 from operators.column import Bools, Column, concat
 from operators.delta import Delta, Origin
 from operators.errors import ErrorState
-from operators.scalar.value import only_where
+from operators.scalar.value import Errors, only_where
 from planner import dataflow as ir
 from planner.expr import Column as ColumnRef
 from planner.expr import columns_used
+
+#: Of one value, in the message of a row that cannot be computed.
+_SHOWN_CHARACTERS = 100
 
 
 class MapOperator:
@@ -32,6 +36,8 @@ class MapOperator:
         self.errors = ErrorState()
         self.used = tuple(sorted(columns_used(*node.predicates, *node.outputs)))
         self._predicates = [scalar.compile(p) for p in node.predicates]
+        self._predicate_columns = [tuple(sorted(columns_used(p))) for p in node.predicates]
+        self._output_columns = [tuple(sorted(columns_used(o))) for o in node.outputs]
         self._outputs = [
             o.index if isinstance(o, ColumnRef) else scalar.compile(o) for o in node.outputs
         ]
@@ -39,12 +45,14 @@ class MapOperator:
     def step(self, delta: Delta) -> Delta:
         """The output's delta. Cost: one evaluation per surviving row and expression."""
         delta = without_unchanged(delta, self.used)
-        for predicate in self._predicates:
+        for predicate, predicate_columns in zip(
+            self._predicates, self._predicate_columns, strict=True
+        ):
             if len(delta) == 0:
                 break
             value, errors = predicate.evaluate(delta.column, len(delta))
             if errors is not None:
-                self.errors.add(errors, delta.diff)
+                self._count(errors, delta, predicate_columns)
             delta = delta.filter(passing(value))
         if len(delta) == 0:
             return deltas.empty(self.node.schema)
@@ -58,7 +66,7 @@ class MapOperator:
                 mask = errors.mask
                 fresh = errors if failed is None else only_where(errors, ~failed)
                 if fresh is not None:
-                    self.errors.add(fresh, delta.diff)
+                    self._count(fresh, delta, self._output_columns[i])
                 failed = mask if failed is None else failed | mask
             computed.append((i, value))
         origins: list[Origin | None] = [None] * len(self._outputs)
@@ -72,6 +80,30 @@ class MapOperator:
         for i, value in computed:
             origins[i] = value
         return Delta(self.node.schema, delta.time, delta.diff, origins, delta.bindings)
+
+    def _count(self, errors: Errors, delta: Delta, columns: tuple[int, ...]) -> None:
+        """Count failing rows under their messages, with the values that the expression reads.
+
+        The values are the same when the row leaves, whatever changes in its other columns.
+        """
+        rows = np.flatnonzero(errors.mask)
+        named = [f"{self.node.input.schema[c].name} = " for c in columns]
+        values = [
+            from_column(delta.peek(c, rows), delta.schema[c].type).to_pylist() for c in columns
+        ]
+        for i, row in enumerate(rows.tolist()):
+            message = errors.message(row)
+            assert message is not None
+            if columns:
+                cells = (_shown(column[i]) for column in values)
+                listed = ", ".join(n + cell for n, cell in zip(named, cells, strict=True))
+                message = f"{message} (where {listed})"
+            self.errors.count(message, int(delta.diff[row]))
+
+
+def _shown(value: object) -> str:
+    text = "NULL" if value is None else repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 class UnionOperator:

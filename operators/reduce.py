@@ -194,7 +194,11 @@ class ReduceOperator:
         old_rows[chained] = row_of[-2 - prior[chained]]
         dead, dead_time = old_rows[has_old], time[has_old]
         self.relation.kill(dead, dead_time)
-        self.index.insert(np.arange(first, first + n_births))
+        group_of_run = np.repeat(np.arange(groups), np.diff(runs.key_starts))
+        born_groups = group_of_run[birth_run[:n_births][by_time]]
+        self.index.insert(
+            np.arange(first, first + n_births), keys_at(runs.words, born_groups)
+        )
         new_rows = row_of[born[has_new]]
         rows = np.concatenate((dead, new_rows))
         times = np.concatenate((dead_time, time[has_new]))

@@ -50,8 +50,11 @@ class StoreOperator:
         applied = self._normalise(keys_at(words, row), sign, delta.time[row])
         if applied.problem != changes.OK:
             raise AssertionError("a derived bag lost a row that it did not have")
-        born = [c.take(row[applied.births]) for c in columns]
-        return apply_changes(self.relation, born, applied, (self.index,))
+        births = row[applied.births]
+        delta = apply_changes(self.relation, [c.take(births) for c in columns], applied)
+        end = self.relation.next_row
+        self.index.insert(np.arange(end - len(births), end), keys_at(words, births))
+        return delta
 
     def _normalise(self, words: Ints, action: Ints, time: Ints) -> Normalised:
         n = words.shape[1]
@@ -100,13 +103,8 @@ def living(index: ArrangementState, probes: Ints, groups: Ints, starts: Ints) ->
     return start, matches.row[order]
 
 
-def apply_changes(
-    relation: Relation,
-    born: list[Column],
-    applied: Normalised,
-    indexes: tuple[ArrangementState, ...],
-) -> Delta:
-    """Write births and deaths to a relation and its indexes; returns them as its delta.
+def apply_changes(relation: Relation, born: list[Column], applied: Normalised) -> Delta:
+    """Write births and deaths to a relation, not to its indexes; returns them as its delta.
 
     `born`: the values of applied.births, in that order.
     """
@@ -114,8 +112,6 @@ def apply_changes(
     dead = np.concatenate((applied.killed, applied.ended + first))
     dead_time = np.concatenate((applied.killed_time, applied.ended_time))
     relation.kill(dead, dead_time)
-    for index in indexes:
-        index.absorb()
     births = len(applied.births)
     rows = np.concatenate((dead, np.arange(first, first + births)))
     time = np.concatenate((dead_time, applied.birth_time))

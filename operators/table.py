@@ -118,7 +118,7 @@ class TableState:
 
     def write(self, checked: Checked, indexes: Sequence[ArrangementState]) -> Delta:
         """Write checked changes to the relation and its live indexes; returns the table's delta."""
-        delta = apply_changes(self.relation, checked.born, checked.applied, ())
+        delta = apply_changes(self.relation, checked.born, checked.applied)
         for index in indexes:
             keys = checked.keys
             if keys is not None and index.spec == self.row_index:

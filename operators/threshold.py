@@ -5,7 +5,7 @@ result of exactly the rows between its old and its new value: one range of the o
 just before the move, so that a row and the scalar moving at once are counted once.
 
 Invariant: the deltas add up to the rows whose column compares with their scalar as the plan says.
-Cost: a lookup per changed row; for each move of a scalar a seek per batch and the rows that flip.
+Cost: a lookup per changed row, or per time where all share one scalar; for each move of a scalar a seek per batch and the rows that flip.
 """
 
 from __future__ import annotations
@@ -63,10 +63,24 @@ class ThresholdOperator:
         if present is not None and not present.all():
             rows = rows.filter(present)
             keys = [rows.column(c) for c in self.node.index.partition]
-        matches = self.bound.lookup(self.bound.probe_words(keys, len(rows)), rows.time, True)
-        met = rows.select(matches.probe)
-        scalars = self.bound.relation.gather(self.node.scalar, matches.row)
+        place, scalars = self._scalars(keys, rows.time)
+        met = rows.select(place)
         return met.filter(self._passes(met.column(self._column), scalars))
+
+    def _scalars(self, keys: list[Column], times: Ints) -> tuple[Ints, Column]:
+        """The scalar of each key as of its time: positions that have one, and those scalars. One
+        that all rows share is looked up once for each time."""
+        relation, n = self.bound.relation, len(times)
+        if keys:
+            matches = self.bound.lookup(self.bound.probe_words(keys, n), times, True)
+            return matches.probe, relation.gather(self.node.scalar, matches.row)
+        each, time_of = np.unique(times, return_inverse=True)
+        matches = self.bound.lookup(self.bound.probe_words([], len(each)), each, True)
+        found = np.full(len(each), -1, np.int64)
+        found[matches.probe] = np.arange(len(matches.probe))
+        at = found[time_of]
+        place = np.flatnonzero(at >= 0)
+        return place, relation.gather(self.node.scalar, matches.row).take(at[place])
 
     def _moves(self, scalars: Delta) -> Delta:
         """Rows that a move of the scalar takes in or throws out."""

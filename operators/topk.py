@@ -143,7 +143,15 @@ class TopKOperator:
             group, rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
             work = np.zeros(2, np.int64)
             count = fronts.fronts(
-                spine.table, spine.width, probes, wanted, dead, died_row, group, rows, work
+                spine.table_with_skips(),
+                spine.width,
+                probes,
+                wanted,
+                dead,
+                died_row,
+                group,
+                rows,
+                work,
             )
             if count <= capacity:
                 break

@@ -16,7 +16,8 @@ dependent join is removed at any depth, and the predicates that are left at the 
 condition of an ordinary join with the outer query:
 
     EXISTS, IN      semi join; under NOT an anti join; elsewhere a mark
-    NOT IN          an anti join for TRUE, and one for each pattern of NULLs that leaves it open
+    NOT IN          an anti join with the bindings for which it is TRUE, or which a pattern of
+                    NULLs leaves open: one lookup for each pattern
     scalar          left join with at most one row (SingleRow where that is not sure)
     < ANY, > ALL    left join with the least or greatest value, and counts that tell NULLs
 
@@ -51,6 +52,7 @@ from planner.algebra import (
 )
 from planner.analysis.constants import FALSE, TRUE
 from planner.analysis.keys import plan_keys
+from planner.domains import domain
 from planner.errors import UnsupportedError
 from planner.expr import (
     Call,
@@ -62,6 +64,7 @@ from planner.expr import (
     conjunction,
     conjuncts,
     may_fail,
+    remap,
     transform,
     walk,
 )
@@ -292,26 +295,51 @@ class _Chain:
         if demand == "keep":
             return self._matched(parts, around, equal_tests, "keep", name)
         patterns = self._null_patterns(operands, found, equal_tests)
+        if not patterns:
+            return self._matched(parts, around, equal_tests, demand, name)
         if demand == "drop":
-            for tests in (*patterns, equal_tests):
-                self._matched(parts, around, tests, "drop", name)
+            right, condition = self._patterns(parts, around, [equal_tests, *patterns])
+            self._plan = SemiJoin(self._plan, right, condition, True)
             return FALSE
+        right, condition = self._patterns(parts, around, patterns)
+        value = self._matched(parts, around, equal_tests, demand, name)
         width = len(self._plan.schema)
+        moved = None if condition is None else _shift(condition, width - 1, 1)
+        self._plan = MarkJoin(self._plan, right, moved, f"{name} unknown")
+        unknown = Column(width, BOOLEAN, False, f"{name} unknown")
+        null = Literal(None, BOOLEAN)
+        return Call("case", (value, TRUE, unknown, null, FALSE), BOOLEAN, True)
 
-        def mark(tests: tuple[Expr, ...]) -> Expr:
-            grown = len(self._plan.schema) - width
-            moved = tuple(_shift(t, width, grown) for t in tests)
-            return self._matched(parts, around, moved, "value", name)
-
-        value = mark(equal_tests)
-        if patterns:
-            unknown = [mark(tests) for tests in patterns]
-            open_ = unknown[0]
-            for u in unknown[1:]:
-                open_ = Call("or", (open_, u), BOOLEAN, False)
-            null = Literal(None, BOOLEAN)
-            value = Call("case", (value, TRUE, open_, null, FALSE), BOOLEAN, True)
-        return value
+    def _patterns(
+        self, parts: Parts, around: Around, patterns: list[tuple[Expr, ...]]
+    ) -> tuple[Plan, Expr | None]:
+        """The bindings of the columns of the plan that the patterns read, for which one of them
+        holds with some row of the parts; and that the plan's columns are such a binding."""
+        width = len(self._plan.schema)
+        predicates = self._attached(parts.predicates, around)
+        conditions = [(*predicates, *tests) for tests in patterns]
+        used = columns_used(*(e for c in conditions for e in c))
+        bound = tuple(sorted(c for c in used if c < width))
+        if not bound:
+            found: list[Plan] = [
+                Project(Filter(parts.core, conjunction(tuple(_shift(e, 0, -width) for e in c))),
+                        (TRUE,), (Field("any", BOOLEAN, False),))
+                for c in conditions
+            ]  # fmt: skip
+            return UnionAll(tuple(found), found[0].schema), None
+        rows = domain(self._plan, bound)
+        at = dict(zip(bound, range(len(bound)), strict=True))
+        at.update({width + c: len(bound) + c for c in range(len(parts.core.schema))})
+        semis = tuple(
+            SemiJoin(rows, parts.core, conjunction(tuple(remap(e, at) for e in c)), False)
+            for c in conditions
+        )
+        columns = identity(self._plan.schema)
+        same = tuple(
+            Call("eq_null_safe", (columns[c], b), BOOLEAN, False)
+            for c, b in zip(bound, identity(rows.schema, width), strict=True)
+        )
+        return UnionAll(semis, rows.schema), conjunction(same)
 
     def _null_patterns(
         self, operands: tuple[Expr, ...], found: tuple[Expr, ...], equal: tuple[Expr, ...]

@@ -60,6 +60,7 @@ from planner.rules import (
 from planner.types import Field, Schema
 from planner.validate import check as check_plan
 from planner.validate import check_rewrite
+from planner.visit import equal
 
 Rule = Callable[[Plan], Plan]
 
@@ -138,7 +139,7 @@ def prepare(plan: Plan, table_key: TableKey, *, check: bool = False) -> Plan:
 
 
 def _run(stage: Pass, plan: Plan, check: bool) -> Plan:
-    seen: set[Plan] = {plan}
+    seen = [plan]
     for _ in range(_MOST_ROUNDS):
         before = plan
         for rule in stage.rules:
@@ -148,9 +149,9 @@ def _run(stage: Pass, plan: Plan, check: bool) -> Plan:
             plan = after
         if plan is before or not stage.repeat:
             return plan
-        if plan in seen:
+        if any(equal(plan, s) for s in seen):
             raise RuntimeError(f"the rules of pass {stage.name!r} undo each other")
-        seen.add(plan)
+        seen.append(plan)
     raise RuntimeError(f"pass {stage.name!r} does not settle in {_MOST_ROUNDS} rounds")
 
 

@@ -73,6 +73,27 @@ def transform(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
     return visit(plan)
 
 
+def equal(left: Plan, right: Plan) -> bool:
+    """`left == right`, each pair of nodes compared once, however often they are shared."""
+    known: dict[tuple[int, int], bool] = {}
+
+    def same(a: Plan, b: Plan) -> bool:
+        if a is b:
+            return True
+        key = (id(a), id(b))
+        if key not in known:
+            below, others = inputs(a), inputs(b)
+            known[key] = (
+                type(a) is type(b)
+                and len(below) == len(others)
+                and all(same(x, y) for x, y in zip(below, others, strict=True))
+                and (with_inputs(a, others) if others else a) == b
+            )
+        return known[key]
+
+    return same(left, right)
+
+
 def walk(plan: Plan) -> Iterator[Plan]:
     """`plan` and every node under it, parents first; a shared subtree once per occurrence."""
     yield plan

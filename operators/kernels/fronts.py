@@ -31,13 +31,33 @@ def _entries_equal(a_keys, a_n, i, b_keys, b_n, j, width):
     return True
 
 
+@kernel
+def _leap(batch, start, end, probes, p, dead, died_row, work):
+    """First entry from `start` on that somebody may see, or that is of another partition. Leaves a
+    skip at `start` over what nobody can see again."""
+    keys, rows, n, skips = batch[0], batch[1], batch[3], batch[4]
+    i = start
+    while i < end:
+        skip = load_i64(skips, i)
+        if skip > 0:
+            i += skip
+            continue
+        if not _equal(keys, n, i, probes, p) or not _is_gone(load_i64(rows, i), dead, died_row):
+            break
+        work[0] += 1
+        i += 1
+    if i > start:
+        store_i64(skips, start, i - start)
+    return i
+
+
 @kernel(signatures=[(INTS2, INT64, INTS2, INTS, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)])
 def fronts(spine, width, probes, wanted, dead, died_row, out_group, out_row, work):
     """For each partition the rows in front that some reader may see, in key order: the first
     wanted[g], and all whose key equals that of the last of them.
 
-    Shapes: spine int64[b, 4], probes int64[p, groups] sorted by (bucket, key), wanted int64[groups],
-    out int64[capacity], work int64[2]. Returns: how many; beyond the capacity they are counted only.
+    Shapes: spine int64[b, 5] (addresses of keys, rows, offsets; n; skips), probes int64[p, groups]
+    sorted by (bucket, key), wanted int64[groups], out int64[capacity], work int64[2]. Returns: how many; beyond the capacity they are counted only.
     """
     count = np.int64(0)
     batches = spine.shape[0]
@@ -52,6 +72,7 @@ def fronts(spine, width, probes, wanted, dead, died_row, out_group, out_row, wor
                 bucket_at[b] = bucket
                 heads[b] = load_i64(spine[b, 2], bucket)
             heads[b] = _gallop(spine[b, 0], spine[b, 3], heads[b], ends[b], probes, g)
+            heads[b] = _leap(spine[b], heads[b], ends[b], probes, g, dead, died_row, work)
             work[1] += 1
         found = np.int64(0)
         last_batch = np.int64(-1)

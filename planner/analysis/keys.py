@@ -31,7 +31,7 @@ from planner.algebra import (
     Values,
 )
 from planner.analysis.equality import Link, as_link, classes
-from planner.expr import Column, Expr, conjuncts
+from planner.expr import Column, Expr, Literal, conjuncts
 
 Key = tuple[int, ...]
 
@@ -83,7 +83,8 @@ def plan_keys(plan: Plan, table_key: TableKey = no_table_key) -> tuple[Key, ...]
                 return _joined(keys, widths)
             return _outer_keys(keys, widths, _links(plan.condition))
         case Aggregate():
-            return (tuple(range(len(plan.keys))),)
+            # A constant tells no rows apart.
+            return (tuple(i for i, k in enumerate(plan.keys) if not isinstance(k, Literal)),)
         case Repeat():
             return ()
         case _:
@@ -169,7 +170,7 @@ def node_keys(
             key = primary_key(node)
             return () if key is None else (key,)
         case dataflow.Reduce():
-            return (tuple(range(len(node.keys))),)
+            return (tuple(i for i, k in enumerate(node.keys) if not _is_constant(node.input, k)),)
         case dataflow.Store():
             return node_keys(node.input, primary_key)
         case dataflow.TopK():
@@ -192,6 +193,14 @@ def node_keys(
             return ()
         case _:
             assert_never(node)
+
+
+def _is_constant(node: dataflow.Node, expr: Expr) -> bool:
+    if isinstance(expr, Column) and isinstance(node, dataflow.Store):
+        return _is_constant(node.input, expr)
+    if isinstance(expr, Column) and isinstance(node, dataflow.Map):
+        return isinstance(node.outputs[expr.index], Literal)
+    return isinstance(expr, Literal)
 
 
 def _projected(keys: tuple[Key, ...], exprs: tuple[Expr, ...]) -> tuple[Key, ...]:

@@ -34,124 +34,146 @@ from planner.algebra import (
     inputs,
 )
 from planner.expr import Column, Expr, columns_used, remap
-from planner.visit import with_inputs
+from planner.visit import equal, with_inputs
 
 Positions = dict[int, int]
 
 
 def apply(plan: Plan) -> Plan:
-    narrowed = _exactly(plan, tuple(range(len(plan.schema))))
-    return plan if narrowed == plan else narrowed
+    narrowed = _Pruning().exactly(plan, tuple(range(len(plan.schema))))
+    return plan if equal(narrowed, plan) else narrowed
 
 
-def _exactly(plan: Plan, columns: tuple[int, ...]) -> Plan:
-    """`plan` with just these columns, in this order."""
-    narrow, at = _narrow(plan, frozenset(columns))
-    if columns and tuple(at[c] for c in columns) == tuple(range(len(narrow.schema))):
-        return narrow
-    columns = columns or (0,)  # a row needs a column
-    wanted = tuple(at.get(c, 0) for c in columns)
-    fields = tuple(narrow.schema[c] for c in wanted)
-    exprs: tuple[Expr, ...] = tuple(
-        Column(c, f.type, f.nullable, f.name) for c, f in zip(wanted, fields, strict=True)
-    )
-    if isinstance(narrow, Project):
-        return Project(narrow.input, tuple(narrow.exprs[c] for c in wanted), fields)
-    return Project(narrow, exprs, fields)
+class _Pruning:
+    """Narrows every node once for each set of columns that is read of it, so that what is shared
+    stays shared."""
 
+    def __init__(self) -> None:
+        self._exact: dict[tuple[int, tuple[int, ...]], Plan] = {}
+        self._narrowed: dict[tuple[int, frozenset[int]], tuple[Plan, Positions]] = {}
 
-def _narrow(plan: Plan, needed: frozenset[int]) -> tuple[Plan, Positions]:
-    """A plan that still has the needed columns, and where they are in it."""
-    match plan:
-        case Scan() | Values():
-            return plan, {c: c for c in range(len(plan.schema))}
-        case TopK() | SingleRow() | Threshold() | Apply():
-            kept_inputs = tuple(_exactly(i, tuple(range(len(i.schema)))) for i in inputs(plan))
-            return with_inputs(plan, kept_inputs), {c: c for c in range(len(plan.schema))}
-        case Repeat():
-            below, at = _narrow(plan.input, needed | {plan.count})
-            return Repeat(below, at[plan.count]), at
-        case OuterJoin() | SemiJoin() | MarkJoin():
-            return _narrow_sides(plan, needed)
-        case Filter():
-            below, at = _narrow(plan.input, needed | columns_used(plan.predicate))
-            return Filter(below, remap(plan.predicate, at)), at
-        case Project():
-            kept = tuple(sorted(needed)) or (0,)
-            exprs = tuple(plan.exprs[c] for c in kept)
-            below, at = _narrow(plan.input, columns_used(*exprs))
-            fields = tuple(plan.schema[c] for c in kept)
-            result = Project(below, tuple(remap(e, at) for e in exprs), fields)
-            return result, {c: i for i, c in enumerate(kept)}
-        case Join():
-            return _narrow_join(plan, needed)
-        case Aggregate():
-            return _narrow_aggregate(plan, needed)
-        case UnionAll():
-            kept = tuple(sorted(needed)) or (0,)
-            narrowed = tuple(_exactly(i, kept) for i in plan.inputs)
-            fields = tuple(plan.schema[c] for c in kept)
-            return UnionAll(narrowed, fields, plan.negated), {c: i for i, c in enumerate(kept)}
-        case _:
-            assert_never(plan)
+    def exactly(self, plan: Plan, columns: tuple[int, ...]) -> Plan:
+        """`plan` with just these columns, in this order."""
+        key = (id(plan), columns)
+        if key not in self._exact:
+            self._exact[key] = self._exactly(plan, columns)
+        return self._exact[key]
 
+    def narrow(self, plan: Plan, needed: frozenset[int]) -> tuple[Plan, Positions]:
+        """A plan that still has the needed columns, and where they are in it."""
+        key = (id(plan), needed)
+        if key not in self._narrowed:
+            self._narrowed[key] = self._narrow(plan, needed)
+        return self._narrowed[key]
 
-def _narrow_sides(
-    plan: OuterJoin | SemiJoin | MarkJoin, needed: frozenset[int]
-) -> tuple[Plan, Positions]:
-    width, last = len(plan.left.schema), len(plan.left.schema) + len(plan.right.schema)
-    condition = frozenset() if plan.condition is None else columns_used(plan.condition)
-    outer = needed if isinstance(plan, OuterJoin) else needed & frozenset(range(width))
-    read = outer | condition
-    left_kept = tuple(c for c in range(width) if c in read) or (0,)
-    right_kept = tuple(c for c in range(width, last) if c in read) or (width,)
-    at = {c: i for i, c in enumerate((*left_kept, *right_kept))}
-    new = replace(
-        plan,
-        left=_exactly(plan.left, left_kept),
-        right=_exactly(plan.right, tuple(c - width for c in right_kept)),
-        condition=None if plan.condition is None else remap(plan.condition, at),
-    )
-    if isinstance(plan, OuterJoin):
-        return new, at
-    positions = {c: i for i, c in enumerate(left_kept)}
-    if isinstance(plan, MarkJoin):
-        positions[width] = len(left_kept)
-    return new, positions
-
-
-def _narrow_join(plan: Join, needed: frozenset[int]) -> tuple[Plan, Positions]:
-    if plan.predicate is not None:
-        needed |= columns_used(plan.predicate)
-    narrowed: list[Plan] = []
-    at: Positions = {}
-    start = width = 0
-    for i in plan.inputs:
-        own = tuple(c for c in range(len(i.schema)) if start + c in needed) or (0,)
-        narrowed.append(_exactly(i, own))
-        at.update({start + c: width + k for k, c in enumerate(own)})
-        start += len(i.schema)
-        width += len(own)
-    predicate = None if plan.predicate is None else remap(plan.predicate, at)
-    return Join(tuple(narrowed), predicate), at
-
-
-def _narrow_aggregate(plan: Aggregate, needed: frozenset[int]) -> tuple[Plan, Positions]:
-    first = len(plan.keys)
-    kept = [c for c in range(len(plan.aggregates)) if first + c in needed]
-    if not kept and not plan.keys:
-        kept = [0]
-    calls = tuple(plan.aggregates[c] for c in kept)
-    args = tuple(a.arg for a in calls if a.arg is not None)
-    below, at = _narrow(plan.input, columns_used(*plan.keys, *args))
-    fields = plan.schema[:first] + tuple(plan.schema[first + c] for c in kept)
-    calls = tuple(
-        type(a)(
-            a.function, None if a.arg is None else remap(a.arg, at), a.type, a.nullable, a.distinct
+    def _exactly(self, plan: Plan, columns: tuple[int, ...]) -> Plan:
+        narrow, at = self.narrow(plan, frozenset(columns))
+        if columns and tuple(at[c] for c in columns) == tuple(range(len(narrow.schema))):
+            return narrow
+        columns = columns or (0,)  # a row needs a column
+        wanted = tuple(at.get(c, 0) for c in columns)
+        fields = tuple(narrow.schema[c] for c in wanted)
+        exprs: tuple[Expr, ...] = tuple(
+            Column(c, f.type, f.nullable, f.name) for c, f in zip(wanted, fields, strict=True)
         )
-        for a in calls
-    )
-    result = Aggregate(below, tuple(remap(k, at) for k in plan.keys), calls, fields)
-    positions = {c: c for c in range(first)}
-    positions.update({first + c: first + i for i, c in enumerate(kept)})
-    return result, positions
+        if isinstance(narrow, Project):
+            return Project(narrow.input, tuple(narrow.exprs[c] for c in wanted), fields)
+        return Project(narrow, exprs, fields)
+
+    def _narrow(self, plan: Plan, needed: frozenset[int]) -> tuple[Plan, Positions]:
+        match plan:
+            case Scan() | Values():
+                return plan, {c: c for c in range(len(plan.schema))}
+            case TopK() | SingleRow() | Threshold() | Apply():
+                kept_inputs = tuple(
+                    self.exactly(i, tuple(range(len(i.schema)))) for i in inputs(plan)
+                )
+                return with_inputs(plan, kept_inputs), {c: c for c in range(len(plan.schema))}
+            case Repeat():
+                below, at = self.narrow(plan.input, needed | {plan.count})
+                return Repeat(below, at[plan.count]), at
+            case OuterJoin() | SemiJoin() | MarkJoin():
+                return self._narrow_sides(plan, needed)
+            case Filter():
+                below, at = self.narrow(plan.input, needed | columns_used(plan.predicate))
+                return Filter(below, remap(plan.predicate, at)), at
+            case Project():
+                kept = tuple(sorted(needed)) or (0,)
+                exprs = tuple(plan.exprs[c] for c in kept)
+                below, at = self.narrow(plan.input, columns_used(*exprs))
+                fields = tuple(plan.schema[c] for c in kept)
+                result = Project(below, tuple(remap(e, at) for e in exprs), fields)
+                return result, {c: i for i, c in enumerate(kept)}
+            case Join():
+                return self._narrow_join(plan, needed)
+            case Aggregate():
+                return self._narrow_aggregate(plan, needed)
+            case UnionAll():
+                kept = tuple(sorted(needed)) or (0,)
+                narrowed = tuple(self.exactly(i, kept) for i in plan.inputs)
+                fields = tuple(plan.schema[c] for c in kept)
+                return UnionAll(narrowed, fields, plan.negated), {c: i for i, c in enumerate(kept)}
+            case _:
+                assert_never(plan)
+
+    def _narrow_sides(
+        self, plan: OuterJoin | SemiJoin | MarkJoin, needed: frozenset[int]
+    ) -> tuple[Plan, Positions]:
+        width, last = len(plan.left.schema), len(plan.left.schema) + len(plan.right.schema)
+        condition = frozenset() if plan.condition is None else columns_used(plan.condition)
+        outer = needed if isinstance(plan, OuterJoin) else needed & frozenset(range(width))
+        read = outer | condition
+        left_kept = tuple(c for c in range(width) if c in read) or (0,)
+        right_kept = tuple(c for c in range(width, last) if c in read) or (width,)
+        at = {c: i for i, c in enumerate((*left_kept, *right_kept))}
+        new = replace(
+            plan,
+            left=self.exactly(plan.left, left_kept),
+            right=self.exactly(plan.right, tuple(c - width for c in right_kept)),
+            condition=None if plan.condition is None else remap(plan.condition, at),
+        )
+        if isinstance(plan, OuterJoin):
+            return new, at
+        positions = {c: i for i, c in enumerate(left_kept)}
+        if isinstance(plan, MarkJoin):
+            positions[width] = len(left_kept)
+        return new, positions
+
+    def _narrow_join(self, plan: Join, needed: frozenset[int]) -> tuple[Plan, Positions]:
+        if plan.predicate is not None:
+            needed |= columns_used(plan.predicate)
+        narrowed: list[Plan] = []
+        at: Positions = {}
+        start = width = 0
+        for i in plan.inputs:
+            own = tuple(c for c in range(len(i.schema)) if start + c in needed) or (0,)
+            narrowed.append(self.exactly(i, own))
+            at.update({start + c: width + k for k, c in enumerate(own)})
+            start += len(i.schema)
+            width += len(own)
+        predicate = None if plan.predicate is None else remap(plan.predicate, at)
+        return Join(tuple(narrowed), predicate), at
+
+    def _narrow_aggregate(self, plan: Aggregate, needed: frozenset[int]) -> tuple[Plan, Positions]:
+        first = len(plan.keys)
+        kept = [c for c in range(len(plan.aggregates)) if first + c in needed]
+        if not kept and not plan.keys:
+            kept = [0]
+        calls = tuple(plan.aggregates[c] for c in kept)
+        args = tuple(a.arg for a in calls if a.arg is not None)
+        below, at = self.narrow(plan.input, columns_used(*plan.keys, *args))
+        fields = plan.schema[:first] + tuple(plan.schema[first + c] for c in kept)
+        calls = tuple(
+            type(a)(
+                a.function,
+                None if a.arg is None else remap(a.arg, at),
+                a.type,
+                a.nullable,
+                a.distinct,
+            )
+            for a in calls
+        )
+        result = Aggregate(below, tuple(remap(k, at) for k in plan.keys), calls, fields)
+        positions = {c: c for c in range(first)}
+        positions.update({first + c: first + i for i, c in enumerate(kept)})
+        return result, positions

@@ -97,6 +97,10 @@ def _strict(call: Call, args: list[Any]) -> Any:
             return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
         case "cast", [a]:
             return fit(_exact(a), call.type)
+        case "least", items:
+            return min(items)
+        case "greatest", items:
+            return max(items)
         case "exact_sum_to_double", [a]:
             return float(a)
         case "like", [a, pattern, _]:

@@ -55,20 +55,20 @@ CASES = {
     "having": (
         "SELECT k FROM u GROUP BY k HAVING 44 / sum(y) > 1",
         (insert("u", (7, 3), (7, -3)),),
-        ("DIVIDE_BY_ZERO", "44"),
+        ("DIVIDE_BY_ZERO", "= 0"),
         (insert("u", (7, 1)),),
     ),
     "sum": (
         "SELECT sum(y) AS s FROM u",
-        (insert("u", (7, 9223372036854775807), (7, 5)),),
+        (insert("u", (7, 9223372036854775804), (7, 5)),),
         ("OVERFLOW",),
         (delete("u", (7, 5)),),
     ),
     "two rows": (
         "SELECT id, (SELECT y FROM u WHERE u.k = t.id) AS y FROM t",
-        (insert("u", (1, 5), (1, 6)),),
+        (insert("u", (1, 5)),),
         ("SCALAR_SUBQUERY_TOO_MANY_ROWS",),
-        (delete("u", (1, 6)),),
+        (delete("u", (1, 5)),),
     ),
     "join key": (
         "SELECT t.id FROM t JOIN u ON t.a / t.b = u.k",
