@@ -308,9 +308,7 @@ class _Dataflow:
             *firsts,
         ]
 
-    def _describe_threshold(
-        self, node: dataflow.Threshold, name: str
-    ) -> tuple[str, list[str]]:
+    def _describe_threshold(self, node: dataflow.Threshold, name: str) -> tuple[str, list[str]]:
         column = column_names(node.schema)[node.index.order[0].column]
         scalar = column_names(node.bound.relation.schema)[node.scalar]
         each = _each(node.index.partition, column_names(node.schema))

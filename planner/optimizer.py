@@ -112,6 +112,7 @@ def _prepare_passes(table_key: TableKey) -> tuple[Pass, ...]:
         *tidy,
     )
 
+
 #: Far more than a plan needs: each round moves something one node further at least.
 _MOST_ROUNDS = 1000
 

@@ -165,8 +165,7 @@ class Around:
         if parts.above:
             core = Filter(core, conjunction(tuple(transform(p, change) for p in parts.above)))
         matches = tuple(
-            _equal(c, o, True)
-            for c, o in zip(identity(rows.schema), outer, strict=True)
+            _equal(c, o, True) for c, o in zip(identity(rows.schema), outer, strict=True)
         )
         return Parts(core, matches, tuple(transform(e, change) for e in parts.outputs))
 

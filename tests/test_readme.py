@@ -1,21 +1,37 @@
-"""The README says what is true: its Python runs and prints what it shows, and the SQL that it calls
-maintained or refused is."""
+"""The README says what is true: its Python runs and prints what it shows, the SQL that it calls
+maintained or refused is, its functions are the planner's, and its commands take their options."""
 
 from __future__ import annotations
 
 import contextlib
+import datetime
 import io
 import re
+import shlex
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlglot
+from sqlglot import exp
 
 import sqlview
+from planner.bind.calls import CALLS
+from planner.bind.tables import NAMED, NAMED_AGGREGATES, PLAIN
+from planner.expr import FUNCTIONS
+from tests import fuzz
+from tpch import cli, refresh_run, runner
 
 README = Path(__file__).parents[1] / "README.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+#: What SQL has no call for: operators, and what the planner makes by itself.
+OPERATORS = frozenset(
+    "add subtract multiply divide integral_divide remainder negate eq ne lt le gt ge eq_null_safe "
+    "in and or not is_null add_microseconds exact_sum_to_double single_value variance".split()
+)
 
 
 def section(title: str) -> str:
@@ -27,10 +43,44 @@ def section(title: str) -> str:
     return found[1]
 
 
-def statements(title: str) -> list[str]:
-    """The SQL statements in the ```sql blocks of a section."""
+def sql_lines(title: str) -> list[str]:
+    """The lines of the ```sql blocks of a section: a statement each, or a comment."""
     blocks = [text for kind, text in BLOCK.findall(section(title)) if kind == "sql"]
-    return [part.strip() for text in blocks for part in text.split(";") if part.strip()]
+    return [line.strip() for text in blocks for line in text.splitlines() if line.strip()]
+
+
+def maintained() -> list[str]:
+    return [line.removesuffix(";") for line in sql_lines("What is maintained")]
+
+
+def refused() -> list[tuple[str, str]]:
+    """Statements, and the comments after them: their errors."""
+    lines = sql_lines("What is refused")
+    assert all(line.startswith("-- ") for line in lines[1::2])
+    return [
+        (query.removesuffix(";"), error.removeprefix("-- "))
+        for query, error in zip(lines[::2], lines[1::2], strict=True)
+    ]
+
+
+def functions() -> list[str]:
+    """The calls in the table of scalar functions."""
+    _, text = section("What is maintained").split("**Scalar functions**")
+    rows = [line for line in text.splitlines() if line.startswith("|") and "`" in line]
+    return [call.replace("\\|", "|") for row in rows for call in re.findall(r"`([^`]+)`", row)]
+
+
+def aggregates() -> list[str]:
+    """The names in the list of aggregates."""
+    _, text = section("What is maintained").split("**Aggregates.**")
+    names = re.findall(r"`([^`]+)`", text.split("\n\n")[0])
+    return [name for name in names if name.islower()]
+
+
+def commands() -> list[list[str]]:
+    """The words of the indented `python -m …` lines."""
+    lines = re.findall(r"^    python -m ((?:tpch|tests\.fuzz) .*)$", README.read_text(), re.M)
+    return [shlex.split(line) for line in lines]
 
 
 def pattern(shown: str) -> str:
@@ -57,12 +107,25 @@ def _loose(cell: str, sizes: bool) -> str:
 
 @pytest.fixture
 def db() -> Iterator[sqlview.Session]:
-    with sqlview.connect() as session:
+    """The tables of the README's SQL, with some rows."""
+    day = datetime.date(2024, 1, 31)
+    with sqlview.connect(placement="inline") as session:
         session.sql(
             "CREATE TABLE lines (id BIGINT PRIMARY KEY, part INT, size INT, price DECIMAL(15,2),"
             " discount DECIMAL(15,2), day DATE, note STRING)"
         )
         session.sql("CREATE TABLE parts (id INT PRIMARY KEY, name STRING, size INT, twin INT)")
+        with session.transaction() as tx:
+            tx.insert(
+                "lines",
+                [
+                    (1, 1, 1, Decimal("10.00"), Decimal("0.10"), day, "PROMO"),
+                    (2, 1, 2, Decimal("10.00"), Decimal("0.00"), day, "plain"),
+                    (3, 2, 1, Decimal("7.50"), None, None, None),
+                    (4, None, 2, Decimal("99.99"), Decimal("0.05"), day, "bolt"),
+                ],
+            )
+            tx.insert("parts", [(1, "bolt", 2, 2), (2, "nut", 1, 1), (3, "gear", None, None)])
         yield session
 
 
@@ -82,7 +145,7 @@ def test_python_blocks_print_what_is_shown() -> None:
         assert re.fullmatch(pattern(following[1]), printed.getvalue().strip()), printed.getvalue()
         ran += 1
     names["db"].close()
-    assert ran >= 8
+    assert ran >= 9
 
 
 def test_the_first_view_is_short() -> None:
@@ -91,20 +154,114 @@ def test_the_first_view_is_short() -> None:
     assert len(text.splitlines()) <= 12
 
 
-@pytest.mark.parametrize("query", statements("What is maintained"))
+@pytest.mark.parametrize("query", maintained())
 def test_maintained(db: sqlview.Session, query: str) -> None:
     db.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
     assert db.verify("v").equal
+    with db.transaction() as tx:
+        tx.delete("lines", [(1,)])
+        tx.upsert("parts", [(1, "PROMO", 9, 3)])
+        tx.insert("lines", [(5, 3, 1, Decimal("0.01"), None, None, "gear")])
+    assert db.verify("v").equal
 
 
-@pytest.mark.parametrize("query", statements("What is refused"))
-def test_refused(db: sqlview.Session, query: str) -> None:
+@pytest.mark.parametrize(("query", "error"), refused())
+def test_refused(db: sqlview.Session, query: str, error: str) -> None:
     with pytest.raises(sqlview.UnsupportedError) as caught:
         db.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
-    assert caught.value.message.startswith("cannot maintain ")
+    assert caught.value.message == error
     assert caught.value.hint
     with pytest.raises(sqlview.CatalogError):
         db.view("v")
+
+
+def test_ties_of_a_limit_follow_the_rule(db: sqlview.Session) -> None:
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT note, id FROM lines ORDER BY price LIMIT 2")
+    db.sql("CREATE MATERIALIZED VIEW w AS SELECT note, id FROM lines LIMIT 2 OFFSET 1")
+    assert db.view("v").rows() == [(None, 3), ("PROMO", 1)]
+    assert sorted(db.view("w").rows()) == [("PROMO", 1), ("bolt", 4)]
+
+
+@pytest.mark.parametrize("name", aggregates())
+def test_aggregates(db: sqlview.Session, name: str) -> None:
+    of_booleans = ("count_if", "bool_and", "every", "bool_or", "some", "any")
+    argument = "size > 1" if name in of_booleans else "size"
+    calls = (f"{name}({argument})", f"{name}({argument}) FILTER (WHERE id < 3)")
+    columns = ", ".join(f"{call} AS c{i}" for i, call in enumerate(calls))
+    db.sql(f"CREATE MATERIALIZED VIEW v AS SELECT part, {columns} FROM lines GROUP BY part")
+    assert len(db.view("v")) == 3
+    if name == "any_value":
+        assert (1, 1, 1) in db.view("v").rows()
+
+
+def test_all_aggregates_are_listed() -> None:
+    assert set(NAMED_AGGREGATES) <= set(aggregates())
+
+
+#: The arguments of the calls in the table of functions.
+COLUMNS = {
+    "s": ("STRING", "a,b "),
+    "n": ("INT", 7),
+    "x": ("DOUBLE", 2.5),
+    "d": ("DECIMAL(15,2)", Decimal("12.35")),
+    "day": ("DATE", datetime.date(2024, 1, 31)),
+    "ts": ("TIMESTAMP", datetime.datetime(2024, 1, 31, 10, 20, 30, tzinfo=datetime.timezone.utc)),
+    "b": ("BOOLEAN", True),
+}
+
+
+def _call_columns() -> str:
+    """The calls as columns: c0, c1, …"""
+    calls = [c.replace("cast(s AS", "cast('5' AS") for c in functions()]
+    return ", ".join(f"{call} AS c{i}" for i, call in enumerate(calls))
+
+
+@pytest.mark.spark
+def test_functions_give_what_spark_gives(spark: Any) -> None:
+    with sqlview.connect(spark=spark, placement="inline") as db:
+        columns = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
+        db.sql(f"CREATE TABLE t ({columns})")
+        with db.transaction() as tx:
+            tx.insert("t", [tuple(value for _, value in COLUMNS.values())])
+            tx.insert("t", [(None,) * len(COLUMNS)])
+        query = f"SELECT {_call_columns()} FROM t"
+        db.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+        ours, sparks = db.view("v").to_arrow(), db.sql(query).to_arrow()
+        assert ours.num_rows == 2
+        for i, call in enumerate(functions()):
+            found = sorted(map(str, ours.column(i).to_pylist()))
+            assert found == sorted(map(str, sparks.column(i).to_pylist())), call
+
+
+def test_the_functions_are_the_planners() -> None:
+    """Every function of the planner is in the table, and every spelling that the binder knows."""
+    trees = [sqlglot.parse_one(call, read="databricks") for call in functions()]
+    kinds = {type(node) for tree in trees for node in tree.walk()}
+    missing = {kind.__name__ for kind in (*PLAIN, *CALLS)} - {kind.__name__ for kind in kinds}
+    assert not missing - {"Div", "Mod"}
+    named = {n.name.lower() for tree in trees for n in tree.find_all(exp.Anonymous)}
+    assert set(NAMED) - {"float"} <= named
+    words = {name.lower() for call in functions() for name in re.findall(r"\w+", call)}
+    spelled = {name.replace("_", "") for name in words}
+    synonyms = {"week": "weekofyear", "concat": "concat"}
+    for name in FUNCTIONS.keys() - OPERATORS:
+        assert synonyms.get(name, name).replace("_", "") in spelled, name
+
+
+def test_commands_take_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise sqlview.SqlViewError("the options are right")
+
+    monkeypatch.setattr(runner, "run", stop)
+    monkeypatch.setattr(refresh_run, "run", stop)
+    seen = set()
+    for program, *options in commands():
+        if program == "tpch":
+            assert cli.main(options) == 1  # 2 for a wrong command line
+        else:
+            assert fuzz.main([*options, "--cases", "0"]) == 0
+        seen.add((program, options[0]))
+    assert {("tpch", "stream"), ("tpch", "refresh"), ("tests.fuzz", "--minutes")} <= seen
 
 
 def test_every_directory_and_target_named_is_there() -> None:

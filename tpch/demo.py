@@ -21,8 +21,8 @@ from tpch import report, runner
 
 OPTIONS = runner.RunOptions(
     sf=0.1,
-    queries="q01,q03,q05,q06,q10,q12,q14,q19",
-    batch_rows=1000,
+    queries="all",
+    batch_rows=2500,
     deletes=0.1,
     load=0.5,
     load_on_spark=True,

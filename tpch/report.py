@@ -32,6 +32,7 @@ from typing_extensions import Self
 _PLAIN_INTERVAL_SECONDS = 5.0
 _REFRESH_INTERVAL_SECONDS = 0.1
 _SHOWN_ROWS = 20
+_SHOWN_ARRANGEMENTS = 25
 _PLAIN_WIDTH = 140
 _KEY_WIDTH = 48
 _KIB = 1024
@@ -310,7 +311,7 @@ def print_report(report: RunReport, console: Console) -> None:
         )
     console.print(table)
     parts = [
-        f"{totals.rows:,} changed rows in {totals.seconds:.2f} s",
+        f"{totals.rows:,} changed rows in {totals.seconds:.2f} s ({_rate(totals.rows_per_second)})",
         f"{totals.steps_inline:,} steps inline, {totals.steps_spark:,} on Spark",
         f"state {_size(totals.state_bytes)} beside {_size(totals.table_bytes)} of rows",
         f"resident memory at most {_size(totals.rss_peak_bytes)}",
@@ -323,14 +324,16 @@ def print_report(report: RunReport, console: Console) -> None:
 
 
 def print_arrangements(report: RunReport, console: Console) -> None:
-    """The indexes that were live at the end, the largest first."""
+    """The largest of the indexes that were live at the end, and a line for the others."""
     table = Table(title="Arrangements", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("relation")
     table.add_column("key", no_wrap=True, overflow="ellipsis", max_width=_KEY_WIDTH)
     for name in ("rows", "bytes"):
         table.add_column(name, justify="right")
     table.add_column("readers")
-    for row in sorted(report.totals.arrangements, key=lambda row: -int(row["bytes"])):
+    rows = sorted(report.totals.arrangements, key=lambda row: -int(row["bytes"]))
+    others = rows[_SHOWN_ARRANGEMENTS:]
+    for row in rows[:_SHOWN_ARRANGEMENTS]:
         table.add_row(
             str(row["relation"]),
             str(row["key"]),
@@ -339,6 +342,9 @@ def print_arrangements(report: RunReport, console: Console) -> None:
             ", ".join(row["readers"]),
         )
     console.print(table)
+    if others:
+        size = _size(sum(int(row["bytes"]) for row in others))
+        console.print(f"  and {len(others)} smaller ones, {size} together")
 
 
 def print_difference(difference: Difference, console: Console) -> None:

@@ -57,7 +57,8 @@ def fronts(spine, width, probes, wanted, dead, died_row, out_group, out_row, wor
     wanted[g], and all whose key equals that of the last of them.
 
     Shapes: spine int64[b, 5] (addresses of keys, rows, offsets; n; skips), probes int64[p, groups]
-    sorted by (bucket, key), wanted int64[groups], out int64[capacity], work int64[2]. Returns: how many; beyond the capacity they are counted only.
+    sorted by (bucket, key), wanted int64[groups], out int64[capacity], work int64[2].
+    Returns: how many; beyond the capacity they are counted only.
     """
     count = np.int64(0)
     batches = spine.shape[0]
@@ -242,9 +243,9 @@ def first_visible(
     """For each probe the first entries in key order, under its prefix, visible as of its time: one,
     and all visible ones whose key equals its key.
 
-    Shapes: spine int64[b, 5] (addresses of keys, rows, offsets; n; skips), probes int64[p, m] sorted
-    by (bucket, key), times int64[m], out int64[capacity]. Returns how many; beyond the capacity they
-    are counted only.
+    Shapes: spine int64[b, 5] (addresses of keys, rows, offsets; n; skips), probes int64[p, m]
+    sorted by (bucket, key), times int64[m], out int64[capacity]. Returns how many; beyond the
+    capacity they are counted only.
     """
     count = np.int64(0)
     batches = spine.shape[0]

@@ -91,9 +91,7 @@ def plan_keys(plan: Plan, table_key: TableKey = no_table_key) -> tuple[Key, ...]
             assert_never(plan)
 
 
-def matches_once(
-    plan: Plan, equal: frozenset[int], table_key: TableKey = no_table_key
-) -> bool:
+def matches_once(plan: Plan, equal: frozenset[int], table_key: TableKey = no_table_key) -> bool:
     """Whether at most one row of the plan has given values in the columns `equal`."""
     return any(equal.issuperset(key) for key in plan_keys(plan, table_key))
 
@@ -130,9 +128,7 @@ def _join_keys(
                     for c in range(starts[i], starts[i] + widths[i]):
                         known |= equal.get(c, {c})
                 order = [
-                    i
-                    for i in rest
-                    if any(all(starts[i] + c in known for c in k) for k in keys[i])
+                    i for i in rest if any(all(starts[i] + c in known for c in k) for k in keys[i])
                 ]
                 if not order and rest:
                     order = [next((i for i in rest if keys[i]), -1)]

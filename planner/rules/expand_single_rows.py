@@ -57,4 +57,3 @@ def _read(plan: SingleRow, groups: Aggregate, first: int) -> Plan:
     names = [f.name for f in plan.schema]
     fields = tuple(Field(n, e.type, e.nullable) for n, e in zip(names, exprs, strict=True))
     return Project(groups, tuple(exprs), fields)
-

@@ -55,9 +55,7 @@ def _over(plan: Project | Aggregate, below: Plan, at: dict[int, int]) -> Project
     if isinstance(plan, Project):
         return Project(below, tuple(remap(e, at) for e in plan.exprs), plan.schema)
     keys = tuple(remap(k, at) for k in plan.keys)
-    calls = tuple(
-        a if a.arg is None else replace(a, arg=remap(a.arg, at)) for a in plan.aggregates
-    )
+    calls = tuple(a if a.arg is None else replace(a, arg=remap(a.arg, at)) for a in plan.aggregates)
     return Aggregate(below, keys, calls, plan.schema)
 
 
@@ -82,9 +80,7 @@ def _threshold(
     for position, i in enumerate(join.inputs):
         own = range(start, start + len(i.schema))
         bound = _bound(join, position, own, table_key)
-        if bound is not None and all(
-            c not in own or _linked(bound, c) is not None for c in needed
-        ):
+        if bound is not None and all(c not in own or _linked(bound, c) is not None for c in needed):
             made = _made(join, bound, own, needed, table_key)
             if made is not None:
                 return made
@@ -150,9 +146,7 @@ def _made(
 ) -> tuple[Plan, dict[int, int]] | None:
     others = tuple(x for i, x in enumerate(join.inputs) if i != bound.position)
     shift = {
-        c: c if c < own.start else c - len(own)
-        for c in range(len(join.schema))
-        if c not in own
+        c: c if c < own.start else c - len(own) for c in range(len(join.schema)) if c not in own
     }
     first: dict[int, Column] = {}
     tests = list(bound.rest)
@@ -194,9 +188,7 @@ def _made(
         partition=tuple(place[c] for c in partition),
         keys=tuple(range(len(scalars))),
     )
-    at = {
-        c: place[shift[c] if c in shift else shift[_of(bound, c).index]] for c in needed
-    }
+    at = {c: place[shift[c] if c in shift else shift[_of(bound, c).index]] for c in needed}
     return made, at
 
 

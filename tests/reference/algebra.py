@@ -121,9 +121,7 @@ def _outer_join(plan: OuterJoin, tables: Tables) -> list[Row]:
 
 def _marked(plan: SemiJoin | MarkJoin, tables: Tables) -> list[tuple[Row, bool]]:
     right = _rows(plan.right, tables)
-    return [
-        (a, any(_meet(plan.condition, a, b) for b in right)) for a in _rows(plan.left, tables)
-    ]
+    return [(a, any(_meet(plan.condition, a, b) for b in right)) for a in _rows(plan.left, tables)]
 
 
 def _passes(plan: Threshold, row: Row, bound: list[Row]) -> bool:
