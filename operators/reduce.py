@@ -196,9 +196,7 @@ class ReduceOperator:
         self.relation.kill(dead, dead_time)
         group_of_run = np.repeat(np.arange(groups), np.diff(runs.key_starts))
         born_groups = group_of_run[birth_run[:n_births][by_time]]
-        self.index.insert(
-            np.arange(first, first + n_births), keys_at(runs.words, born_groups)
-        )
+        self.index.insert(np.arange(first, first + n_births), keys_at(runs.words, born_groups))
         new_rows = row_of[born[has_new]]
         rows = np.concatenate((dead, new_rows))
         times = np.concatenate((dead_time, time[has_new]))

@@ -5,8 +5,8 @@ result of exactly the rows between its old and its new value: one range of the o
 just before the move, so that a row and the scalar moving at once are counted once.
 
 Invariant: the deltas add up to the rows whose column compares with their scalar as the plan says.
-Cost: a lookup per changed row, or per time where all rows share one scalar; for each move of a scalar
-a seek per batch and the rows that flip.
+Cost: a lookup per changed row, or per time where all rows share one scalar; for each move of a
+scalar a seek per batch and the rows that flip.
 """
 
 from __future__ import annotations

@@ -41,10 +41,12 @@ class ViewMetrics:
 @dataclass(frozen=True, slots=True)
 class Metrics:
     """`state_bytes`: derived relations, indexes and filters, each once; `table_bytes`: base rows.
-    `index_builds`: indexes ever built."""
+    `index_builds`: indexes ever built. `operators`: those that run, each once, whoever shares it.
+    """
 
     steps: tuple[StepMetrics, ...]
     views: dict[str, ViewMetrics] = field(default_factory=dict)
     state_bytes: int = 0
     table_bytes: int = 0
     index_builds: int = 0
+    operators: int = 0

@@ -13,6 +13,7 @@ the tolerance of its own. All other types compare exactly.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -206,8 +207,19 @@ class Oracle:
 
     def _translate(self, text: str) -> Translated:
         if text not in self._translated:
-            self._translated[text] = translate(text, self._catalog)
+            frozen = tuple(
+                (name, tuple(columns.items())) for name, columns in self._catalog.items()
+            )
+            self._translated[text] = _translated(text, frozen)
         return self._translated[text]
+
+
+@functools.lru_cache(maxsize=4096)
+def _translated(
+    text: str, catalog: tuple[tuple[str, tuple[tuple[str, t.SqlType | None], ...]], ...]
+) -> Translated:
+    """Oracles over equal tables translate a text once: it takes longer than a small query."""
+    return translate(text, {name: dict(columns) for name, columns in catalog})
 
 
 def compare(actual: pa.Table, expected: pa.Table, ordered: bool = False) -> Difference | None:

@@ -186,6 +186,7 @@ class Session:
             state_bytes=derived,
             table_bytes=tables,
             index_builds=self._dataflow.index_builds,
+            operators=len(self._dataflow.installed),
         )
 
     def close(self) -> None:

@@ -34,7 +34,9 @@ _REFRESH_INTERVAL_SECONDS = 0.1
 _SHOWN_ROWS = 20
 _SHOWN_ARRANGEMENTS = 25
 _PLAIN_WIDTH = 140
-_KEY_WIDTH = 48
+_KEY_WIDTH = (26, 48)
+_OTHER_WIDTH = 60
+_LISTED_READERS = 4
 _KIB = 1024
 
 
@@ -272,41 +274,47 @@ def output_console() -> Console:
 
 
 def print_report(report: RunReport, console: Console) -> None:
-    """The table of views, then one line of totals."""
-    totals = report.totals
+    """The table of views, then the totals. The table fits a terminal of 80 columns.
+
+    Where views share a session they share one rate, which stands in the totals; with a session for
+    each no index is shared.
+    """
+    totals, is_each = report.totals, report.mode == "each"
     table = Table(
-        title=f"TPC-H at scale factor {report.sf:g}", title_justify="left", box=box.SIMPLE_HEAD
+        title=f"TPC-H at scale factor {report.sf:g}",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=0,
     )
     table.add_column("view")
     for name in (
         "rows in",
-        "rows/s",
+        *(("rows/s",) if is_each else ()),
         "changes\nout",
-        "p50 ms",
-        "p95 ms",
-        "max ms",
+        "p50\nms",
+        "p95\nms",
+        "max\nms",
         "state",
         "indexes",
-        "shared",
-        "steps\ninline",
-        "on\nSpark",
+        *(() if is_each else ("shared",)),
+        "inline\n+ Spark",
     ):
-        table.add_column(name, justify="right")
-    table.add_column("verified")
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("equal")
     for query in report.queries:
+        shared = f"{query.shared_arrangements} by {query.shared_with}" if query.shared_with else "-"
         table.add_row(
             query.query,
             f"{query.rows:,}",
-            _scaled(query.rows_per_second),
+            *((_scaled(query.rows_per_second),) if is_each else ()),
             f"{query.changes:,}",
-            f"{query.p50_ms:.2f}",
-            f"{query.p95_ms:.2f}",
-            f"{query.max_ms:.1f}",
+            _milliseconds(query.p50_ms),
+            _milliseconds(query.p95_ms),
+            _milliseconds(query.max_ms),
             _size(query.state_bytes),
             f"{query.arrangements}",
-            f"{query.shared_arrangements} by {query.shared_with}" if query.shared_with else "-",
-            f"{query.steps_inline:,}",
-            f"{query.steps_spark:,}",
+            *(() if is_each else (shared,)),
+            f"{query.steps_inline:,} + {query.steps_spark:,}",
             _verdict(query),
         )
     console.print(table)
@@ -320,16 +328,18 @@ def print_report(report: RunReport, console: Console) -> None:
         parts.insert(0, f"{totals.load_rows:,} rows loaded in {totals.load_seconds:.2f} s")
     if totals.verify_seconds:
         parts.append(f"verification {totals.verify_seconds:.1f} s apart")
-    console.print("; ".join(parts), soft_wrap=True)
+    for part in parts:
+        console.print(f" {part}", soft_wrap=True)
 
 
 def print_arrangements(report: RunReport, console: Console) -> None:
     """The largest of the indexes that were live at the end, and a line for the others."""
-    table = Table(title="Arrangements", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("relation")
-    table.add_column("key", no_wrap=True, overflow="ellipsis", max_width=_KEY_WIDTH)
+    table = Table(title="Arrangements", title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    table.add_column("relation", no_wrap=True)
+    key_width = min(max(_KEY_WIDTH[0], console.width - _OTHER_WIDTH), _KEY_WIDTH[1])
+    table.add_column("key", no_wrap=True, overflow="ellipsis", max_width=key_width)
     for name in ("rows", "bytes"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("readers")
     rows = sorted(report.totals.arrangements, key=lambda row: -int(row["bytes"]))
     others = rows[_SHOWN_ARRANGEMENTS:]
@@ -339,7 +349,7 @@ def print_arrangements(report: RunReport, console: Console) -> None:
             str(row["key"]),
             f"{row['rows']:,}",
             _size(row["bytes"]),
-            ", ".join(row["readers"]),
+            _readers(row["readers"]),
         )
     console.print(table)
     if others:
@@ -402,6 +412,21 @@ def _verdict(query: QueryReport) -> str:
     return "yes" if query.verified_epochs == 1 else f"{query.verified_epochs:,} epochs"
 
 
+def _readers(names: Sequence[str]) -> str:
+    """The readers of an index, or how many they are: its own table first, if it is the key's."""
+    if len(names) <= _LISTED_READERS:
+        return ", ".join(names)
+    views = [name for name in names if name != "(table)"]
+    return ("(table), " if len(views) < len(names) else "") + f"{len(views)} views"
+
+
+def _milliseconds(number: float) -> str:
+    """Three digits or more."""
+    return (
+        f"{number:,.0f}" if number >= 100 else f"{number:.1f}" if number >= 10 else f"{number:.2f}"
+    )
+
+
 def _rate(rows_per_second: float) -> str:
     return f"{_scaled(rows_per_second)} rows/s"
 
@@ -416,6 +441,6 @@ def _size(size_bytes: float) -> str:
     size = float(size_bytes)
     for unit in ("B", "KiB", "MiB"):
         if size < _KIB:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
         size /= _KIB
     return f"{size:.2f} GiB"

@@ -11,7 +11,7 @@ from tests.conftest import Connect
 from tests.properties.cases import Tally, fault, make, run, shrink
 
 #: Each block is one test, so that a fault in one does not hide the others.
-BLOCKS = tuple(range(0, 40, 4))
+BLOCKS = tuple(range(0, 24, 4))
 EPOCHS = 20
 
 

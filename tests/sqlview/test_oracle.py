@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from planner import types as t
-from sqlview.oracle import Oracle, OracleError, compare
+from sqlview.oracle import Oracle, OracleError, RowError, compare
 
 _DAY = datetime.date(1996, 1, 31)
 
@@ -72,6 +72,20 @@ def _rows(oracle: Oracle, text: str) -> list[tuple[Any, ...]]:
         ("SELECT 9999999999.99 * 9999999999.99 FROM t WHERE a = 2", "DECIMAL(25,4)",
          [(D("99999999999800000000.0001"),)]),
         ("SELECT a / 2 FROM t WHERE a = 1", "DOUBLE", [(0.5,), (0.5,)]),
+        ("SELECT cast(x AS INT), a % 2 FROM t WHERE x > 1", "INT INT", [(2, 1)]),
+        ("SELECT var_pop(a), stddev(x) FILTER (WHERE a = 2) FROM t", "DOUBLE DOUBLE",
+         [(0.22222222222222224, None)]),
+        ("SELECT any_value(x), count(a, s), count_if(a > 1), every(a > 0), some(a > 2) FROM t",
+         "DECIMAL(10,2) BIGINT BIGINT BOOLEAN BOOLEAN", [(D("0.05"), 2, 1, True, False)]),
+        ("SELECT sum(DISTINCT a), count(DISTINCT a), avg(x) FILTER (WHERE a = 1) FROM t",
+         "BIGINT BIGINT DECIMAL(14,6)", [(3, 2, D("1.500000"))]),
+        ("SELECT a FROM t OFFSET 2", "INT", [(1,), (2,)]),
+        ("SELECT v.b FROM VALUES (1, 2.5), (2, NULL) AS v(k, b)", "DECIMAL(2,1)",
+         [(D("2.5"),), (None,)]),
+        ("SELECT a, (SELECT max(u.x) FROM t u WHERE u.a = t.a) FROM t WHERE a = 2",
+         "INT DECIMAL(10,2)", [(2, D("0.05"))]),
+        ("SELECT (a, x) IN (SELECT u.a, u.x FROM t u WHERE u.a <= t.a) FROM t WHERE a = 2",
+         "BOOLEAN", [(True,)]),
     ],
 )  # fmt: skip
 def test_results_and_types_are_sparks(
@@ -79,6 +93,29 @@ def test_results_and_types_are_sparks(
 ) -> None:
     assert " ".join(map(str, oracle.describe(text).types)) == types
     assert _rows(oracle, text) == rows
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1 / (a - 1) FROM t",
+        "SELECT x / (a - 1) FROM t",
+        "SELECT x % (a - 1) FROM t",
+        "SELECT a DIV (a - 1) FROM t",
+        "SELECT cast(s AS INT) FROM t",
+        "SELECT a + 2147483647 FROM t",
+        "SELECT sum(a + 9223372036854775000) FROM t",
+        "SELECT (SELECT u.a FROM t u WHERE u.a <= t.a) FROM t",
+    ],
+)
+def test_what_cannot_be_computed_is_an_error(text: str, oracle: Oracle) -> None:
+    schema = (t.Field("c", oracle.describe(text).types[0] or t.STRING),)
+    with pytest.raises(RowError):
+        oracle.query(text, schema)
+    with pytest.raises(RowError):
+        oracle.query(f"SELECT count(c) FROM ({text}) AS q(c)", (t.Field("n", t.BIGINT),))
+    guarded = "SELECT a FROM t WHERE a <> 1 AND 1 / (a - 1) > 0"
+    assert _rows(oracle, guarded) == [(2,)]
 
 
 def test_views_over_views(oracle: Oracle) -> None:

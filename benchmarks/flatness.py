@@ -1,0 +1,287 @@
+"""Sustained latency: python -m benchmarks.flatness --updates 1000000
+
+A fixed number of live rows under churn. In each step the tasks that are due first are deleted, as
+many new ones with ascending keys arrive, and others, at random, are upserted with new values; all
+due times move on, so that the front of every ordered index is made of rows that have just died.
+Three views: a join with an aggregate, the tasks that are due next (top-k), the least of each group
+(MIN). Compared are the step latency and the most bytes of state in the first, the middle and the
+last tenth of the updates. Before them, the live set is turned over once (settling).
+
+Invariant: the views equalled their recompute after the settling and after every tenth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+import sqlview
+from benchmarks import common
+from sqlview import oracle
+from tpch.report import ResidentMemory, step_percentiles_ms
+
+TABLES = {
+    "tasks": "CREATE TABLE tasks (id BIGINT PRIMARY KEY, owner INT NOT NULL, cost BIGINT NOT NULL, "
+    "due BIGINT NOT NULL)",
+    "owners": "CREATE TABLE owners (owner INT PRIMARY KEY, team INT NOT NULL)",
+}
+VIEWS = {
+    "team_cost": "SELECT o.team, count(*) AS tasks, sum(t.cost) AS cost "
+    "FROM tasks t JOIN owners o ON t.owner = o.owner GROUP BY o.team",
+    "due_next": "SELECT id, owner, due FROM tasks ORDER BY due, id LIMIT 100",
+    "least_cost": "SELECT owner, min(cost) AS least FROM tasks GROUP BY owner",
+}
+
+_OWNERS = 1_000
+_TEAMS = 50
+_COSTS = 1_000_000
+_TENTHS = 10
+_BYTES_SAMPLES = 200
+_WARM_UP_ROWS = 5_000
+
+Ints = npt.NDArray[np.int64]
+
+
+class Tasks:
+    """The live rows, and the changes of each step, made outside the clock. State: the live rows."""
+
+    def __init__(self, live_rows: int, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._next_id = live_rows
+        self._now = 0
+        self._live_rows = live_rows
+        self._id = np.arange(live_rows)
+        self._owner, self._cost, self._due = self._values(live_rows)
+
+    def owners(self) -> pa.Table:
+        owner = np.arange(_OWNERS, dtype=np.int32)
+        return pa.table({"owner": owner, "team": (owner % _TEAMS).astype(np.int32)})
+
+    def live(self) -> pa.Table:
+        return self._rows(np.arange(self._live_rows))
+
+    def change(self, rows: int) -> tuple[pa.Table, pa.Table]:
+        """The next step, of `rows` changed rows: keys to delete, then rows to upsert."""
+        gone = max(rows // 4, min(rows // 2, 1))
+        self._now += rows
+        order = np.argpartition(self._due, gone)
+        leaving = order[:gone]
+        deleted = pa.table({"id": self._id[leaving]})
+        self._id[leaving] = np.arange(self._next_id, self._next_id + gone)
+        self._next_id += gone
+        changed = self._rng.choice(order[gone:], rows - 2 * gone, replace=False)
+        places = np.concatenate([leaving, changed])
+        self._owner[places], self._cost[places], self._due[places] = self._values(len(places))
+        return deleted, self._rows(places)
+
+    def _values(self, rows: int) -> tuple[npt.NDArray[np.int32], Ints, Ints]:
+        rng = self._rng
+        owner = rng.integers(0, _OWNERS, rows, dtype=np.int32)
+        due = self._now + rng.integers(0, 2 * self._live_rows, rows)
+        return owner, rng.integers(0, _COSTS, rows), due
+
+    def _rows(self, places: npt.NDArray[Any]) -> pa.Table:
+        columns = (self._id, self._owner, self._cost, self._due)
+        names = ["id", "owner", "cost", "due"]
+        return pa.table([column[places] for column in columns], names=names)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A tenth of the updates: step latency, and the most bytes of state and of the table's rows.
+
+    The most, since both are sawtooths: what is dead goes when a block of rows is full.
+    """
+
+    name: str
+    p50_ms: float
+    p95_ms: float
+    max_ms: float
+    state_bytes: int
+    table_bytes: int
+
+
+#: The figures of a Part that are compared.
+FIGURES = ("p50_ms", "p95_ms", "max_ms", "state_bytes", "table_bytes")
+
+
+@dataclass(slots=True)
+class Measured:
+    """Per step: seconds. Per sample: how many updates there had been, and the bytes then."""
+
+    step_seconds: list[float]
+    sample_updates: list[int]
+    state_bytes: list[int]
+    table_bytes: list[int]
+    rss_bytes: list[int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = common.parser("flatness", __doc__)
+    for name, default, text in (
+        ("live-rows", 100_000, "rows in the table, always"),
+        ("updates", 1_000_000, "changed rows of the churn"),
+        ("batch-rows", 1_000, "changed rows per transaction"),
+    ):
+        parser.add_argument(
+            f"--{name}", type=common.positive, default=default, metavar="N",
+            help=f"{text} (%(default)s)",
+        )  # fmt: skip
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="SHARE",
+        help="exit with 1 if a figure of the middle or last tenth is above that of the first by "
+        "more than this share (default: report it only)",
+    )
+    given = parser.parse_args(arguments)
+    if given.batch_rows * _TENTHS > given.updates:
+        parser.error(f"--updates is at least {_TENTHS} batches")
+    if given.batch_rows > given.live_rows // 2:
+        parser.error("a batch is at most half of the live rows")
+    return common.guarded(lambda: _main(given))
+
+
+def _main(given: argparse.Namespace) -> None:
+    results = common.Results("flatness", given)
+    console = common.progress()
+    console.print("Warming up")
+    rows = min(_WARM_UP_ROWS, given.live_rows)
+    warm = min(given.batch_rows, rows // 2)
+    run(rows, warm, _TENTHS * warm, given.seed)
+    console.print(f"{given.updates:,} updates of {given.live_rows:,} live rows")
+    measured = run(given.live_rows, given.batch_rows, given.updates, given.seed)
+    parts = [_part(measured, name, tenth) for name, tenth in _PARTS.items()]
+    growth = {f: max(_growth(getattr(p, f), getattr(parts[0], f)) for p in parts) for f in FIGURES}
+    results.write(
+        {
+            "parts": parts,
+            "growth_over_first_tenth": growth,
+            "tolerance_needed": max(growth.values()),
+            "measured": measured,
+        }
+    )
+    _print(parts, growth)
+    _draw(results, measured, given.batch_rows)
+    if given.tolerance is not None:
+        beyond = {name: share for name, share in growth.items() if share > given.tolerance}
+        if beyond:
+            listed = ", ".join(f"{name} by {share:.0%}" for name, share in beyond.items())
+            raise common.BenchmarkError(f"not flat within {given.tolerance:.0%}: {listed}")
+
+
+_PARTS = {"first tenth": 0, "middle tenth": 5, "last tenth": 9}
+
+
+def run(live_rows: int, batch_rows: int, updates: int, seed: int) -> Measured:
+    """Load, settle, churn; a check after the settling and after each tenth.
+
+    Raises: common.WrongAnswerError if a view differs from its recompute.
+    """
+    tasks = Tasks(live_rows, seed)
+    steps = updates // batch_rows
+    sample_every = max(1, steps // _BYTES_SAMPLES)
+    check_after = {steps * tenth // _TENTHS for tenth in range(1, _TENTHS + 1)}
+    measured = Measured([], [], [], [], [])
+    memory = ResidentMemory()
+    with sqlview.connect(placement="inline") as db:
+        for text in TABLES.values():
+            db.sql(text)
+        for name, text in VIEWS.items():
+            db.sql(f"CREATE MATERIALIZED VIEW {name} AS {text}")
+        with db.transaction() as tx:
+            tx.insert("owners", tasks.owners())
+            tx.insert("tasks", tasks.live())
+        for _ in range(live_rows // batch_rows):
+            _step(db, tasks, batch_rows)
+        _check(db, tasks)
+        gc.collect()
+        for step in range(steps):
+            measured.step_seconds.append(_step(db, tasks, batch_rows))
+            if (step + 1) % sample_every == 0:
+                metrics = db.metrics()
+                measured.sample_updates.append((step + 1) * batch_rows)
+                measured.state_bytes.append(metrics.state_bytes)
+                measured.table_bytes.append(metrics.table_bytes)
+                memory.start()
+                measured.rss_bytes.append(memory.start_bytes)
+            if step + 1 in check_after:
+                _check(db, tasks)
+    return measured
+
+
+def _step(db: sqlview.Session, tasks: Tasks, rows: int) -> float:
+    """One transaction; how long it took."""
+    deleted, upserted = tasks.change(rows)
+    started = time.perf_counter()
+    with db.transaction() as tx:
+        tx.delete("tasks", deleted)
+        tx.upsert("tasks", upserted)
+    return time.perf_counter() - started
+
+
+def _check(db: sqlview.Session, tasks: Tasks) -> None:
+    """Recompute from the rows that ought to be live, not from those that the session keeps."""
+    with oracle.Oracle() as recompute:
+        recompute.load("tasks", tasks.live(), ["id"])
+        recompute.load("owners", tasks.owners(), ["owner"])
+        for name, text in VIEWS.items():
+            expected = recompute.query(text, db.view(name).schema)
+            common.check_view(db, name, expected, is_ordered=recompute.is_ordered(text))
+
+
+def _part(measured: Measured, name: str, tenth: int) -> Part:
+    def cut(values: Sequence[Any]) -> Sequence[Any]:
+        return values[len(values) * tenth // _TENTHS : len(values) * (tenth + 1) // _TENTHS]
+
+    p50_ms, p95_ms, max_ms = step_percentiles_ms(cut(measured.step_seconds))
+    state_bytes, table_bytes = (
+        max(cut(values)) for values in (measured.state_bytes, measured.table_bytes)
+    )
+    return Part(name, p50_ms, p95_ms, max_ms, state_bytes, table_bytes)
+
+
+def _growth(value: float, first: float) -> float:
+    return value / first - 1 if first else 0.0
+
+
+def _print(parts: Sequence[Part], growth: dict[str, float]) -> None:
+    titles = ["p50 ms", "p95 ms", "max ms", "state bytes", "table bytes"]
+    table = common.table("A step under churn", "updates", titles)
+    for part in parts:
+        table.add_row(
+            part.name,
+            *(f"{ms:.2f}" for ms in (part.p50_ms, part.p95_ms, part.max_ms)),
+            *(f"{size:,.0f}" for size in (part.state_bytes, part.table_bytes)),
+        )
+    table.add_section()
+    table.add_row("most above the first", *(f"{growth[name]:+.0%}" for name in FIGURES))
+    common.show(table)
+
+
+def _draw(results: common.Results, measured: Measured, batch_rows: int) -> None:
+    """Latency of every step, and bytes, over the updates."""
+    with results.chart(2, height_inches=3.5) as (latency, size):
+        updates = (np.arange(len(measured.step_seconds)) + 1) * batch_rows
+        latency.plot(updates, np.asarray(measured.step_seconds) * 1000, ".", markersize=2)
+        latency.set_yscale("log")
+        latency.set_ylabel("ms per step")
+        latency.set_title(f"Steps of {batch_rows:,} updates over a fixed live set")
+        for name, values in (("state", measured.state_bytes), ("tables", measured.table_bytes)):
+            size.plot(measured.sample_updates, np.asarray(values) / 2**20, label=name)
+        size.set_ylim(bottom=0)
+        size.set_ylabel("MiB")
+        size.set_xlabel("updates")
+        size.legend()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
