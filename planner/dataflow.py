@@ -364,5 +364,3 @@ def offsets(fields: tuple[Schema, ...]) -> tuple[int, ...]:
     for schema in fields[:-1]:
         starts.append(starts[-1] + len(schema))
     return tuple(starts)
-
-

@@ -13,7 +13,8 @@ something stored:
                                       join with an aggregate reads the Reduce and its group index
 
 Anything else is stored as a bag (`Store`), as is an input with an equality on a computed value that
-alone connects it: the value becomes a column of the bag.
+alone connects it: the value becomes a column of the bag. (Inputs that only together have such a
+value are one input by now: planner.rules.nest_joins.)
 
 What becomes of each conjunct of the condition:
 

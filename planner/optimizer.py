@@ -21,7 +21,8 @@ would be added again. The order, and why:
 1. expand      Outer, semi and mark joins, single rows and distinct aggregates in terms of inner
                joins and aggregates.
 2. normalise   As above, for the joins that came together.
-3. split       Joins by an OR of equalities become unions.
+3. split       Joins by an OR of equalities become unions; inputs that together have the one key
+               to another input become a join of their own.
 4. prune, tidy As above.
 5. thresholds  Comparisons with a scalar; pruned and tidied again.
 
@@ -48,6 +49,7 @@ from planner.rules import (
     lift_outer_joins,
     make_thresholds,
     merge_projects,
+    nest_joins,
     propagate_constants,
     prune_columns,
     push_filters,
@@ -101,12 +103,13 @@ def _prepare_passes(table_key: TableKey) -> tuple[Pass, ...]:
         partial(expand_single_rows.apply, table_key=table_key),
         partial(expand_joins.apply, table_key=table_key),
     )
+    nest: Rule = partial(nest_joins.apply, table_key=table_key)
     thresholds: Rule = partial(make_thresholds.apply, table_key=table_key)
     tidy = PASSES[-2:]
     return (
         Pass("expand", expand, repeat=False),
         Pass("normalise", _NORMALISE, repeat=True),
-        Pass("split", (split_disjunctive_joins.apply,), repeat=False),
+        Pass("split", (split_disjunctive_joins.apply, nest), repeat=False),
         *tidy,
         Pass("thresholds", (thresholds,), repeat=False),
         *tidy,

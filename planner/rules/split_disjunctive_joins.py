@@ -11,16 +11,9 @@ Law: the OR cannot fail. Applied only where inputs would not be connected otherw
 from __future__ import annotations
 
 from planner.algebra import Join, Plan, UnionAll
+from planner.analysis.connection import components, homes, linked
 from planner.analysis.constants import FALSE
-from planner.expr import (
-    Call,
-    Expr,
-    columns_used,
-    conjunction,
-    conjuncts,
-    disjuncts,
-    may_fail,
-)
+from planner.expr import Call, Expr, conjunction, conjuncts, disjuncts, may_fail
 from planner.types import BOOLEAN
 from planner.visit import transform
 
@@ -34,11 +27,9 @@ def apply(plan: Plan) -> Plan:
 def _split(plan: Plan) -> Plan:
     if not isinstance(plan, Join) or plan.predicate is None:
         return plan
-    home = [i for i, x in enumerate(plan.inputs) for _ in x.schema]
+    home = homes(plan)
     parts = conjuncts(plan.predicate)
-    component = list(range(len(plan.inputs)))
-    for p in parts:
-        _connect(component, _linked(p, home))
+    component = components(plan, parts, home)
     for position, p in enumerate(parts):
         branches = disjuncts(p)
         if not 1 < len(branches) <= _MOST_BRANCHES or may_fail(p):
@@ -65,21 +56,5 @@ def _is_not_true(expr: Expr) -> Expr:
 
 
 def _connects(branch: Expr, home: list[int], component: list[int]) -> bool:
-    links = (_linked(p, home) for p in conjuncts(branch))
-    return any(link is not None and component[link[0]] != component[link[1]] for link in links)
-
-
-def _linked(predicate: Expr, home: list[int]) -> tuple[int, int] | None:
-    """The two inputs that an equality links."""
-    if not (isinstance(predicate, Call) and predicate.function in ("eq", "eq_null_safe")):
-        return None
-    a, b = ({home[c] for c in columns_used(x)} for x in predicate.args)
-    if len(a) != 1 or len(b) != 1 or a == b:
-        return None
-    return a.pop(), b.pop()
-
-
-def _connect(component: list[int], link: tuple[int, int] | None) -> None:
-    if link is not None:
-        old, new = component[link[0]], component[link[1]]
-        component[:] = [new if c == old else c for c in component]
+    links = (linked(p, home) for p in conjuncts(branch))
+    return any(x is not None and component[x[0]] != component[x[1]] for x in links)

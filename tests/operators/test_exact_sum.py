@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +17,7 @@ from operators.column import Column
 from operators.exact_sum import Sum, add, decode, encode, from_values, to_double
 from operators.scalar import compile as compile_expr
 from planner import types as t
+from planner.expr import Call, Literal
 from tests.operators.scalar_cases import call, col, column_of
 
 DIFFS = st.integers(-3, 3) | st.integers(-(2**40), 2**40)
@@ -94,3 +96,47 @@ def test_read_by_expression() -> None:
     assert column.valid is not None
     assert column.valid.tolist() == [True, True, False]
     assert errors is None
+
+
+@pytest.mark.parametrize("reduction", [0, 1])
+def test_variance_of_doubles(reduction: int) -> None:
+    values = [0.1, 0.2, 1e9, -3.5]
+    total = from_values(np.array(values), np.ones(4, np.int64))
+    squares = exact_sum.of_squares(np.array(values), np.ones(4, np.int64))
+    parts = [
+        column_of(t.BIGINT, [4, reduction, 0]),
+        column_of(t.BINARY, [add(b"", total), b"", b""]),
+        column_of(t.BINARY, [add(b"", squares), b"", b""]),
+    ]
+    args = (col(0, t.BIGINT), col(1, t.BINARY), col(2, t.BINARY), Literal(reduction, t.INT))
+    column, errors = compile_expr(Call("variance", args, t.DOUBLE, True)).evaluate(
+        parts.__getitem__, 3
+    )
+    exact = [Fraction(v) for v in values]
+    mean = sum(exact) / 4
+    wanted = sum((x - mean) ** 2 for x in exact) / (4 - reduction)
+    assert errors is None and column.valid is not None
+    assert column.values[0] == rounded(Fraction(wanted))
+    assert column.valid.tolist() == [True, False, False]
+
+
+def test_variance_of_decimals() -> None:
+    kind = t.DecimalType(38, 2)
+    squares = t.DecimalType(38, 4)
+    parts = [
+        column_of(t.BIGINT, [3]),
+        column_of(kind, [Decimal("6.00")]),
+        column_of(squares, [Decimal("14.0000")]),
+    ]
+    args = (col(0, t.BIGINT), col(1, kind), col(2, squares), Literal(1, t.INT))
+    column, _ = compile_expr(Call("variance", args, t.DOUBLE, True)).evaluate(parts.__getitem__, 1)
+    assert column.values.tolist() == [1.0]  # of 1, 2, 3
+
+
+def test_single_value() -> None:
+    parts = [column_of(t.BIGINT, [0, 1, 2]), column_of(t.INT, [None, 7, 8])]
+    expr = Call("single_value", (col(0, t.BIGINT), col(1, t.INT)), t.INT, True)
+    column, errors = compile_expr(expr).evaluate(parts.__getitem__, 3)
+    assert errors is not None and errors.mask.tolist() == [False, False, True]
+    assert "SCALAR_SUBQUERY_TOO_MANY_ROWS" in (errors.message(2) or "")
+    assert column.values[1] == 7 and column.valid is not None and not column.valid[0]

@@ -261,6 +261,71 @@ def test_a_failing_key_is_computed_behind_the_predicates_before_it() -> None:
     assert len(relation.input.predicates) == 2
 
 
+def test_inputs_that_have_a_key_together_are_joined_first() -> None:
+    """The join of a and b is stored with the key, and only with the columns that are read above."""
+    j = cross(A, B, BAG)
+    total_of = call("add", col(j, "x"), col(j, "y", 1), type=BIGINT)
+    rows = where(j, eq(total_of, col(j, "x", 2)), eq(col(j, "id"), col(j, "id", 1)))
+    node = lowered(select(rows, i=col(j, "i"), y=col(j, "y", 2)))
+    inner, outer = (n for n in topological(node) if isinstance(n, DeltaJoin))
+    assert [i.relation for i in inner.inputs] == [source("a"), source("b")]
+    kept, bag = (i.relation for i in outer.inputs)
+    assert isinstance(kept, Store)
+    assert isinstance(kept.input, Map)
+    assert kept.input.input == inner
+    assert len(kept.schema) == 2
+    assert bag == source("bag")
+    assert step(outer, 1, 0).index == Arrangement(kept, (1,))
+    assert step(outer, 0, 1).index == Arrangement(bag, (0,))
+
+
+def test_both_sides_of_an_equality_may_be_joined_first() -> None:
+    j = cross(A, B, PAIR, BAG)
+    left = call("add", col(j, "x"), col(j, "x", 1), type=BIGINT)
+    right = call("add", col(j, "z"), col(j, "y", 2), type=BIGINT)
+    linked = (eq(col(j, "id"), col(j, "id", 1)), eq(col(j, "p"), col(j, "x", 2)))
+    node = lowered(select(where(j, eq(left, right), *linked), s=col(j, "s"), q=col(j, "q")))
+    joins = [n for n in topological(node) if isinstance(n, DeltaJoin)]
+    assert len(joins) == 3
+    assert [type(i.relation) for i in joins[-1].inputs] == [Store, Store]
+
+
+def test_a_joint_key_is_computed_behind_the_predicates_before_it() -> None:
+    """What may fail and comes after the key in the query is above the whole join, as it was."""
+    j = cross(A, B, BAG)
+    linked = eq(col(j, "id"), col(j, "id", 1))
+    first, last = (
+        eq(call("integral_divide", col(j, "x"), col(j, c, 1), type=BIGINT), big(1)) for c in "yi"
+    )
+    key = eq(call("add", col(j, "x"), col(j, "y", 1), type=BIGINT), col(j, "x", 2))
+    node = lowered(where(j, first, key, last, linked))
+    inner, outer = (n for n in topological(node) if isinstance(n, DeltaJoin))
+    below, above = (
+        next(n for n in topological(node) if isinstance(n, Map) and n.input == j)
+        for j in (inner, outer)
+    )
+    assert len(below.predicates) == 1
+    assert len(above.predicates) == 1
+    assert all(may_fail(p) for p in (*below.predicates, *above.predicates))
+
+
+def test_a_single_row_takes_part_in_a_joint_key() -> None:
+    single = aggregate(B, {}, t=total(col(B, "x")))
+    j = cross(A, BAG, single)
+    key = call("add", cast(col(j, "x"), col(j, "t").type), col(j, "t"), type=col(j, "t").type)
+    node = lowered(where(j, eq(key, cast(col(j, "x", 1), col(j, "t").type))))
+    inner, outer = (n for n in topological(node) if isinstance(n, DeltaJoin))
+    assert [type(i.relation) for i in inner.inputs] == [Source, Reduce]
+    assert [type(i.relation) for i in outer.inputs] == [Store, Source]
+
+
+def test_a_joint_key_of_inputs_that_nothing_connects_is_refused() -> None:
+    j = cross(A, B, BAG)
+    key = call("add", col(j, "x"), col(j, "y", 1), type=BIGINT)
+    with pytest.raises(UnsupportedError, match="without an equality"):
+        lowered(where(j, eq(key, col(j, "x", 2))))
+
+
 def test_inputs_without_an_equality_are_refused() -> None:
     j = cross(A, pick(B, "id"))
     with pytest.raises(UnsupportedError) as error:
