@@ -13,6 +13,8 @@ explicit here, on the tree, with the SQL types of every column known:
 - ANY_VALUE is the least value that is not NULL, so that it is deterministic;
 - (a, b) IN (SELECT …) is spelled out, which DuckDB cannot do where it is correlated;
 - STDDEV and VARIANCE of infinities and NaN are NaN, where DuckDB fails;
+- DAYOFWEEK counts from 1 for Sunday, and ISNAN(NULL) is FALSE;
+- what is spelled in a way of Spark's own is spelled otherwise first (`oracle_spelling`);
 - LIKE has the escape character `\\` in Spark and none in DuckDB;
 - NULLs come first in ascending and last in descending order;
 - ORDER BY, LIMIT and OFFSET get the documented tie columns: every output column from left to right,
@@ -34,6 +36,7 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from planner import types as t
+from sqlview.oracle_spelling import respell
 
 MaybeType = t.SqlType | None
 Columns = Mapping[str, MaybeType]
@@ -73,7 +76,8 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
 
     Raises: sqlglot's errors, for text or names that are wrong.
     """
-    tree = sqlglot.parse_one(text, read="databricks").transform(_known_call)
+    tree = sqlglot.parse_one(text, read="databricks")
+    respell(tree)
     schema: dict[str, object] = {
         name: dict.fromkeys(columns, "int") for name, columns in catalog.items()
     }
@@ -91,14 +95,6 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
         if isinstance(node.this, exp.Tuple) and node.args.get("query") is not None:
             node.replace(_rows_in(node, node.args["query"]))
     return Translated(tree.sql("duckdb"), tuple(names), types, ordered)
-
-
-def _known_call(node: exp.Expr) -> exp.Expr:
-    """Aggregates that sqlglot does not know by their second name."""
-    known = {"every": exp.LogicalAnd, "some": exp.LogicalOr, "std": exp.Stddev}
-    if isinstance(node, exp.Anonymous) and node.name.lower() in known:
-        return known[node.name.lower()](this=node.expressions[0])
-    return node
 
 
 def _selects(scope: Scope) -> list[exp.Expr]:
@@ -226,6 +222,12 @@ class _Typer:
                 return _aggregate(node, this, None)
             case exp.Distinct():
                 return self._of(node.expressions[0]) if node.expressions else None, None
+            case exp.DayOfWeek():
+                one = exp.Literal.number(1)
+                return t.INT, exp.paren(exp.Add(this=node.copy(), expression=one), copy=False)
+            case exp.IsNan():
+                nan = exp.IsNan(this=_cast(node.this.copy(), t.DOUBLE))
+                return t.BOOLEAN, exp.Coalesce(this=nan, expressions=[exp.false()])
             case exp.Column():
                 return self._column(node), None
             case exp.Literal():
@@ -260,7 +262,11 @@ class _Typer:
                 return common_type([this, *(self._of(e) for e in node.expressions)]), None
             case exp.Extract() | exp.Year() | exp.Month() | exp.Day() | exp.Length():
                 return t.INT, None
+            case exp.DayOfWeekIso() | exp.DayOfYear() | exp.WeekOfYear() | exp.Quarter():
+                return t.INT, None
             case exp.DPipe() | exp.Concat() | exp.Upper() | exp.Lower() | exp.Substring():
+                return t.STRING, None
+            case exp.Trim() | exp.Replace():
                 return t.STRING, None
             case _:
                 return None, None
@@ -472,8 +478,12 @@ def _aggregate(
             counted = exp.Count(this=_all_there(several)) if several else call.copy()
             return t.BIGINT, _filtered(counted, where)
         case exp.CountIf():
-            one = exp.If(this=call.this.copy(), true=exp.Literal.number(1))
-            return t.BIGINT, _filtered(exp.Count(this=exp.Case(ifs=[one])), where)
+            distinct = isinstance(call.this, exp.Distinct)
+            condition = call.this.expressions[0] if distinct else call.this
+            one = exp.If(this=condition.copy(), true=exp.Literal.number(1))
+            held: exp.Expr = exp.Case(ifs=[one])
+            held = exp.Distinct(expressions=[held]) if distinct else held
+            return t.BIGINT, _filtered(exp.Count(this=held), where)
         case exp.Sum():
             result = _sum_type(kind)
             total = _filtered(call.copy(), where)

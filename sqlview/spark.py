@@ -246,8 +246,8 @@ def start_spark(master: str | None = None) -> SparkSession:
     """Start a quiet Spark that suits sqlview, or return the one that runs already.
 
     `master`: where; None: all cores of this machine, with tasks tried up to four times (plain
-    local[*] never tries one again). Under spark-submit or SPARK_REMOTE those decide instead. Java is
-    found by sqlview.java. Stop it with `stop()`.
+    local[*] never tries one again). Under spark-submit or SPARK_REMOTE those decide instead.
+    Java is found by sqlview.java. Stop it with `stop()`.
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ:
         return SparkSession.builder.appName("sqlview").getOrCreate()

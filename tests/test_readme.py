@@ -190,6 +190,7 @@ def test_aggregates(db: sqlview.Session, name: str) -> None:
     columns = ", ".join(f"{call} AS c{i}" for i, call in enumerate(calls))
     db.sql(f"CREATE MATERIALIZED VIEW v AS SELECT part, {columns} FROM lines GROUP BY part")
     assert len(db.view("v")) == 3
+    assert db.verify("v").equal
     if name == "any_value":
         assert (1, 1, 1) in db.view("v").rows()
 
