@@ -84,6 +84,22 @@ def divide_half_up(values, divisor, out):
         out[i] = quotient
 
 
+@kernel(signatures=[(INTS, INTS, INT64, INTS_OUT)])
+def quotient_half_up(numerators, denominators, factor, out):
+    """out = numerators * factor / denominators, rounded half away from zero.
+
+    Requires: no product overflows, no denominator is 0 or -2**63.
+    """
+    for i in range(numerators.shape[0]):
+        top = abs(numerators[i]) * factor
+        bottom = abs(denominators[i])
+        quotient = top // bottom
+        rest = top - quotient * bottom
+        if rest >= bottom - rest:
+            quotient += 1
+        out[i] = quotient if (numerators[i] < 0) == (denominators[i] < 0) else -quotient
+
+
 @kernel(signatures=[(INTS, INTS, BOOLS_OUT)])
 def is_in_ints(values, needles, out):
     """out[i] = whether values[i] is among the sorted needles."""

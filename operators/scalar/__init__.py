@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from operators.column import Column
+from operators.column import Column, narrow
 from operators.scalar import arithmetic, casts, comparison, dates, logic, numbers, strings
 from operators.scalar.value import (
     Builder,
@@ -85,7 +85,7 @@ def compile(expr: Expr) -> Compiled:
 def _node(expr: Expr) -> Node:
     match expr:
         case ColumnExpr():
-            return Node(expr.type, _reader(expr.index))
+            return Node(expr.type, _reader(expr.index, expr.type))
         case Literal():
             return constant(expr.type, physical(expr))
         case Call():
@@ -97,12 +97,19 @@ def _node(expr: Expr) -> Node:
             raise ValueError(f"a column of an enclosing query is left: {expr.name}")
 
 
-def _reader(index: int) -> Run:
+def _reader(index: int, kind: t.SqlType) -> Run:
     def run(columns: Fetch, n: int) -> Result:
         column = columns(index)
         return column.values, column.valid, None
 
-    return run
+    def run_narrow(columns: Fetch, n: int) -> Result:
+        # Stored sums are wide by their type; nearly all fit one word, where arithmetic is fast.
+        column = columns(index)
+        column = narrow(column) or column
+        return column.values, column.valid, None
+
+    may_be_wide = isinstance(kind, t.DecimalType) and not kind.narrow
+    return run_narrow if may_be_wide else run
 
 
 def _folded(call: Call, args: tuple[Node, ...]) -> Node:
