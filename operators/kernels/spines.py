@@ -293,6 +293,7 @@ def merge(
         clean = clean and address == 0
     bucket, i, j, at = state[0], state[1], state[2], state[3]
     streak = np.int64(0)
+    words = a_keys.shape[0]
     while bucket < BUCKETS:
         a_end = a_offsets[bucket + 1]
         b_end = b_offsets[bucket + 1]
@@ -300,26 +301,43 @@ def merge(
             if fuel <= 0:
                 state[0], state[1], state[2], state[3] = bucket, i, j, at
                 return np.int64(0)
-            from_a = j >= b_end or (i < a_end and _before(a_keys, a_rows, i, b_keys, b_rows, j))
+            if j >= b_end:
+                from_a = True
+            elif i >= a_end:
+                from_a = False
+            else:
+                x = a_keys[0, i]
+                y = b_keys[0, j]
+                from_a = x < y or (x == y and _before(a_keys, a_rows, i, b_keys, b_rows, j))
             streak = max(streak, 0) + 1 if from_a else min(streak, 0) - 1
-            run = np.int64(1)
-            if streak >= STREAK:
+            if -STREAK < streak < STREAK:
+                fuel -= 1
+                row = a_rows[i] if from_a else b_rows[j]
+                if clean or not _is_gone(row, dead, died_row):
+                    out_rows[at] = row
+                    for w in range(words):
+                        out_keys[w, at] = a_keys[w, i] if from_a else b_keys[w, j]
+                    at += 1
+                if from_a:
+                    i += 1
+                else:
+                    j += 1
+                continue
+            if from_a:
                 stop = min(a_end, i + fuel)
                 run = stop - i
                 if j < b_end:
                     run = _leading(a_keys, a_rows, i, stop, b_keys, b_rows, j, True)
-            elif streak <= -STREAK:
+                at = _move(a_keys, a_rows, i, run, clean, dead, died_row, out_keys, out_rows, at)
+                i += run
+            else:
                 stop = min(b_end, j + fuel)
                 run = stop - j
                 if i < a_end:
                     run = _leading(b_keys, b_rows, j, stop, a_keys, a_rows, i, False)
-            fuel -= run
-            if from_a:
-                at = _move(a_keys, a_rows, i, run, clean, dead, died_row, out_keys, out_rows, at)
-                i += run
-            else:
                 at = _move(b_keys, b_rows, j, run, clean, dead, died_row, out_keys, out_rows, at)
                 j += run
+            fuel -= run
         bucket += 1
         out_offsets[bucket] = at
     state[0], state[1], state[2], state[3] = bucket, i, j, at
