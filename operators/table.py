@@ -21,7 +21,7 @@ from operators.state import changes, encode
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import Normalised
 from operators.state.relation import Relation
-from operators.state.spine import keys_at
+from operators.state.spine import keys_at, sort_keys
 from operators.store import apply_changes, living
 from planner import dataflow as ir
 
@@ -143,11 +143,7 @@ class TableState:
         """The births and deaths; and the keys, where every action is the birth of a key."""
         words = np.concatenate([self._words(c, index) for c in batch], axis=1)
         n = words.shape[1]
-        order, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
-        framed = np.empty((words.shape[0] + 1, n), np.int64)
-        sorting.buckets_of(words[0], framed[0])
-        framed[1:] = words
-        sorting.argsort(framed, order, np.empty(n, np.int64))
+        order, starts = sort_keys(words), np.empty(n + 1, np.int64)
         groups = sorting.run_starts(words, order, starts)
         starts = starts[: groups + 1]
         wanted = np.arange(groups)

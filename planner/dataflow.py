@@ -253,9 +253,9 @@ class HalfJoin:
 
 @node
 class DeltaPath:
-    """What a change of occurrence `source` does to the join: filtered by its own filter and then
-    by `residual` (predicates on its columns alone that cannot go into a bitmap do not exist: such
-    inputs are stored first), it is extended by each step in turn.
+    """What a change of occurrence `source` does to the join: filtered by its own filter, it is
+    extended by each step in turn. A predicate on its columns alone that could not go into a bitmap
+    was applied before the input was stored.
     """
 
     source: int
