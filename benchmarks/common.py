@@ -1,7 +1,11 @@
 """What the benchmarks have in common: options, environment, answers, results as JSON, charts.
 
+A benchmark measures, writes its result file, and makes everything that is shown from what it wrote:
+`tables(result)` gives the figures, on the terminal and in BENCHMARKS.md alike (`benchmarks.report`),
+`targets(result)` the goals and whether they are met, and the chart is drawn from it too.
+
 Invariant: every result file holds what it was measured on: processor, cores, memory, versions, the
-load of the machine before and after, and the options of the command.
+load of the machine before and after, and the options of the command; no paths.
 """
 
 from __future__ import annotations
@@ -9,14 +13,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import datetime
+import gc
 import json
 import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from rich import box
 from rich.console import Console
@@ -28,6 +36,8 @@ from tpch import report, stream
 from tpch.generate import GenerateError
 from tpch.queries import Query, UnknownQueryError, tables_of
 from tpch.runner import RunOptions, open_session
+
+DEFAULT_OUT = Path("build/benchmarks")
 
 _WARM_UP_TABLE_ROWS = 2000
 _WARM_UP_LOAD = 0.25
@@ -53,12 +63,27 @@ def parser(name: str, description: str | None) -> argparse.ArgumentParser:
     made.add_argument(
         "--out",
         type=Path,
-        default=Path("build/benchmarks"),
+        default=DEFAULT_OUT,
         metavar="DIRECTORY",
         help=f"where {name}.json and {name}.png go (%(default)s)",
     )
     made.add_argument("--seed", type=int, default=0, help="of all random choices (%(default)s)")
+    made.add_argument(
+        "--quick",
+        action="store_true",
+        help="the smallest run, to see that it works; its figures mean nothing",
+    )
     return made
+
+
+def parse(
+    made: argparse.ArgumentParser, arguments: Sequence[str] | None, quick: Mapping[str, Any]
+) -> argparse.Namespace:
+    """The options as given; with --quick, `quick` are the defaults of those not given."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if "--quick" in given:
+        made.set_defaults(**quick)
+    return made.parse_args(given)
 
 
 def add_tpch_options(made: argparse.ArgumentParser) -> None:
@@ -85,11 +110,14 @@ def guarded(body: Callable[[], None]) -> int:
     return 0
 
 
-def check_view(db: sqlview.Session, name: str, expected: pa.Table, *, is_ordered: bool) -> None:
-    """Raises: WrongAnswerError unless the view holds the rows `expected`."""
+def check_view(
+    db: sqlview.Session, name: str, expected: pa.Table, *, is_ordered: bool, where: str = ""
+) -> None:
+    """Raises: WrongAnswerError unless the view holds the rows `expected`; it says `where`."""
     found = oracle.compare(db.view(name).to_arrow(), expected, is_ordered)
     if found is not None:
-        raise WrongAnswerError(f'view "{name}" differs from its recompute: {found}')
+        place = f" ({where})" if where else ""
+        raise WrongAnswerError(f'view "{name}" differs from its recompute{place}: {found}')
 
 
 def warm_up(queries: Sequence[Query], tables: Mapping[str, pa.Table]) -> None:
@@ -107,19 +135,172 @@ def warm_up(queries: Sequence[Query], tables: Mapping[str, pa.Table]) -> None:
                 stream.apply(batch, tx)
 
 
+class Answers:
+    """What the views must hold once the whole of `tables` has arrived, each computed once."""
+
+    def __init__(self, queries: Sequence[Query], tables: Mapping[str, pa.Table]) -> None:
+        self._oracle = oracle.Oracle()
+        for name in tables_of(queries):
+            self._oracle.load(name, tables[name])
+        self._expected: dict[str, pa.Table] = {}
+
+    def check(self, db: sqlview.Session, queries: Sequence[Query], where: str = "") -> None:
+        """Raises: WrongAnswerError if a view differs from its recompute."""
+        for query in queries:
+            if query.name not in self._expected:
+                schema = db.view(query.name).schema
+                self._expected[query.name] = self._oracle.query(query.sql, schema)
+            is_ordered = self._oracle.is_ordered(query.sql)
+            check_view(
+                db, query.name, self._expected[query.name], is_ordered=is_ordered, where=where
+            )
+
+    def close(self) -> None:
+        self._oracle.close()
+
+
+@contextlib.contextmanager
+def pinned(count: int) -> Iterator[None]:
+    """Run on the first `count` of this process's cores, where the system lets a process choose."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    _pin(set(sorted(before)[:count]))
+    try:
+        yield
+    finally:
+        _pin(before)
+
+
+def _pin(cores: set[int]) -> None:
+    """All threads: a new one inherits from its maker only."""
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread), cores)
+
+
+@contextlib.contextmanager
+def garbage_collected() -> Iterator[None]:
+    """Keep the garbage collector from walking prepared batches again and again."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def available_bytes() -> int | None:
+    """Memory that can be taken without swapping, where the system tells."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A table to show: text in cells, the first column names the rows; `footer` rows are means and
+    the like."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    footer: tuple[tuple[str, ...], ...] = ()
+
+    def markdown(self) -> str:
+        lines = [f"**{self.title}**", ""] if self.title else []
+        lines.append("| " + " | ".join(name.replace("\n", " ") for name in self.columns) + " |")
+        lines.append("|---" * len(self.columns) + "|")
+        for row in (*self.rows, *self.footer):
+            lines.append("| " + " | ".join(row) + " |")
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A goal, what was measured, and whether that meets it (None: nothing was measured)."""
+
+    goal: str
+    measured: str
+    is_met: bool | None
+
+
+def show_figures(figures: Sequence[Figures]) -> None:
+    """Print the tables on standard output."""
+    for each in figures:
+        made = table(each.title, each.columns[0], each.columns[1:])
+        for row in each.rows:
+            made.add_row(*row)
+        if each.footer:
+            made.add_section()
+            for row in each.footer:
+                made.add_row(*row)
+        show(made)
+
+
+def show_targets(found: Sequence[Target]) -> None:
+    """Print the targets on standard output."""
+    if found:
+        rows = tuple((each.goal, each.measured, verdict(each)) for each in found)
+        show_figures([Figures("Targets", ("goal", "measured", "met"), rows)])
+
+
+def verdict(target: Target) -> str:
+    return {True: "yes", False: "no", None: "-"}[target.is_met]
+
+
+def percentiles_ms(seconds: Sequence[float]) -> dict[str, float]:
+    """p50_ms, p95_ms, p99_ms, max_ms; zeros where there was no step."""
+    if not len(seconds):
+        return dict.fromkeys(("p50_ms", "p95_ms", "p99_ms", "max_ms"), 0.0)
+    found = np.percentile(np.asarray(seconds) * 1000, [50, 95, 99, 100])
+    return {
+        name: float(value)
+        for name, value in zip(("p50_ms", "p95_ms", "p99_ms", "max_ms"), found, strict=True)
+    }
+
+
+def number(value: float) -> str:
+    """Three digits that count; thousands apart."""
+    if value == 0:
+        return "0"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def mib(size_bytes: float) -> str:
+    return f"{size_bytes / 2**20:,.0f}"
+
+
+def draw_ccdf(axes: Any, milliseconds: Sequence[float], label: str) -> None:
+    """The share of steps that took longer than so many milliseconds, both axes logarithmic."""
+    ascending = np.sort(np.asarray(milliseconds))
+    above = 1 - np.arange(len(ascending)) / len(ascending)
+    axes.step(ascending, above, where="post", label=label)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("ms per step")
+    axes.set_ylabel("share of steps that took longer")
+
+
 class Results:
     """The files of one run, `NAME.json` and `NAME.png` in the directory `--out`."""
 
     def __init__(self, name: str, given: argparse.Namespace) -> None:
         self._name = name
         self._out: Path = given.out
-        self._settings = dict(vars(given))
+        self._settings = {
+            name: value for name, value in vars(given).items() if not isinstance(value, Path)
+        }
         self._load_before = _load_average()
 
-    def write(self, results: Mapping[str, Any]) -> None:
-        """Write the JSON; dataclasses become objects."""
+    def write(self, results: Mapping[str, Any]) -> dict[str, Any]:
+        """Write the JSON; dataclasses become objects. Returns: what was written."""
         whole = {
             "benchmark": self._name,
+            "measured_on": datetime.date.today().isoformat(),
             "environment": environment() | {"load_average_before": self._load_before},
             "settings": self._settings,
             **results,
@@ -129,6 +310,8 @@ class Results:
         text = json.dumps(whole, indent=2, default=_plain)
         path.write_text(text + "\n", encoding="utf-8")
         print(f"written: {path}", file=sys.stderr)
+        written: dict[str, Any] = json.loads(text)
+        return written
 
     @contextlib.contextmanager
     def chart(self, rows: int = 1, *, height_inches: float = 4.5) -> Iterator[list[Any]]:
@@ -194,4 +377,4 @@ def show(made: Table) -> None:
 
 def progress() -> Console:
     """Where a benchmark says what it is doing: standard error."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, soft_wrap=True)

@@ -1,13 +1,13 @@
-"""Sustained latency: python -m benchmarks.flatness --updates 1000000
+"""Sustained latency: python -m benchmarks.flatness --after 1000 100000 1000000
 
 A fixed number of live rows under churn. In each step the tasks that are due first are deleted, as
 many new ones with ascending keys arrive, and others, at random, are upserted with new values; all
 due times move on, so that the front of every ordered index is made of rows that have just died.
 Three views: a join with an aggregate, the tasks that are due next (top-k), the least of each group
-(MIN). Compared are the step latency and the most bytes of state in the first, the middle and the
-last tenth of the updates. Before them, the live set is turned over once (settling).
+(MIN). Compared are the step latency and the most bytes of state in windows of updates that begin
+after 1,000, 100,000 and 1,000,000 of them. Before them, the live set is turned over once (settling).
 
-Invariant: the views equalled their recompute after the settling and after every tenth.
+Invariant: the views equalled their recompute after the settling and after every window.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ import pyarrow as pa
 import sqlview
 from benchmarks import common
 from sqlview import oracle
-from tpch.report import ResidentMemory, step_percentiles_ms
+from tpch.report import ResidentMemory
 
 TABLES = {
     "tasks": "CREATE TABLE tasks (id BIGINT PRIMARY KEY, owner INT NOT NULL, cost BIGINT NOT NULL, "
@@ -43,9 +43,11 @@ VIEWS = {
 _OWNERS = 1_000
 _TEAMS = 50
 _COSTS = 1_000_000
-_TENTHS = 10
-_BYTES_SAMPLES = 200
+AFTER = (1_000, 100_000, 1_000_000)
+
+_BYTES_SAMPLES = 500
 _WARM_UP_ROWS = 5_000
+_WARM_UP_STEPS = 10
 
 Ints = npt.NDArray[np.int64]
 
@@ -96,17 +98,20 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A tenth of the updates: step latency, and the most bytes of state and of the table's rows.
+    """A window of updates: step latency, and the most bytes of state and of the table's rows.
 
     The most, since both are sawtooths: what is dead goes when a block of rows is full.
     """
 
-    name: str
+    after: int
+    steps: int
     p50_ms: float
     p95_ms: float
+    p99_ms: float
     max_ms: float
     state_bytes: int
     table_bytes: int
+    rss_bytes: int
 
 
 #: The figures of a Part that are compared.
@@ -126,9 +131,13 @@ class Measured:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = common.parser("flatness", __doc__)
+    parser.add_argument(
+        "--after", type=common.positive, nargs="+", default=list(AFTER), metavar="N",
+        help="updates before each window (1,000 100,000 1,000,000)",
+    )  # fmt: skip
     for name, default, text in (
         ("live-rows", 100_000, "rows in the table, always"),
-        ("updates", 1_000_000, "changed rows of the churn"),
+        ("window", 100_000, "changed rows of a window"),
         ("batch-rows", 1_000, "changed rows per transaction"),
     ):
         parser.add_argument(
@@ -139,12 +148,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--tolerance",
         type=float,
         metavar="SHARE",
-        help="exit with 1 if a figure of the middle or last tenth is above that of the first by "
-        "more than this share (default: report it only)",
+        help="exit with 1 if a figure of a later window is above that of the first by more than "
+        "this share (default: report it only)",
     )
-    given = parser.parse_args(arguments)
-    if given.batch_rows * _TENTHS > given.updates:
-        parser.error(f"--updates is at least {_TENTHS} batches")
+    quick = {"live_rows": 300, "after": [20, 200, 400], "window": 200, "batch_rows": 20}
+    given = common.parse(parser, arguments, quick)
+    if given.batch_rows > min(given.window, *given.after):
+        parser.error("a window, and what lies before the first, is at least a batch")
     if given.batch_rows > given.live_rows // 2:
         parser.error("a batch is at most half of the live rows")
     return common.guarded(lambda: _main(given))
@@ -156,21 +166,18 @@ def _main(given: argparse.Namespace) -> None:
     console.print("Warming up")
     rows = min(_WARM_UP_ROWS, given.live_rows)
     warm = min(given.batch_rows, rows // 2)
-    run(rows, warm, _TENTHS * warm, given.seed)
-    console.print(f"{given.updates:,} updates of {given.live_rows:,} live rows")
-    measured = run(given.live_rows, given.batch_rows, given.updates, given.seed)
-    parts = [_part(measured, name, tenth) for name, tenth in _PARTS.items()]
+    run(rows, warm, [warm], _WARM_UP_STEPS * warm, given.seed)
+    after = sorted(set(given.after))
+    console.print(f"{after[-1] + given.window:,} updates of {given.live_rows:,} live rows")
+    measured = run(given.live_rows, given.batch_rows, after, given.window, given.seed)
+    parts = [_part(measured, start, given.window, given.batch_rows) for start in after]
     growth = {f: max(_growth(getattr(p, f), getattr(parts[0], f)) for p in parts) for f in FIGURES}
-    results.write(
-        {
-            "parts": parts,
-            "growth_over_first_tenth": growth,
-            "tolerance_needed": max(growth.values()),
-            "measured": measured,
-        }
+    found = results.write(
+        {"parts": parts, "growth_over_first_window": growth, "measured": measured}
     )
-    _print(parts, growth)
-    _draw(results, measured, given.batch_rows)
+    common.show_figures(tables(found))
+    common.show_targets(targets(found))
+    _draw(results, found)
     if given.tolerance is not None:
         beyond = {name: share for name, share in growth.items() if share > given.tolerance}
         if beyond:
@@ -178,18 +185,17 @@ def _main(given: argparse.Namespace) -> None:
             raise common.BenchmarkError(f"not flat within {given.tolerance:.0%}: {listed}")
 
 
-_PARTS = {"first tenth": 0, "middle tenth": 5, "last tenth": 9}
-
-
-def run(live_rows: int, batch_rows: int, updates: int, seed: int) -> Measured:
-    """Load, settle, churn; a check after the settling and after each tenth.
+def run(
+    live_rows: int, batch_rows: int, after: Sequence[int], window: int, seed: int
+) -> Measured:
+    """Load, settle, churn; a check after the settling and after each window.
 
     Raises: common.WrongAnswerError if a view differs from its recompute.
     """
     tasks = Tasks(live_rows, seed)
-    steps = updates // batch_rows
-    sample_every = max(1, steps // _BYTES_SAMPLES)
-    check_after = {steps * tenth // _TENTHS for tenth in range(1, _TENTHS + 1)}
+    steps = (after[-1] + window) // batch_rows
+    sample_every = max(1, min(steps // _BYTES_SAMPLES, window // batch_rows // 10))
+    check_after = {(start + window) // batch_rows for start in after}
     measured = Measured([], [], [], [], [])
     memory = ResidentMemory()
     with sqlview.connect(placement="inline") as db:
@@ -211,8 +217,7 @@ def run(live_rows: int, batch_rows: int, updates: int, seed: int) -> Measured:
                 measured.sample_updates.append((step + 1) * batch_rows)
                 measured.state_bytes.append(metrics.state_bytes)
                 measured.table_bytes.append(metrics.table_bytes)
-                memory.start()
-                measured.rss_bytes.append(memory.start_bytes)
+                measured.rss_bytes.append(memory.now_bytes())
             if step + 1 in check_after:
                 _check(db, tasks)
     return measured
@@ -238,49 +243,82 @@ def _check(db: sqlview.Session, tasks: Tasks) -> None:
             common.check_view(db, name, expected, is_ordered=recompute.is_ordered(text))
 
 
-def _part(measured: Measured, name: str, tenth: int) -> Part:
-    def cut(values: Sequence[Any]) -> Sequence[Any]:
-        return values[len(values) * tenth // _TENTHS : len(values) * (tenth + 1) // _TENTHS]
-
-    p50_ms, p95_ms, max_ms = step_percentiles_ms(cut(measured.step_seconds))
-    state_bytes, table_bytes = (
-        max(cut(values)) for values in (measured.state_bytes, measured.table_bytes)
-    )
-    return Part(name, p50_ms, p95_ms, max_ms, state_bytes, table_bytes)
+def _part(measured: Measured, after: int, window: int, batch_rows: int) -> Part:
+    steps = measured.step_seconds[after // batch_rows : (after + window) // batch_rows]
+    inside = [i for i, at in enumerate(measured.sample_updates) if after < at <= after + window]
+    most = [
+        max(values[i] for i in inside)
+        for values in (measured.state_bytes, measured.table_bytes, measured.rss_bytes)
+    ]
+    return Part(after, len(steps), *common.percentiles_ms(steps).values(), *most)
 
 
 def _growth(value: float, first: float) -> float:
     return value / first - 1 if first else 0.0
 
 
-def _print(parts: Sequence[Part], growth: dict[str, float]) -> None:
-    titles = ["p50 ms", "p95 ms", "max ms", "state bytes", "table bytes"]
-    table = common.table("A step under churn", "updates", titles)
-    for part in parts:
-        table.add_row(
-            part.name,
-            *(f"{ms:.2f}" for ms in (part.p50_ms, part.p95_ms, part.max_ms)),
-            *(f"{size:,.0f}" for size in (part.state_bytes, part.table_bytes)),
+def tables(result: Mapping[str, Any]) -> list[common.Figures]:
+    settings, growth = result["settings"], result["growth_over_first_window"]
+    rows = tuple(
+        (
+            f"{part['after']:,}",
+            *(common.number(part[k]) for k in ("p50_ms", "p95_ms", "p99_ms", "max_ms")),
+            *(f"{part[k] / 2**20:.1f}" for k in ("state_bytes", "table_bytes", "rss_bytes")),
         )
-    table.add_section()
-    table.add_row("most above the first", *(f"{growth[name]:+.0%}" for name in FIGURES))
-    common.show(table)
+        for part in result["parts"]
+    )
+    above = [f"{growth[k]:+.0%}" if k in growth else "" for k in
+             ("p50_ms", "p95_ms", "p99_ms", "max_ms", "state_bytes", "table_bytes", "rss_bytes")]  # fmt: skip
+    return [
+        common.Figures(
+            f"Steps of {settings['batch_rows']:,} updates over {settings['live_rows']:,} live rows, "
+            f"in windows of {settings['window']:,} updates",
+            ("after updates", "p50 ms", "p95 ms", "p99 ms", "max ms", "state MiB", "table MiB",
+             "process MiB"),
+            rows,
+            (("most above the first", *above),),
+        )
+    ]  # fmt: skip
 
 
-def _draw(results: common.Results, measured: Measured, batch_rows: int) -> None:
-    """Latency of every step, and bytes, over the updates."""
-    with results.chart(2, height_inches=3.5) as (latency, size):
-        updates = (np.arange(len(measured.step_seconds)) + 1) * batch_rows
-        latency.plot(updates, np.asarray(measured.step_seconds) * 1000, ".", markersize=2)
+def targets(result: Mapping[str, Any]) -> list[common.Target]:
+    if max(part["after"] for part in result["parts"]) < AFTER[-1]:
+        return []
+    growth = result["growth_over_first_window"]
+    compared = ("p50_ms", "p95_ms", "state_bytes", "table_bytes")
+    worst = max(compared, key=lambda name: growth[name])
+    return [
+        common.Target(
+            "sustained latency flat: p50, p95 and bytes after 1,000,000 updates within a quarter "
+            "of those after 1,000",
+            f"{worst.rpartition('_')[0]} {growth[worst]:+.0%} at most",
+            growth[worst] <= 0.25,
+        )
+    ]
+
+
+def _draw(results: common.Results, result: Mapping[str, Any]) -> None:
+    """Latency of every step, and bytes, over the updates; the windows' complementary CDFs."""
+    settings, measured = result["settings"], result["measured"]
+    batch_rows = settings["batch_rows"]
+    with results.chart(3, height_inches=3.5) as (latency, size, windows):
+        milliseconds = np.asarray(measured["step_seconds"]) * 1000
+        updates = (np.arange(len(milliseconds)) + 1) * batch_rows
+        latency.plot(updates, milliseconds, ".", markersize=2)
         latency.set_yscale("log")
         latency.set_ylabel("ms per step")
         latency.set_title(f"Steps of {batch_rows:,} updates over a fixed live set")
-        for name, values in (("state", measured.state_bytes), ("tables", measured.table_bytes)):
-            size.plot(measured.sample_updates, np.asarray(values) / 2**20, label=name)
+        for name, values in (("state", "state_bytes"), ("tables", "table_bytes")):
+            size.plot(measured["sample_updates"], np.asarray(measured[values]) / 2**20, label=name)
         size.set_ylim(bottom=0)
         size.set_ylabel("MiB")
         size.set_xlabel("updates")
         size.legend()
+        for part in result["parts"]:
+            start = part["after"] // batch_rows
+            inside = milliseconds[start : start + part["steps"]]
+            common.draw_ccdf(windows, inside, f"after {part['after']:,} updates")
+        windows.legend()
 
 
 if __name__ == "__main__":

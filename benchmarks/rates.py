@@ -1,30 +1,39 @@
-"""TPC-H streaming rates: python -m benchmarks.rates --sf 1 --batch-rows 1000 100000
+"""TPC-H streaming rates: python -m benchmarks.rates --sf 0.1 1
 
-Each query alone, inline, on one core, its tables streamed round-robin in batches of so many changed
-rows (`python -m tpch stream --mode each` says what is timed), beside differential dataflow's rates.
+Each query alone, inline, on one core: a session with its view, into which its tables arrive
+round-robin. The clock runs from the begin of a step to its commit; the batches lie in memory.
 
-Small batches over whole tables would take hours. A run that is bounded, by default below 10,000
-rows, loads half of each table first and streams so many rows after it. The next rows of all tables
-then come in equal numbers, so that changes of small tables, each of which reaches many rows of
-large ones, are more frequent than in a whole stream.
+Logical batches: a step is one transaction of so many rows. Where that makes at most 200 steps the
+whole stream is timed, `--repeat` times, and the median run counts. Smaller batches are timed in
+windows spread over the stream, with batches of 100,000 rows between them, for at most `--seconds` a
+query and size: their rate is that of the windows together.
 
-Invariant: a rate is that of a run whose view was equal to its recompute at the end.
+Physical batches: a step of up to 100,000 rows carries many transactions of so many rows, each at a
+time of its own (`Session.apply`). A transaction costs more to make than to apply, so a step has at
+most `--transactions` of them, made before the clock starts.
+
+Invariant: a rate is that of a session whose view was equal to its recompute at the end.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
-from collections.abc import Iterator, Sequence
+import math
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+import sqlview
 from benchmarks import common
-from tpch.queries import select_queries
-from tpch.report import QueryReport, geometric_mean
-from tpch.runner import ORDERS, RunOptions, run
+from benchmarks.arrival import RoundRobin, step
+from tpch import stream
+from tpch.generate import generate, load
+from tpch.queries import Query, select_queries, tables_of
+from tpch.report import geometric_mean
+from tpch.runner import ORDERS, RunOptions, open_session
 
 #: Million rows per second: differential dataflow, one worker, E5-4650 v2, scale factor 10, logical
 #: batches of 100,000 rows. "Shared Arrangements" (PVLDB 13, 2020), Figure 12.
@@ -37,192 +46,418 @@ DIFFERENTIAL_SF10 = {
 
 BATCH_ROWS = (1, 10, 100, 1_000, 10_000, 100_000)
 
-#: A bounded run has this many steps, or as many as its rows make.
-_BOUNDED_STEPS = 500
-_BOUNDED_LOAD = 0.5
-# From here on whole streams take seconds to minutes.
-_WHOLE_BATCH_ROWS = 10_000
+_BULK_ROWS = 100_000
+_WHOLE_STEPS = 200
+_WINDOWS = 8
+_PHYSICAL_WINDOWS = (2, 5)
+_MOST_WINDOW_STEPS = 1_000
+#: No second run of a stream whose runs took so long already.
+_ENOUGH_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """One query at one scale factor and batch size: the run with the median rate of `runs`.
+class Cell:
+    """One query at one size of batch: `time_rows` rows at one logical time, in steps of `step_rows`.
 
-    `changes`: the bound on the stream, None for whole tables.
+    `is_whole`: the whole stream was timed; `runs`: the rates of its runs, or of each window.
+    `is_physical`: one of the steps that show physical batching.
     """
 
     sf: float
-    batch_rows: int
-    changes: int | None
+    order: str
+    query: str
+    time_rows: int
+    step_rows: int
+    is_whole: bool
+    is_physical: bool
+    rows: int
+    steps: int
+    rows_per_second: float
     runs: tuple[float, ...]
-    report: QueryReport
-
-    @property
-    def million(self) -> float:
-        return self.report.rows_per_second / 1e6
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    max_ms: float
+    state_bytes: int
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = common.parser("rates", __doc__)
     common.add_tpch_options(parser)
-    parser.add_argument("--sf", type=float, nargs="+", default=[0.1], help="scale factors (0.1)")
     parser.add_argument(
-        "--batch-rows",
-        type=common.positive,
-        nargs="+",
-        default=list(BATCH_ROWS),
-        metavar="N",
+        "--sf", type=float, nargs="+", default=[0.1, 1.0], help="scale factors (0.1 1)"
+    )
+    parser.add_argument(
+        "--batch-rows", type=common.positive, nargs="+", default=list(BATCH_ROWS), metavar="N",
         help="changed rows per transaction (1 10 100 … 100,000)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--orders", choices=ORDERS, nargs="+", default=list(ORDERS),
+        help="of arrival; all but in-order only with the largest batch (in-order shuffled)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--repeat", type=common.positive, default=3, metavar="N", help="of whole streams (3)"
     )
     parser.add_argument(
-        "--changes",
-        type=common.positive,
-        metavar="N",
-        help="stream at most so many rows at every batch size (default: "
-        f"{_BOUNDED_STEPS} steps below {_WHOLE_BATCH_ROWS:,} rows, else whole tables)",
-    )
-    parser.add_argument("--order", choices=ORDERS, default="in-order", help="(%(default)s)")
+        "--seconds", type=float, default=1.2, metavar="S",
+        help="of timed windows, per query and size of batch (%(default)s)",
+    )  # fmt: skip
     parser.add_argument(
-        "--runs", type=common.positive, default=3, metavar="N", help="report the median (3)"
-    )
+        "--transactions", type=int, default=2_000, metavar="N",
+        help="in a physical batch, at most; 0: no physical batches (%(default)s)",
+    )  # fmt: skip
     parser.add_argument(
         "--cores", type=common.positive, default=1, metavar="N", help="cores to use (1)"
     )
-    given = parser.parse_args(arguments)
+    quick = {"sf": [0.01], "batch_rows": [10, 1_000], "repeat": 1, "seconds": 0.02,
+             "transactions": 5}  # fmt: skip
+    given = common.parse(parser, arguments, quick)
     return common.guarded(lambda: _main(given))
 
 
 def _main(given: argparse.Namespace) -> None:
     select_queries(given.queries)
     results = common.Results("rates", given)
-    sizes = sorted(set(given.batch_rows))
-    with _cores(given.cores):
-        rates = [rate for sf in given.sf for size in sizes for rate in measure(given, sf, size)]
-        means = [
-            {
-                "sf": sf,
-                "batch_rows": size,
-                "geometric_mean_rows_per_second": geometric_mean(
-                    [r.report.rows_per_second for r in rates if (r.sf, r.batch_rows) == (sf, size)]
-                ),
-                "geometric_mean_ratio_to_differential": _mean_ratio(rates, sf, size),
-            }
-            for sf in given.sf
-            for size in sizes
-        ]
-        results.write(
-            {
-                "rates": rates,
-                "means": means,
-                "differential_sf10_million_rows_per_second": DIFFERENTIAL_SF10,
-            }
-        )
-    for sf in given.sf:
-        _print(rates, sf, sizes)
-    _draw(results, rates, given.sf, sizes[-1])
+    cells: list[Cell] = []
+    with common.pinned(given.cores):
+        for sf in sorted(set(given.sf)):
+            for order in given.orders:
+                cells += _measure(given, sf, order)
+    found = results.write({"cells": cells})
+    common.show_figures(tables(found))
+    common.show_targets(targets(found))
+    _draw(results, found)
 
 
-def measure(given: argparse.Namespace, sf: float, batch_rows: int) -> list[Rate]:
-    """All queries at one scale factor and batch size.
-
-    Raises: common.WrongAnswerError if a view differs from its recompute.
-    """
-    changes: int | None = given.changes
-    if changes is None and batch_rows < _WHOLE_BATCH_ROWS:
-        changes = batch_rows * _BOUNDED_STEPS
-    data: Path | None = given.data
-    options = RunOptions(
-        sf=sf,
-        queries=given.queries,
-        mode="each",
-        batch_rows=batch_rows,
-        changes=changes,
-        load=0.0 if changes is None else _BOUNDED_LOAD,
-        placement="inline",
-        order=given.order,
-        verify="final",
-        seed=given.seed,
-        data=data,
-    )
+def _measure(given: argparse.Namespace, sf: float, order: str) -> list[Cell]:
+    """All queries at one scale factor and order of arrival."""
+    queries = select_queries(given.queries)
     console = common.progress()
-    console.print(f"Scale factor {sf:g}, batches of {batch_rows:,} rows")
-    by_query: dict[str, list[QueryReport]] = {}
-    for _ in range(given.runs):
-        outcome = run(options, console=console)
-        for difference in outcome.differences:
-            raise common.WrongAnswerError(
-                f'view "{difference.view}" differs from its recompute at epoch {difference.epoch}'
-            )
-        for report in outcome.report.queries:
-            by_query.setdefault(report.query, []).append(report)
-    rates: list[Rate] = []
-    for reports in by_query.values():
-        ascending = sorted(reports, key=lambda report: report.rows_per_second)
-        runs = tuple(report.rows_per_second for report in reports)
-        rates.append(Rate(sf, batch_rows, changes, runs, ascending[len(ascending) // 2]))
-    return rates
-
-
-@contextlib.contextmanager
-def _cores(count: int) -> Iterator[None]:
-    """Run on the first `count` of this process's cores, where the system lets a process choose."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(before)[:count])
+    console.print(f"Reading TPC-H at scale factor {sf:g}, {order}")
+    seed = given.seed if order == "shuffled" else None
+    tables = load(generate(sf, given.data), tables_of(queries), shuffle_seed=seed)
+    answers = common.Answers(queries, tables)
+    console.print("Warming up")
+    common.warm_up(queries, tables)
+    sizes = sorted(set(given.batch_rows))
+    if order != "in-order":
+        sizes = sizes[-1:]
+    cells: list[Cell] = []
     try:
-        yield
+        for query in queries:
+            rows = RoundRobin({name: tables[name] for name in query.tables}).total
+            wholes = [size for size in sizes if math.ceil(rows / size) <= _WHOLE_STEPS]
+            sampled = [size for size in sizes if size not in wholes]
+            runner = _Runner(query, tables, answers, sf, order)
+            own = [runner.whole(size, given.repeat) for size in wholes]
+            physical = sizes if order == "in-order" and sf == max(given.sf) else []
+            if sampled or (physical and given.transactions):
+                own += runner.windows(sampled, physical, given.seconds, given.transactions)
+            shown = ", ".join(
+                f"{cell.time_rows:,}{'' if cell.time_rows == cell.step_rows else ' a time'}: "
+                f"{cell.rows_per_second / 1e6:.3g}"
+                for cell in own
+            )
+            console.print(f"{query.name}  M rows/s by batch: {shown}")
+            cells += own
     finally:
-        os.sched_setaffinity(0, before)
+        answers.close()
+    return cells
 
 
-def _mean_ratio(rates: Sequence[Rate], sf: float, batch_rows: int) -> float:
-    return geometric_mean(
-        [
-            rate.million / DIFFERENTIAL_SF10[rate.report.query]
-            for rate in rates
-            if (rate.sf, rate.batch_rows) == (sf, batch_rows)
-        ]
+@dataclass(frozen=True, slots=True)
+class _Runner:
+    query: Query
+    tables: Mapping[str, pa.Table]
+    answers: common.Answers
+    sf: float
+    order: str
+
+    def whole(self, batch_rows: int, repeat: int) -> Cell:
+        """Time the whole stream; the run with the median rate."""
+        runs: list[tuple[float, list[float], int]] = []
+        for _ in range(repeat):
+            arrival = self._arrival()
+            batches = arrival.next(batch_rows, arrival.total)
+            with self._session() as db, common.garbage_collected():
+                seconds = [step(db, batch) for batch in batches]
+                if not runs:
+                    self.answers.check(db, [self.query], f"batches of {batch_rows:,} rows")
+                runs.append((arrival.total / sum(seconds), seconds, db.metrics().state_bytes))
+            del batches
+            if sum(sum(run[1]) for run in runs) > _ENOUGH_SECONDS:
+                break
+        rates = tuple(rate for rate, _, _ in runs)
+        rate, seconds, state_bytes = sorted(runs)[len(runs) // 2]
+        return self._cell(
+            batch_rows, batch_rows, arrival.total, seconds, rates, state_bytes, rate=rate
+        )
+
+    def windows(
+        self, sizes: Sequence[int], physical: Sequence[int], seconds: float, transactions: int
+    ) -> list[Cell]:
+        """Time logical batches of `sizes`, and physical ones with times of `physical` rows, in
+        windows spread over one stream."""
+        arrival = self._arrival()
+        timed: dict[int, list[tuple[int, list[float]]]] = {size: [] for size in sizes}
+        at_once: dict[int, list[tuple[int, list[float]]]] = {size: [] for size in physical}
+        with self._session() as db, common.garbage_collected():
+            for window in range(_WINDOWS):
+                start = arrival.total * (2 * window + 1) // (2 * _WINDOWS)
+                arrival.apply_up_to(db, start, _BULK_ROWS)
+                for size, found in timed.items():
+                    share = seconds / _WINDOWS
+                    found.append(arrival.window(db, size, _MOST_WINDOW_STEPS, share))
+                if window in _PHYSICAL_WINDOWS and transactions:
+                    for size, found in at_once.items():
+                        count = min(transactions, max(_BULK_ROWS // size, 1))
+                        found.append(_physical(db, arrival, size, count))
+            arrival.apply_up_to(db, arrival.total, _BULK_ROWS)
+            self.answers.check(db, [self.query], "windows")
+        cells = [self._sampled(size, size, found) for size, found in timed.items()]
+        for size, found in at_once.items():
+            if any(took for _, took in found):
+                most = max(rows for rows, _ in found)
+                cells.append(self._sampled(size, most, found, is_physical=True))
+        return cells
+
+    def _sampled(
+        self,
+        time_rows: int,
+        step_rows: int,
+        windows: Sequence[tuple[int, list[float]]],
+        *,
+        is_physical: bool = False,
+    ) -> Cell:
+        full = [(rows, took) for rows, took in windows if took]
+        seconds = [each for _, took in full for each in took]
+        rates = tuple(rows / sum(took) for rows, took in full)
+        rows = sum(rows for rows, _ in full)
+        return self._cell(
+            time_rows, step_rows, rows, seconds, rates, 0, is_physical=is_physical
+        )
+
+    def _cell(
+        self,
+        time_rows: int,
+        step_rows: int,
+        rows: int,
+        seconds: Sequence[float],
+        runs: tuple[float, ...],
+        state_bytes: int,
+        rate: float | None = None,
+        is_physical: bool = False,
+    ) -> Cell:
+        return Cell(
+            sf=self.sf,
+            order=self.order,
+            query=self.query.name,
+            time_rows=time_rows,
+            step_rows=step_rows,
+            is_whole=rate is not None,
+            is_physical=is_physical,
+            rows=rows,
+            steps=len(seconds),
+            rows_per_second=rows / sum(seconds) if rate is None else rate,
+            runs=runs,
+            state_bytes=state_bytes,
+            **common.percentiles_ms(seconds),
+        )
+
+    def _arrival(self) -> RoundRobin:
+        return RoundRobin({name: self.tables[name] for name in self.query.tables})
+
+    def _session(self) -> Any:
+        return open_session(RunOptions(placement="inline"), (self.query,), None)
+
+
+def _physical(
+    db: sqlview.Session, arrival: RoundRobin, time_rows: int, count: int
+) -> tuple[int, list[float]]:
+    """The next `count` transactions of `time_rows` rows as one step."""
+    batches = arrival.next(time_rows, count)
+    arrival.arrive(batches)
+    transactions: list[sqlview.Transaction] = []
+    for batch in batches:
+        tx = db.begin()
+        stream.apply(batch, tx)
+        transactions.append(tx)
+    if not transactions:
+        return 0, []
+    started = time.perf_counter()
+    db.apply(transactions)
+    return sum(batch.rows for batch in batches), [time.perf_counter() - started]
+
+
+def tables(result: Mapping[str, Any]) -> list[common.Figures]:
+    """Rates by scale factor, physical batches, and the steps of the view after q03."""
+    cells = result["cells"]
+    found: list[common.Figures] = []
+    for sf in sorted({cell["sf"] for cell in cells}):
+        found.append(_rates_table([cell for cell in cells if cell["sf"] == sf], sf))
+    physical = [cell for cell in cells if cell["is_physical"]]
+    if physical:
+        found.append(_physical_table(physical))
+    found.append(_steps_table([cell for cell in cells if cell["order"] == "in-order"]))
+    return found
+
+
+def _logical(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [cell for cell in cells if not cell["is_physical"]]
+
+
+def _rates_table(cells: Sequence[Mapping[str, Any]], sf: float) -> common.Figures:
+    columns = sorted({(c["order"], c["time_rows"]) for c in _logical(cells)})
+    by_place = {(c["query"], c["order"], c["time_rows"]): c for c in _logical(cells)}
+    names = sorted({cell["query"] for cell in cells})
+    last = max((c for c in columns if c[0] == "in-order"), default=columns[-1])
+
+    def rate(name: str, column: tuple[str, int]) -> float:
+        return float(by_place[name, *column]["rows_per_second"]) / 1e6
+
+    def row(
+        name: str, rates: Sequence[float], peer: float, marks: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        shown = [common.number(each) for each in rates]
+        shown = [a + b for a, b in zip(shown, marks or [""] * len(shown), strict=True)]
+        ratio = rates[columns.index(last)] / peer
+        return (name, *shown, common.number(peer), f"{ratio:.2f}")
+
+    rows: list[tuple[str, ...]] = []
+    for name in names:
+        marks = ["" if by_place[name, *c]["is_whole"] else "*" for c in columns]
+        rows.append(row(name, [rate(name, c) for c in columns], DIFFERENTIAL_SF10[name], marks))
+    means = [geometric_mean([rate(name, c) for name in names]) for c in columns]
+    peers = geometric_mean([DIFFERENTIAL_SF10[name] for name in names])
+    heads = [f"{size:,}" + ("" if order == "in-order" else f" {order}") for order, size in columns]
+    return common.Figures(
+        f"Million rows per second by rows per transaction, scale factor {sf:g} (* sampled)",
+        ("query", *heads, "DD SF 10", "ratio"),
+        tuple(rows),
+        (row("geometric mean", means, peers),),
     )
 
 
-def _print(rates: Sequence[Rate], sf: float, sizes: Sequence[int]) -> None:
-    by_place = {(r.report.query, r.batch_rows): r.million for r in rates if r.sf == sf}
-    queries = sorted({query for query, _ in by_place})
-    columns = [*(f"{size:,}" for size in sizes), "DD SF 10", "ratio"]
-    table = common.table(f"Million rows per second, scale factor {sf:g}", "query", columns)
-    for query in queries:
-        found = [by_place[query, size] for size in sizes]
-        peer = DIFFERENTIAL_SF10[query]
-        cells = [f"{rate:.3g}" for rate in [*found, peer]]
-        table.add_row(query, *cells, f"{found[-1] / peer:.2f}")
-    means = [geometric_mean([by_place[query, size] for query in queries]) for size in sizes]
-    peers = geometric_mean([DIFFERENTIAL_SF10[query] for query in queries])
-    cells = [f"{rate:.3g}" for rate in [*means, peers]]
-    table.add_section()
-    table.add_row("geometric mean", *cells, f"{_mean_ratio(rates, sf, sizes[-1]):.2f}")
-    common.show(table)
+def _physical_table(cells: Sequence[Mapping[str, Any]]) -> common.Figures:
+    sizes = sorted({cell["time_rows"] for cell in cells})
+    by_place = {(cell["query"], cell["time_rows"]): cell for cell in cells}
+    names = [n for n in sorted({c["query"] for c in cells}) if all((n, s) in by_place for s in sizes)]
+    rates = {
+        name: [by_place[name, size]["rows_per_second"] / 1e6 for size in sizes] for name in names
+    }
+    steps = [max(cell["step_rows"] for cell in cells if cell["time_rows"] == size) for size in sizes]
+    means = [geometric_mean([rates[name][i] for name in names]) for i in range(len(sizes))]
+    return common.Figures(
+        f"Million rows per second by rows per logical time, many times in one step, "
+        f"scale factor {cells[0]['sf']:g}",
+        ("query", *(f"{size:,}" for size in sizes)),
+        tuple((name, *map(common.number, rates[name])) for name in names),
+        (
+            ("geometric mean", *map(common.number, means)),
+            ("rows in a step, at most", *(f"{rows:,}" for rows in steps)),
+        ),
+    )
 
 
-def _draw(
-    results: common.Results, rates: Sequence[Rate], factors: Sequence[float], batch_rows: int
-) -> None:
-    """A bar per query beside differential dataflow's, a panel per scale factor."""
+def _steps_table(cells: Sequence[Mapping[str, Any]]) -> common.Figures:
+    sf = max(cell["sf"] for cell in cells)
+    logical = _logical([cell for cell in cells if cell["sf"] == sf])
+    sizes = sorted({cell["time_rows"] for cell in logical})
+    shown = sorted({max((s for s in sizes if s <= 1_000), default=sizes[0]), sizes[-1]})
+    by_place = {(cell["query"], cell["time_rows"]): cell for cell in logical}
+    rows: list[tuple[str, ...]] = []
+    for name in sorted({cell["query"] for cell in logical}):
+        figures: list[str] = [name]
+        for size in shown:
+            cell = by_place[name, size]
+            figures += [common.number(cell[k]) for k in ("p50_ms", "p95_ms", "max_ms")]
+        state_bytes = max(by_place[name, size]["state_bytes"] for size in sizes)
+        rows.append((*figures, common.mib(state_bytes) if state_bytes else "-"))
+    heads = [f"{size:,} rows: {k}" for size in shown for k in ("p50 ms", "p95 ms", "max ms")]
+    return common.Figures(
+        f"Steps and state (indexes, derived relations, filters) at the end, scale factor {sf:g}",
+        ("query", *heads, "state MiB"),
+        tuple(rows),
+    )
+
+
+def targets(result: Mapping[str, Any]) -> list[common.Target]:
+    cells = [c for c in result["cells"] if c["order"] == "in-order" and c["sf"] == 1]
+    largest = {c["query"]: c for c in _logical(cells) if c["time_rows"] == _BULK_ROWS}
+    if not largest:
+        return []
+    ratios = {n: c["rows_per_second"] / 1e6 / DIFFERENTIAL_SF10[n] for n, c in largest.items()}
+    mean = geometric_mean(list(ratios.values()))
+    below = sorted(name for name, ratio in ratios.items() if ratio < 1)
+    found = [
+        common.Target(
+            "each query at least DD SF 10, batches of 100,000 rows, SF 1",
+            f"{len(ratios) - len(below)} of {len(ratios)}"
+            + (f"; below: {', '.join(below)}" if below else ""),
+            not below,
+        ),
+        common.Target(
+            "twice DD SF 10 as geometric mean", f"{mean:.2f} times", mean >= 2
+        ),
+    ]
+    trickle = [c for c in _logical(cells) if (c["query"], c["time_rows"]) == ("q03", 1_000)]
+    for cell in trickle:
+        p50, most = cell["p50_ms"], cell["max_ms"]
+        found.append(
+            common.Target(
+                "1,000-row step of q03 at most 1 ms median, SF 1", f"{p50:.2f} ms", p50 <= 1
+            )
+        )
+        found.append(
+            common.Target(
+                "slowest 1,000-row step of q03 at most 10 times the median",
+                f"{most / p50:.1f} times",
+                most <= 10 * p50,
+            )
+        )
+    return found
+
+
+def _draw(results: common.Results, result: Mapping[str, Any]) -> None:
+    """A bar per query beside differential dataflow's, a panel per scale factor; then the geometric
+    means over the size of the batch."""
+    cells = [cell for cell in result["cells"] if cell["order"] == "in-order"]
+    factors = sorted({cell["sf"] for cell in cells})
     width = 0.4
-    with results.chart(len(factors)) as panels:
-        for sf, axes in zip(factors, panels, strict=True):
-            shown: list[Any] = [r for r in rates if (r.sf, r.batch_rows) == (sf, batch_rows)]
-            names = [rate.report.query for rate in shown]
-            places = range(len(names))
-            axes.bar([p - width / 2 for p in places], [r.million for r in shown], width,
+    with results.chart(len(factors) + 1) as panels:
+        for sf, axes in zip(factors, panels, strict=False):
+            logical = _logical([cell for cell in cells if cell["sf"] == sf])
+            size = max(cell["time_rows"] for cell in logical)
+            shown = {c["query"]: c["rows_per_second"] / 1e6 for c in logical if c["time_rows"] == size}
+            places = range(len(shown))
+            axes.bar([p - width / 2 for p in places], list(shown.values()), width,
                      label=f"sqlview, SF {sf:g}")  # fmt: skip
-            axes.bar([p + width / 2 for p in places], [DIFFERENTIAL_SF10[n] for n in names], width,
+            axes.bar([p + width / 2 for p in places], [DIFFERENTIAL_SF10[n] for n in shown], width,
                      label="differential dataflow, SF 10 (published)")  # fmt: skip
-            axes.set_xticks(places, names, rotation=45)
+            axes.set_xticks(places, list(shown), rotation=45)
             axes.set_ylabel("million rows per second")
-            axes.set_title(f"TPC-H, each query alone, batches of {batch_rows:,} rows")
+            axes.set_title(f"TPC-H, each query alone, batches of {size:,} rows")
             axes.legend()
+        for sf in factors:
+            logical = _logical([cell for cell in cells if cell["sf"] == sf])
+            _draw_means(panels[-1], logical, f"one time a step, SF {sf:g}")
+        physical = [cell for cell in cells if cell["is_physical"]]
+        if physical:
+            _draw_means(panels[-1], physical, f"many times a step, SF {physical[0]['sf']:g}")
+        panels[-1].set_xscale("log")
+        panels[-1].set_yscale("log")
+        panels[-1].set_xlabel("rows per logical time")
+        panels[-1].set_ylabel("million rows per second, geometric mean")
+        panels[-1].legend()
+
+
+def _draw_means(axes: Any, cells: Sequence[Mapping[str, Any]], label: str) -> None:
+    sizes = sorted({cell["time_rows"] for cell in cells})
+    means = [
+        geometric_mean([c["rows_per_second"] / 1e6 for c in cells if c["time_rows"] == size])
+        for size in sizes
+    ]
+    axes.plot(sizes, means, "o-", label=label)
 
 
 if __name__ == "__main__":

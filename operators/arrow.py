@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from operators.column import Bools, Column, Values, narrow, widen
 from operators.scalar import decimals
+from operators.slabs import ROWS
 from planner import types as t
 from planner.errors import DataError
 
@@ -278,7 +279,7 @@ def _decimals(
         if valid is not None:
             words = np.where(valid[:, None], words, 0)
         if target.narrow and source.narrow:
-            values = np.ascontiguousarray(words[:, 0])
+            values = ROWS.copy(words[:, 0], np.int64)
         else:
             column = Column(source, words)
             values = (narrow(column) or column).values

@@ -21,6 +21,7 @@ from operators import delta as deltas
 from operators.delta import Delta
 from operators.join import DeltaJoinOperator
 from operators.linear import ConstantOperator, MapOperator, RepeatOperator, UnionOperator
+from operators.recompute import RecomputeOperator
 from operators.reduce import ReduceOperator
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
@@ -40,6 +41,7 @@ Operator: TypeAlias = (
     | ConstantOperator
     | StoreOperator
     | ReduceOperator
+    | RecomputeOperator
     | DeltaJoinOperator
     | TopKOperator
     | ThresholdOperator
@@ -70,6 +72,11 @@ class LiveIndex:
     state: ArrangementState
     readers: set[str] = field(default_factory=set)
 
+    @property
+    def deferred(self) -> bool:
+        """Whether only its table reads it, which brings it up to date when it does."""
+        return self.readers == {TABLE_READER}
+
 
 @dataclass(slots=True)
 class LiveFilter:
@@ -86,6 +93,7 @@ class Dataflow:
         self._relations: dict[Key, Relation] = {}
         self._indexes: dict[tuple[str, ir.Index], LiveIndex] = {}
         self._filters: dict[tuple[Key, str, Expr], LiveFilter] = {}
+        self._streams: dict[ir.Stream, set[str]] = {}
         self.index_builds = 0
         self.work = Work()
 
@@ -118,6 +126,9 @@ class Dataflow:
         for node in ir.topological(root):
             if isinstance(node, ir.Source):
                 continue
+            if isinstance(node, ir.Stream):
+                self._streams.setdefault(node, set()).add(view)
+                continue
             key = (owner, node)
             if key not in self._installed:
                 operator = self._build(node, view, owner)
@@ -126,11 +137,11 @@ class Dataflow:
                 self._absorb(key)
             self._installed[key].readers.add(view)
             for spec in ir.indexes(node):
-                self._live_index(spec, owner).readers.add(view)
+                self.index(spec, view, owner)
             if isinstance(node, ir.DeltaJoin):
                 for i in node.inputs:
                     if i.filter is not None:
-                        self.filter(self.relation_key(i.relation, owner), i.filter, view, owner)
+                        self.filter(self.node_key(i.relation, owner), i.filter, view, owner)
         return fresh[root] if root in fresh else self.snapshot(root, time, owner)
 
     def retire(self, view: str) -> None:
@@ -140,6 +151,10 @@ class Dataflow:
             if not installed.readers:
                 del self._installed[key]
                 self._relations.pop(key, None)
+        for stream, readers in list(self._streams.items()):
+            readers.discard(view)
+            if not readers:
+                del self._streams[stream]
         for key_index, index in list(self._indexes.items()):
             index.readers.discard(view)
             if not index.readers:
@@ -148,6 +163,10 @@ class Dataflow:
             live.readers.discard(view)
             if not live.readers:
                 del self._filters[key_filter]
+
+    def streams(self, name: str) -> tuple[ir.Stream, ...]:
+        """A stream as each view that reads it sees it."""
+        return tuple(s for s in self._streams if s.relation == name)
 
     def nodes_of(self, view: str) -> Iterator[Installed]:
         return (i for i in self._installed.values() if view in i.readers)
@@ -162,28 +181,35 @@ class Dataflow:
 
     # -- state -----------------------------------------------------------------------------------
 
-    def relation_key(self, node: ir.Stored, owner: str) -> Key:
-        """Base tables are always shared."""
-        return ("" if isinstance(node, ir.Source) else owner, node)
+    def node_key(self, node: ir.Node, owner: str) -> Key:
+        """Base tables are always shared; so are streams, each of which names its reader."""
+        return ("" if isinstance(node, (ir.Source, ir.Stream)) else owner, node)
 
     def relation(self, node: ir.Stored, owner: str = "") -> Relation:
-        return self._relations[self.relation_key(node, owner)]
+        return self._relations[self.node_key(node, owner)]
 
     def index(self, spec: ir.Index, reader: str, owner: str = "") -> ArrangementState:
-        """The index, built now if it does not exist, with one reader more."""
+        """The index, built now if it does not exist, with one reader more; so is the filter of a
+        partial one."""
         key = (owner, spec)
         live = self._indexes.get(key)
+        passing = None
+        if isinstance(spec, ir.Arrangement) and spec.filter is not None:
+            passing = self.filter(
+                self.node_key(spec.relation, owner), spec.filter, reader, owner
+            )
         if live is None:
-            state = ArrangementState(spec, self.relation(spec.relation, owner))
+            state = ArrangementState(spec, self.relation(spec.relation, owner), passing)
             live = self._indexes[key] = LiveIndex(spec, owner, state)
             self.index_builds += 1
         live.readers.add(reader)
+        if not live.deferred:
+            live.state.absorb()
         return live.state
 
-    def live_index(self, spec: ir.Index, owner: str = "") -> ArrangementState | None:
+    def live_index(self, spec: ir.Index, owner: str = "") -> LiveIndex | None:
         """The index if it exists."""
-        live = self._indexes.get((owner, spec))
-        return None if live is None else live.state
+        return self._indexes.get((owner, spec))
 
     def filter(self, relation: Key, predicate: Expr, reader: str, owner: str = "") -> Filter:
         """The bitmap of a predicate over a relation, built now if it does not exist."""
@@ -218,26 +244,26 @@ class Dataflow:
         The output is entered into `changes`, and into the indexes over it.
         """
         node, owner, operator = installed.node, installed.owner, installed.operator
-        keys = [self._input_key(i, owner) for i in ir.inputs(node)]
+        keys = [self.node_key(i, owner) for i in ir.inputs(node)]
         if not any(k in changes for k in keys):
             return None
         match operator:
             case DeltaJoinOperator():
                 assert isinstance(node, ir.DeltaJoin)
                 inputs = [
-                    changes.get(self.relation_key(i.relation, owner)) or deltas.empty(i.schema)
+                    changes.get(self.node_key(i.relation, owner)) or deltas.empty(i.schema)
                     for i in node.inputs
                 ]
                 output = operator.step(inputs)
             case UnionOperator():
                 assert isinstance(node, ir.Union)
                 output = operator.step(
-                    [changes.get(self._input_key(i, owner)) for i in node.inputs]
+                    [changes.get(self.node_key(i, owner)) for i in node.inputs]
                 )
             case ThresholdOperator():
                 assert isinstance(node, ir.Threshold)
-                rows = changes.get(self.relation_key(node.index.relation, owner))
-                scalars = changes.get(self.relation_key(node.bound.relation, owner))
+                rows = changes.get(self.node_key(node.index.relation, owner))
+                scalars = changes.get(self.node_key(node.bound.relation, owner))
                 output = operator.step(rows, scalars)
             case ConstantOperator():
                 return None
@@ -246,6 +272,7 @@ class Dataflow:
                 | RepeatOperator()
                 | StoreOperator()
                 | ReduceOperator()
+                | RecomputeOperator()
                 | TopKOperator()
             ):
                 output = operator.step(changes[keys[0]])
@@ -271,14 +298,14 @@ class Dataflow:
             if key in changes:
                 relation.advance(since)
         for index in self._indexes.values():
-            delta = changes.get(self.relation_key(index.spec.relation, index.owner))
+            delta = changes.get(self.node_key(index.spec.relation, index.owner))
             if delta is not None:
                 index.state.maintain(len(delta))
 
     def snapshot(self, node: ir.Node, time: int, owner: str = "") -> Delta:
         """All rows of a running node as of `time` (the latest epoch), as births at that time."""
         match node:
-            case ir.Source() | ir.Store() | ir.Reduce():
+            case ir.Source() | ir.Store() | ir.Reduce() | ir.Recompute():
                 return snapshot(self.relation(node, owner), time)
             case ir.Map():
                 # An operator of its own: errors were counted when the rows came.
@@ -295,6 +322,8 @@ class Dataflow:
                 threshold = self._installed[owner, node].operator
                 assert isinstance(threshold, ThresholdOperator)
                 return threshold.step(self.snapshot(node.index.relation, time, owner), None)
+            case ir.Stream():
+                return deltas.empty(node.schema)
             case ir.DeltaJoin():
                 join = self._installed[owner, node].operator
                 assert isinstance(join, DeltaJoinOperator)
@@ -308,22 +337,17 @@ class Dataflow:
 
     # -- internals -------------------------------------------------------------------------------
 
-    def _input_key(self, node: ir.Node, owner: str) -> Key:
-        return ("" if isinstance(node, ir.Source) else owner, node)
-
-    def _live_index(self, spec: ir.Index, owner: str) -> LiveIndex:
-        return self._indexes[owner, spec]
-
     def _absorb(self, key: Key) -> None:
         relation = self._relations.get(key)
         if relation is None:
             return
-        for index in self._indexes.values():
-            if index.state.relation is relation:
-                index.state.absorb()
+        # Partial indexes take in what the filters let pass.
         for live in self._filters.values():
             if live.state.relation is relation:
                 live.state.absorb()
+        for index in self._indexes.values():
+            if index.state.relation is relation and not index.deferred:
+                index.state.absorb()
 
     def _build(self, node: ir.Node, view: str, owner: str) -> Operator:
         operator = self._new_operator(node, view, owner)
@@ -354,6 +378,11 @@ class Dataflow:
                 return StoreOperator(
                     node, relation, self.index(ir.HashArrangement(node), view, owner)
                 )
+            case ir.Recompute():
+                relation = self._relations[owner, node] = Relation(node.schema, self.work)
+                group_index = self.index(ir.group_index(node), view, owner)
+                members = self.index(node.index, view, owner)
+                return RecomputeOperator(node, relation, group_index, members)
             case ir.Reduce():
                 relation = self._relations[owner, node] = Relation(node.schema, self.work)
                 group_index = self.index(ir.group_index(node), view, owner)
@@ -364,10 +393,15 @@ class Dataflow:
                 }
                 return ReduceOperator(node, relation, group_index, ordered)
             case ir.DeltaJoin():
-                keys = [self.relation_key(i.relation, owner) for i in node.inputs]
+                keys = [self.node_key(i.relation, owner) for i in node.inputs]
                 return DeltaJoinOperator(
                     node,
-                    [self._relations[k] for k in keys],
+                    [
+                        Relation(i.schema, self.work)
+                        if ir.gives_events(i.relation)
+                        else self._relations[k]
+                        for i, k in zip(node.inputs, keys, strict=True)
+                    ],
                     [
                         None if i.filter is None else self.filter(k, i.filter, view, owner)
                         for i, k in zip(node.inputs, keys, strict=True)
@@ -376,8 +410,8 @@ class Dataflow:
                 )
             case ir.TopK():
                 return TopKOperator(node, self.index(node.index, view, owner))
-            case ir.Source():
-                raise AssertionError("tables are added, not installed")
+            case ir.Source() | ir.Stream():
+                raise AssertionError("tables are added, not installed, and streams do nothing")
             case _:
                 assert_never(node)
 
@@ -405,6 +439,9 @@ class Dataflow:
             case ThresholdOperator():
                 assert isinstance(node, ir.Threshold)
                 return operator.step(rows_of(node.index.relation), None)
+            case RecomputeOperator():
+                assert isinstance(node, ir.Recompute)
+                return operator.start(rows_of(node.index.relation), time)
             case ReduceOperator():
                 assert isinstance(node, ir.Reduce)
                 return operator.start(rows_of(node.input), time)
@@ -415,7 +452,10 @@ class Dataflow:
                 assert_never(operator)
 
     def _join_snapshot(self, join: DeltaJoinOperator, time: int) -> Delta:
-        """The whole join by one path, from its smallest input (3DF §8: one delta query)."""
+        """The whole join by one path, from its smallest input (3DF §8: one delta query). A join of
+        events has no rows as of any time."""
+        if ir.gives_events(join.node):
+            return deltas.empty(join.node.schema)
         sizes = [o.relation.live_rows for o in join.occurrences]
         source = sizes.index(min(sizes))
         everything = snapshot(join.occurrences[source].relation, time)

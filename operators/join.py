@@ -21,6 +21,7 @@ from operators import scalar
 from operators.column import Ints
 from operators.delta import Delta
 from operators.linear import passing, without_unchanged
+from operators.range_join import RangeJoinOperator
 from operators.state import encode
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
@@ -33,7 +34,8 @@ _NONE = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One input of the join at run time; its columns start at `first` among the join's."""
+    """One input of the join at run time; its columns start at `first` among the join's. The
+    relation of an input that gives events has no rows."""
 
     relation: Relation
     filter: Filter | None
@@ -48,6 +50,10 @@ class HalfJoinOperator:
         self.index = index
         self.occurrence = occurrence
         self._residual = [scalar.compile(r) for r in node.residual]
+        tested = occurrence.filter
+        if tested is not None and tested.predicate == node.index.filter:
+            tested = None  # the index has no other rows
+        self._filter = tested
 
     def probe(self, prefix: Delta) -> tuple[Delta, Ints]:
         """The updates that can match (no NULL in the probe), and their key words."""
@@ -70,7 +76,7 @@ class HalfJoinOperator:
     def extend_probed(self, prefix: Delta, words: Ints, as_of: bool) -> Delta:
         """`extend`, with the key words at hand (they may have been sent here by an exchange)."""
         occurrence = self.occurrence
-        bits = _NONE if occurrence.filter is None else occurrence.filter.bits
+        bits = _NONE if self._filter is None else self._filter.bits
         matches = self.index.lookup(words, prefix.time, as_of, bits)
         joined = prefix.select(matches.probe).extend(
             occurrence.first, occurrence.relation, matches.row
@@ -100,10 +106,15 @@ class DeltaJoinOperator:
         self.occurrences = [
             Occurrence(r, f, first) for r, f, first in zip(relations, filters, firsts, strict=True)
         ]
-        self.paths = [
-            [HalfJoinOperator(s, indexes[s.index], self.occurrences[s.input]) for s in path.steps]
-            for path in node.paths
-        ]
+        #: By source; an input that is only looked up, by events, has none.
+        self.paths: list[list[HalfJoinOperator | RangeJoinOperator]] = [[] for _ in node.inputs]
+        for path in node.paths:
+            self.paths[path.source] = [
+                _step(s, indexes[s.index], self.occurrences[s.input]) for s in path.steps
+            ]
+        self._events = next(
+            (i for i, x in enumerate(node.inputs) if ir.gives_events(x.relation)), None
+        )
         self._wanted: set[int] = set()
         self._reads = [self._columns_read(i) for i in range(len(node.inputs))]
 
@@ -124,6 +135,8 @@ class DeltaJoinOperator:
     def start(self, source: int, delta: Delta) -> Delta:
         """The changes of occurrence `source` that pass its filter, over the join's columns."""
         occurrence = self.occurrences[source]
+        if source == self._events:
+            return self._start_events(occurrence, delta)
         delta = without_unchanged(delta, self._reads[source])
         rows = delta.bindings[0].rows
         if occurrence.filter is not None and len(rows):
@@ -135,12 +148,21 @@ class DeltaJoinOperator:
         prefix = Delta(self.node.schema, delta.time, delta.diff, origins)
         return prefix.extend(occurrence.first, occurrence.relation, rows)
 
+    def _start_events(self, occurrence: Occurrence, delta: Delta) -> Delta:
+        """Events over the join's columns: as they came, since no relation has their rows."""
+        occurrence.relation.work.prefixes += len(delta)
+        origins: list[deltas.Origin] = [None] * len(self.node.schema)
+        for i in range(len(delta.schema)):
+            origins[occurrence.first + i] = delta.origin(i)
+        return Delta(self.node.schema, delta.time, delta.diff, origins, delta.bindings)
+
     def step(self, changes: list[Delta]) -> Delta:
         """The join's changes from those of its inputs, one delta per occurrence."""
         parts: list[Delta] = []
-        for source, delta in enumerate(changes):
+        for path in self.node.paths:
+            delta = changes[path.source]
             if len(delta):
-                parts.append(self.follow(source, delta))
+                parts.append(self.follow(path.source, delta))
         return merge_bound(self.node, parts)
 
     def follow(self, source: int, delta: Delta, snapshot: bool = False) -> Delta:
@@ -161,15 +183,23 @@ class DeltaJoinOperator:
         used = set(self._wanted)
         for path in node.paths:
             for s in path.steps:
-                used.update(s.probe)
+                used.update(s.reads)
                 used.update(columns_used(*s.residual))
                 if s.input == source:
-                    used.update(first + c for c in s.index.columns[: len(s.probe)])
+                    used.update(first + c for c in s.compared)
         own = {c - first for c in used if first <= c < first + width}
         filter_of = node.inputs[source].filter
         if filter_of is not None:
             own |= columns_used(filter_of)
         return tuple(sorted(own))
+
+
+def _step(
+    node: ir.HalfJoin | ir.RangeJoin, index: ArrangementState, occurrence: Occurrence
+) -> HalfJoinOperator | RangeJoinOperator:
+    if isinstance(node, ir.RangeJoin):
+        return RangeJoinOperator(node, index, occurrence)
+    return HalfJoinOperator(node, index, occurrence)
 
 
 def merge_bound(node: ir.DeltaJoin, parts: list[Delta]) -> Delta:

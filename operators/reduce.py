@@ -1,6 +1,6 @@
 """Reduce: one row per group, with accumulators, kept as a relation.
 
-A step sorts its input by (group, time), sums what each run adds, finds the stored rows of the
+A step groups its input by (key, time), sums what each run adds, finds the stored rows of the
 groups touched with one lookup, and sweeps each group's times once. Every change of a group is a new
 row: the old one dies at that time. So the output is a relation like any other, indexed by the
 group's keys, and a join on those keys reads it as it is.
@@ -22,7 +22,7 @@ from operators import delta as deltas
 from operators import exact_sum
 from operators.column import Column, Ints, null_column
 from operators.delta import Delta, Pairs
-from operators.kernels import grouping, sorting
+from operators.kernels import grouping
 from operators.state import encode
 from operators.state.arrangement import ArrangementState, order_keys
 from operators.state.relation import Relation
@@ -32,9 +32,72 @@ from planner import dataflow as ir
 from planner.expr import Column as ColumnRef
 
 _ALL_VALID = np.empty(0, np.bool_)
+_NONE_TOUCHED = np.empty(0, np.bool_)
+_IN_ORDER = np.empty(0, np.int64)
 
 #: Accumulators that are states of an exact sum, and what a run of values adds to them.
 EXACT = {"sum_double": exact_sum.from_values, "sum_square_double": exact_sum.of_squares}
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where an accumulator lies: its column in the stored rows, its first word among the words of
+    `sweep_groups` and how many it has (none for an exact sum of doubles)."""
+
+    kind: str
+    arg: int | None
+    column: int
+    word: int
+    width: int
+
+
+def slots_of(node: ir.Reduce) -> tuple[tuple[Slot, ...], Ints]:
+    """The accumulators' slots, and each word's mode (see kernels.grouping)."""
+    slots: list[Slot] = []
+    mode: list[int] = []
+    kinds = [a.kind for a in node.accumulators]
+    for i, accumulator in enumerate(node.accumulators):
+        column = len(node.keys) + i
+        arg = None if accumulator.arg is None else _position(accumulator.arg)
+        word = len(mode)
+        match accumulator.kind:
+            case "sum" if kinds[i + 1 : i + 2] == ["sum_top"]:
+                mode += [grouping.WIDER, grouping.ADD]
+            case "sum":
+                mode += [grouping.WIDE, grouping.ADD]
+            case "first":
+                width = encode.key_width([node.schema[column].type], [True])
+                mode += [grouping.SET] * width
+            case kind if kind in EXACT:
+                pass
+            case _:
+                mode.append(grouping.ADD)
+        slots.append(Slot(accumulator.kind, arg, column, word, len(mode) - word))
+    return tuple(slots), np.array(mode, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """Rows by key and time: run r is rows order[starts[r]:starts[r + 1]], in (bucket, key, time)
+    order; group g is runs key_starts[g] to key_starts[g + 1]. All int64."""
+
+    order: Ints
+    starts: Ints
+    key_starts: Ints
+
+    @property
+    def first_row(self) -> Ints:
+        """The first row of each run."""
+        return self.order[self.starts[:-1]]
+
+
+def group_rows(words: Ints, time: Ints) -> Grouping:
+    """Rows of keys int64[w, n] at times int64[n], grouped. Cost: see grouping.group_rows."""
+    n = len(time)
+    order = np.empty(n, np.int64)
+    starts, key_starts = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+    runs, groups = grouping.group_rows(words, time, order, starts, key_starts)
+    return Grouping(order, starts[: runs + 1], key_starts[: groups + 1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +132,15 @@ class ReduceOperator:
         self.relation = relation
         self.index = index
         self._keys = [_position(k) for k in node.keys]
-        self._args = [None if a.arg is None else _position(a.arg) for a in node.accumulators]
-        self._kinds = [a.kind for a in node.accumulators]
-        self._ordered = ordered
-        mode: list[int] = []
-        for accumulator, field in zip(
-            node.accumulators, node.schema[len(node.keys) :], strict=True
-        ):
-            match accumulator.kind:
-                case "sum":
-                    mode.extend((grouping.WIDE, grouping.ADD))
-                case "first":
-                    mode.extend([grouping.SET] * encode.key_width([field.type], [True]))
-                case kind if kind in EXACT:
-                    pass
-                case _:
-                    mode.append(grouping.ADD)
-        self._mode = np.array(mode, np.int64)
+        self._slots, self._mode = slots_of(node)
+        added = [(s.column, s.word) for s in self._slots if s.kind != "first" and s.width]
+        self._added = relation.word_slots(added)
+        self._exact = sum(s.kind in EXACT for s in self._slots)
+        self._firsts_of = [
+            (slot, ordered[a.index])
+            for slot, a in zip(self._slots, node.accumulators, strict=True)
+            if a.index is not None
+        ]
 
     def step(self, delta: Delta) -> Delta:
         """Apply a delta to the groups; returns the changes of the stored rows."""
@@ -97,60 +152,47 @@ class ReduceOperator:
         """The first delta, at one time: a global aggregate gets its row even from no input."""
         if self._keys or len(delta):
             return self.step(delta)
-        one = np.zeros(1, np.int64)
-        exact = tuple((exact_sum.Sum(),) for kind in self._kinds if kind in EXACT)
         runs = Runs(
             words=np.zeros((1, 1), np.int64),
             key_starts=np.array([0, 1], np.int64),
-            first_row=one,
+            first_row=np.zeros(1, np.int64),
             time=np.array([time], np.int64),
             change=np.zeros((len(self._mode), 1), np.int64),
-            exact=exact,
+            exact=((exact_sum.Sum(),),) * self._exact,
         )
         return self.apply(delta, runs)
 
     def runs(self, delta: Delta) -> Runs:
-        """Sort by (group, time) and sum each run. Cost: O(n) after a radix sort of n keys."""
-        n = len(delta)
-        columns = [delta.column(k) for k in self._keys]
-        words, _ = self.index.key_words(np.arange(n), columns)
-        framed = np.empty((words.shape[0] + 2, n), np.int64)
-        sorting.buckets_of(words[0], framed[0])
-        framed[1:-1] = words
-        framed[-1] = delta.time
-        order, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
-        sorting.argsort(framed, order, np.empty(n, np.int64))
-        count = sorting.run_starts(framed, order, starts)
-        first_row = order[starts[:count]]
-        run_words = keys_at(words, first_row)
-        key_starts = np.empty(count + 1, np.int64)
-        groups = sorting.run_starts(run_words, np.arange(count), key_starts)
-        key_starts = key_starts[: groups + 1]
+        """Group by (key, time) and sum each run. Cost: O(n), and sorting the runs."""
+        words = self.index.probe_words([delta.column(k) for k in self._keys], len(delta))
+        grouped = group_rows(words, delta.time)
+        order, starts = grouped.order, grouped.starts
+        count = len(starts) - 1
+        first_row = grouped.first_row
         change = np.empty((len(self._mode), count), np.int64)
         exact: list[tuple[exact_sum.Sum, ...]] = []
-        word = 0
-        for kind, arg in zip(self._kinds, self._args, strict=True):
-            column = None if arg is None else delta.column(arg)
+        for slot in self._slots:
+            column = None if slot.arg is None else delta.column(slot.arg)
             valid = _ALL_VALID if column is None or column.valid is None else column.valid
-            if kind in ("count_rows", "count"):
-                grouping.count_runs(order, starts, count, delta.diff, valid, change[word])
-                word += 1
-            elif kind == "first":
-                word += self._first_width(arg)
-            elif kind == "sum":
-                assert column is not None
-                add: Any = grouping.sum_runs_wide if column.wide else grouping.sum_runs
-                add(
-                    order, starts, count, delta.diff, column.values, valid,
-                    change[word], change[word + 1],
-                )  # fmt: skip
-                word += 2
-            else:
-                assert column is not None
-                exact.append(_exact_runs(kind, column, order, starts[: count + 1], delta.diff))
+            match slot.kind:
+                case "count_rows" | "count":
+                    grouping.count_runs(order, starts, count, delta.diff, valid, change[slot.word])
+                case "sum":
+                    assert column is not None
+                    add: Any = grouping.sum_runs_wide if column.wide else grouping.sum_runs
+                    end = slot.word + (3 if self._mode[slot.word] == grouping.WIDER else 2)
+                    add(
+                        order, starts, count, delta.diff, column.values, valid,
+                        change[slot.word : end],
+                    )  # fmt: skip
+                case kind if kind in EXACT:
+                    assert column is not None
+                    exact.append(_exact_runs(kind, column, order, starts, delta.diff))
+                case _:  # first comes from its index, sum_top with its sum
+                    pass
         return Runs(
-            words=keys_at(run_words, key_starts[:-1]),
-            key_starts=key_starts,
+            words=keys_at(words, first_row[grouped.key_starts[:-1]]),
+            key_starts=grouped.key_starts,
             first_row=first_row,
             time=delta.time[first_row],
             change=change,
@@ -162,159 +204,128 @@ class ReduceOperator:
         groups, count = len(runs.key_starts) - 1, len(runs.time)
         old_row, old = self._stored(runs.words, runs.time)
         firsts = self._firsts(delta, runs)
-        touched = np.zeros(count, np.bool_)
+        touched = _NONE_TOUCHED
         for changes in runs.exact:
-            touched |= np.fromiter((c != exact_sum.Sum() for c in changes), np.bool_, count)
-        event_time, event_prior = np.empty(count, np.int64), np.empty(count, np.int64)
-        event_birth, birth_run = np.empty(count, np.int64), np.empty(count, np.int64)
-        birth_time, birth_prior = np.empty(count, np.int64), np.empty(count, np.int64)
-        births = np.empty((len(self._mode), count), np.int64)
-        sizes = np.zeros(2, np.int64)
+            adds = np.fromiter((c != exact_sum.Sum() for c in changes), np.bool_, count)
+            touched = adds if len(touched) == 0 else touched | adds
+        events = np.empty((3, count), np.int64)
+        births, totals = (
+            np.empty((4, count), np.int64),
+            np.empty((len(self._mode), count), np.int64),
+        )
+        sizes = np.empty(3, np.int64)
         bad = grouping.sweep_groups(
             runs.key_starts, groups, runs.time, runs.change, self._mode, touched, old_row, old,
-            not self._keys, event_time, event_prior, event_birth, birth_run, birth_time,
-            birth_prior, births, sizes,
+            not self._keys, events, births, totals, sizes,
         )  # fmt: skip
         if bad >= 0:
             raise AssertionError("a group lost more rows than it had: its input is not a multiset")
-        n_events, n_births = sizes.tolist()
+        n_events, n_births, ascending = sizes.tolist()
         if n_events == 0:
             return deltas.empty(self.node.schema)
-        # Row ids ascend with time.
-        by_time = np.argsort(birth_time[:n_births], kind="stable")
-        columns = self._rows(delta, runs, firsts, births, birth_run, birth_prior, by_time)
-        first = self.relation.append(columns, birth_time[:n_births][by_time])
-        row_of = np.empty(n_births, np.int64)
-        row_of[by_time] = np.arange(first, first + n_births)
-        born = event_birth[:n_events]
-        prior, time = event_prior[:n_events], event_time[:n_events]
-        has_old, has_new = prior != grouping.NOTHING, born >= 0
-        old_rows = prior.copy()
-        chained = prior < grouping.NOTHING
-        old_rows[chained] = row_of[-2 - prior[chained]]
-        dead, dead_time = old_rows[has_old], time[has_old]
-        self.relation.kill(dead, dead_time)
-        group_of_run = np.repeat(np.arange(groups), np.diff(runs.key_starts))
-        born_groups = group_of_run[birth_run[:n_births][by_time]]
-        self.index.insert(np.arange(first, first + n_births), keys_at(runs.words, born_groups))
-        new_rows = row_of[born[has_new]]
-        rows = np.concatenate((dead, new_rows))
-        times = np.concatenate((dead_time, time[has_new]))
-        diff = np.ones(len(rows), np.int64)
-        diff[: len(dead)] = -1
-        both = has_old & has_new
-        pairs = Pairs(
-            old=(np.cumsum(has_old) - 1)[both],
-            new=(np.cumsum(has_new) - 1 + len(dead))[both],
-            may_be_equal=False,
+        births, totals = births[:, :n_births], totals[:, :n_births]
+        place, states = _IN_ORDER, self._exact_states(runs, births)
+        if not ascending:  # row ids ascend with time
+            by_time = np.argsort(births[2], kind="stable")
+            place = np.empty(n_births, np.int64)
+            place[by_time] = np.arange(n_births)
+            births, totals = keys_at(births, by_time), keys_at(totals, by_time)
+            states = [[s[b] for b in by_time.tolist()] for s in states]
+        columns = self._rows(delta, runs, firsts, births[0], totals, states)
+        first = self.relation.append(columns, births[2])
+        rows, times, diff = (np.empty(2 * n_events, np.int64) for _ in range(3))
+        pairs = np.empty((2, n_events), np.int64)
+        deaths, total, paired = grouping.replace_rows(
+            events, n_events, first, place, rows, times, diff, pairs
         )
-        return deltas.bound(self.relation, rows, times, diff, pairs)
+        self.relation.kill(rows[:deaths], times[:deaths])
+        # Births in order of their groups are in order of their keys already.
+        order = np.arange(n_births) if ascending else None
+        self.index.insert(np.arange(first, first + n_births), keys_at(runs.words, births[1]), order)
+        return deltas.bound(
+            self.relation, rows[:total], times[:total], diff[:total],
+            Pairs(pairs[0, :paired], pairs[1, :paired], may_be_equal=False),
+        )  # fmt: skip
 
     def _stored(self, words: Ints, times: Ints) -> tuple[Ints, Ints]:
         """Stored row of each group before the step, or -1, and its accumulators' words."""
         groups = words.shape[1]
         old_row = np.full(groups, -1, np.int64)
+        old = np.zeros((len(self._mode), groups), np.int64)
         last = np.full(groups, times.max() if len(times) else 0, np.int64)
         matches = self.index.lookup(words, last, True, order=np.arange(groups))
+        if len(matches.row) == 0:
+            return old_row, old
         old_row[matches.probe] = matches.row
-        old = np.zeros((len(self._mode), groups), np.int64)
-        word = 0
-        for i, kind in enumerate(self._kinds):
-            if kind in EXACT:
-                continue
-            column = self.relation.gather(len(self._keys) + i, matches.row)
-            values = column.values
-            if kind == "first":
-                words_of = encode.equality_words([column], [True])
-                old[word : word + len(words_of), matches.probe] = words_of
-                word += len(words_of)
-            elif kind == "sum":
-                old[word, matches.probe] = values[:, 0]
-                old[word + 1, matches.probe] = values[:, 1]
-                word += 2
-            else:
-                old[word, matches.probe] = values
-                word += 1
+        self.relation.gather_words(self._added, matches.row, matches.probe, old)
+        for slot, _ in self._firsts_of:
+            column = self.relation.gather(slot.column, matches.row)
+            words_of = encode.equality_words([column], [True])
+            old[slot.word : slot.word + slot.width, matches.probe] = words_of
         return old_row, old
 
     def _firsts(self, delta: Delta, runs: Runs) -> list[Column]:
         """For each accumulator `first` its value after each run, also entered into runs.change."""
         values: list[Column] = []
-        word = 0
-        for accumulator, arg in zip(self.node.accumulators, self._args, strict=True):
-            if accumulator.index is None:
-                word += {"sum": 2, **dict.fromkeys(EXACT, 0)}.get(accumulator.kind, 1)
-                continue
-            assert arg is not None
-            index = self._ordered[accumulator.index]
+        for slot, index in self._firsts_of:
+            assert slot.arg is not None
             keys = [delta.peek(k, runs.first_row) for k in self._keys]
             rows = first_rows(index, keys, runs.time)
-            value = gather_or_null(index.relation, arg, rows)
+            value = gather_or_null(index.relation, slot.arg, rows)
             words = encode.equality_words([value], [True])
-            runs.change[word : word + len(words)] = words
-            word += len(words)
+            runs.change[slot.word : slot.word + slot.width] = words
             values.append(value)
         return values
-
-    def _first_width(self, arg: int | None) -> int:
-        assert arg is not None
-        return encode.key_width([self.node.input.schema[arg].type], [True])
 
     def _rows(
         self,
         delta: Delta,
         runs: Runs,
         firsts: list[Column],
-        births: Ints,
-        birth_run: Ints,
-        birth_prior: Ints,
-        by_time: Ints,
+        run: Ints,
+        totals: Ints,
+        states: list[list[bytes]],
     ) -> list[Column]:
-        """The new rows in order of time: keys from the input, accumulators from the sweep."""
-        n = len(by_time)
-        run = birth_run[:n][by_time]
-        source = runs.first_row[run]
+        """The new rows, of runs run[b]: keys from the input, accumulators from the sweep."""
         fields = self.node.schema
-        columns = [
-            Column(fields[i].type, _normal(c.values), c.valid)
-            for i, c in enumerate(delta.peek(k, source) for k in self._keys)
-        ]
-        word, exact, ordered = 0, 0, 0
-        for i, kind in enumerate(self._kinds, start=len(self._keys)):
-            values: Any
-            if kind == "sum":
-                values = np.ascontiguousarray(births[word : word + 2, by_time].T)
-                word += 2
-            elif kind in EXACT:
-                states = self._exact_states(i, runs.exact[exact], birth_run[:n], birth_prior[:n])
-                values = pa.array([states[b] for b in by_time.tolist()], pa.binary())
-                exact += 1
-            elif kind == "first":
-                value = firsts[ordered].take(run)
-                columns.append(Column(fields[i].type, value.values, value.valid))
-                word += encode.key_width([fields[i].type], [True])
-                ordered += 1
-                continue
-            else:
-                values = births[word, by_time]
-                word += 1
-            columns.append(Column(fields[i].type, values))
+        source = runs.first_row[run]
+        every = len(source) == len(delta) and np.array_equal(source, np.arange(len(source)))
+        keys = (delta.column(k) if every else delta.peek(k, source) for k in self._keys)
+        columns = [Column(fields[i].type, _normal(c.values), c.valid) for i, c in enumerate(keys)]
+        exact, ordered = iter(states), iter(firsts)
+        for slot in self._slots:
+            kind = fields[slot.column].type
+            match slot.kind:
+                case "sum":
+                    pair = np.ascontiguousarray(totals[slot.word : slot.word + 2].T)
+                    columns.append(Column(kind, pair))
+                case "first":
+                    value = next(ordered).take(run)
+                    columns.append(Column(kind, value.values, value.valid))
+                case name if name in EXACT:
+                    columns.append(Column(kind, pa.array(next(exact), pa.binary())))
+                case _:
+                    columns.append(Column(kind, totals[slot.word]))
         return columns
 
-    def _exact_states(
-        self, column: int, change: tuple[exact_sum.Sum, ...], birth_run: Ints, birth_prior: Ints
-    ) -> list[bytes]:
-        """Exact floating-point sums of every birth, each from its prior version."""
-        stored_births = np.flatnonzero(birth_prior >= 0)
-        stored = self.relation.gather(column, birth_prior[stored_births]).values.to_pylist()
-        before = dict(zip(stored_births.tolist(), stored, strict=True))
-        states: list[bytes] = []
-        for b, (run, prior) in enumerate(
-            zip(birth_run.tolist(), birth_prior.tolist(), strict=True)
-        ):
-            base = before[b] if prior >= 0 else states[-2 - prior] if prior < -1 else b""
-            states.append(exact_sum.add(base, change[run]))
-        return states
+    def _exact_states(self, runs: Runs, births: Ints) -> list[list[bytes]]:
+        """For each exact floating-point sum its state in every birth, from its prior version."""
+        if self._exact == 0:
+            return []
+        columns = [s.column for s in self._slots if s.kind in EXACT]
+        run, prior = births[0].tolist(), births[3].tolist()
+        stored_births = np.flatnonzero(births[3] >= 0)
+        rows = births[3][stored_births]
+        out: list[list[bytes]] = []
+        for column, change in zip(columns, runs.exact, strict=True):
+            stored = self.relation.gather(column, rows).values.to_pylist()
+            before = dict(zip(stored_births.tolist(), stored, strict=True))
+            states: list[bytes] = []
+            for b, (r, p) in enumerate(zip(run, prior, strict=True)):
+                base = before[b] if p >= 0 else states[-2 - p] if p < -1 else b""
+                states.append(exact_sum.add(base, change[r]))
+            out.append(states)
+        return out
 
 
 def _normal(values: Any) -> Any:

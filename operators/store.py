@@ -52,8 +52,9 @@ class StoreOperator:
             raise AssertionError("a derived bag lost a row that it did not have")
         births = row[applied.births]
         delta = apply_changes(self.relation, [c.take(births) for c in columns], applied)
-        end = self.relation.next_row
-        self.index.insert(np.arange(end - len(births), end), keys_at(words, births))
+        # The delta tells the dead first.
+        rows = delta.bindings[0].rows
+        self.index.insert(rows[len(rows) - len(births) :], keys_at(words, births))
         return delta
 
     def _normalise(self, words: Ints, action: Ints, time: Ints) -> Normalised:

@@ -4,6 +4,10 @@ Changes are taken in statement order, each at its transaction's time, against th
 the earlier changes of the same step. A table with a key holds at most one row a key: inserting a
 present key and deleting an absent one are errors, an upsert replaces. A bag takes any row, and a
 delete kills one equal row. Nothing is written until all changes of all tables have been checked.
+
+Rows that come in ascending order of their keys are known to be new without a look: the greatest key
+so far is enough. The index on the key is therefore brought up to date for a check that needs it, or
+for its first reader, and not before: a table that is loaded in order pays nothing for its key.
 """
 
 from __future__ import annotations
@@ -24,6 +28,9 @@ from operators.state.relation import Relation
 from operators.state.spine import keys_at, sort_keys
 from operators.store import apply_changes, living
 from planner import dataflow as ir
+
+
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +66,12 @@ class Sorted:
 @dataclass(frozen=True, slots=True)
 class Checked:
     """Changes that passed; `born` are the values of applied.births, `keys` their keys in the index
-    that found the rows, where the check has them sorted already."""
+    that found the rows, where the check has them sorted already. `greatest` int64[w]: a key that
+    none of the table's rows exceeds after them; None if it is not known."""
 
     born: list[Column]
     applied: Normalised
+    greatest: Ints | None
     keys: Sorted | None = None
 
 
@@ -77,6 +86,8 @@ class TableState:
         self.source = source
         self.key = key
         self.relation = Relation(source.schema)
+        #: Words of a key that no row exceeds; empty before the first row, None if not known.
+        self._greatest: Ints | None = _NONE
 
     @property
     def row_index(self) -> ir.Index:
@@ -85,48 +96,54 @@ class TableState:
             return ir.HashArrangement(self.source)
         return ir.Arrangement(self.source, self.key)
 
-    def check(self, batch: Sequence[Change], index: ArrangementState | None) -> Checked | Refusal:
-        """Normalise a step's changes (times not falling). Writes nothing.
+    def check(
+        self, batch: Sequence[Change], index: ArrangementState | None, deferred: bool = False
+    ) -> Checked | Refusal:
+        """Normalise a step's changes (times not falling). Writes nothing but to `index`.
 
         `index`: the state of `row_index`; None only where no change needs it: inserts into a bag,
-        or into a key that is not enforced.
+        or into a key that is not enforced. `deferred`: nobody else reads it, so that it need not
+        have the rows of earlier steps, nor get those of this one.
         """
+        if all(c.action == changes.INSERT for c in batch):
+            checked = self._check_inserts(batch, index, deferred)
+            if checked is not None:
+                return checked
         actions = np.concatenate([np.full(_rows(c), c.action, np.int64) for c in batch])
-        times = np.concatenate([np.full(_rows(c), c.time, np.int64) for c in batch])
+        times = _times(batch)
         inserts = [c for c in batch if c.action != changes.DELETE]
         # Row of an action among the inserted rows; births are taken from those.
         inserted_at = np.cumsum(actions != changes.DELETE) - 1
-        keys = None
-        if index is None:
-            applied = _plain_births(times)
-        else:
-            applied, keys = self._normalise(batch, actions, times, index)
+        assert index is not None, "the index on the key finds the rows that go"
+        index.absorb()
+        applied, words, order = self._normalise(batch, actions, times, index)
         if applied.problem != changes.OK:
             sizes = np.cumsum([_rows(c) for c in batch])
             change = int(np.searchsorted(sizes, applied.problem_row, side="right"))
             before = int(sizes[change - 1]) if change else 0
             return Refusal(applied.problem, change, applied.problem_row - before)
-        fields = range(len(self.source.schema))
         if not inserts:
-            nothing = np.empty(0, np.int64)
-            return Checked(self.relation.gather_all(nothing), applied)
-        whole = [concat([c.columns[i] for c in inserts]) for i in fields]
+            return Checked(self.relation.gather_all(_NONE), applied, self._greatest)
+        greatest = self._greatest
+        if self.key is not None and greatest is not None:
+            top = words[:, sorting.greatest(words)].reshape(-1, 1).copy()
+            greatest = top[:, 0] if sorting.ascends(top, greatest) else greatest
+        born = self._values(inserts)
         rows = inserted_at[applied.births]
-        if len(rows) < len(whole[0]) or (len(rows) > 1 and (np.diff(rows) < 0).any()):
-            whole = [c.take(rows) for c in whole]
-        return Checked(whole, applied, keys)
+        if len(rows) == len(born[0]) and bool((np.diff(rows) > 0).all()):
+            keys = Sorted(words, order) if len(rows) == words.shape[1] else None
+            return Checked(born, applied, greatest, keys)
+        return Checked([c.take(rows) for c in born], applied, greatest)
 
-    def write(self, checked: Checked, indexes: Sequence[ArrangementState]) -> Delta:
-        """Write checked changes to the relation and its live indexes; returns the table's delta."""
+    def write(self, checked: Checked, index: ArrangementState | None) -> Delta:
+        """Write checked changes to the relation and to the index that they were checked with, if it
+        is to have them now; returns the table's delta."""
         delta = apply_changes(self.relation, checked.born, checked.applied)
-        for index in indexes:
-            keys = checked.keys
-            if keys is not None and index.spec == self.row_index:
-                end = self.relation.next_row
-                rows = np.arange(end - len(keys.order), end)
-                index.insert(rows, keys.words, keys.order)
-            else:
-                index.absorb()
+        self._greatest = checked.greatest
+        if index is not None and checked.keys is not None:
+            # Every change is a birth: the delta tells the dead first.
+            rows = delta.bindings[0].rows[-len(checked.keys.order) :]
+            index.insert(rows, checked.keys.words, checked.keys.order)
         return delta
 
     def snapshot(self, time: int) -> Delta:
@@ -139,9 +156,9 @@ class TableState:
         actions: Ints,
         times: Ints,
         index: ArrangementState,
-    ) -> tuple[Normalised, Sorted | None]:
-        """The births and deaths; and the keys, where every action is the birth of a key."""
-        words = np.concatenate([self._words(c, index) for c in batch], axis=1)
+    ) -> tuple[Normalised, Ints, Ints]:
+        """The births and deaths; the key words int64[w, n] of all changes, and their order."""
+        words = self._words(batch, index)
         n = words.shape[1]
         order, starts = sort_keys(words), np.empty(n + 1, np.int64)
         groups = sorting.run_starts(words, order, starts)
@@ -153,20 +170,45 @@ class TableState:
         probes = keys_at(words, order[starts[wanted]])
         live_start, live_rows = living(index, probes, wanted, starts)
         if len(live_rows) == 0 and groups == n and (actions != changes.DELETE).all():
-            return _plain_births(times), Sorted(words, order)
+            return _plain_births(times), words, order
         unique = self.key is not None
-        return (
-            changes.normalise(order, starts, actions, times, live_start, live_rows, unique),
-            None,
-        )
+        applied = changes.normalise(order, starts, actions, times, live_start, live_rows, unique)
+        return applied, words, order
 
-    def _words(self, change: Change, index: ArrangementState) -> Ints:
-        if self.key is None:
-            return encode.row_hash(change.columns)
-        columns = change.columns
-        if change.action != changes.DELETE:
-            columns = [columns[k] for k in self.key]
-        return index.probe_words(columns, len(columns[0]))
+    def _check_inserts(
+        self, batch: Sequence[Change], index: ArrangementState | None, deferred: bool
+    ) -> Checked | None:
+        """Inserts that cannot fail: into a bag, into a key that is not enforced, or of keys that
+        ascend from the greatest so far. None for others."""
+        if index is None or self.key is None:
+            return Checked(self._values(batch), _plain_births(_times(batch)), None)
+        if self._greatest is None:
+            return None
+        words = self._words(batch, index)
+        if not sorting.ascends(words, self._greatest):
+            return None
+        greatest = np.ascontiguousarray(words[:, -1])
+        keys = None
+        if not deferred:
+            index.absorb()
+            keys = Sorted(words, sort_keys(words))
+        return Checked(self._values(batch), _plain_births(_times(batch)), greatest, keys)
+
+    def _values(self, batch: Sequence[Change]) -> list[Column]:
+        fields = range(len(self.source.schema))
+        return [concat([c.columns[i] for c in batch]) for i in fields]
+
+    def _words(self, batch: Sequence[Change], index: ArrangementState) -> Ints:
+        parts: list[Ints] = []
+        for change in batch:
+            columns = change.columns
+            if self.key is None:
+                parts.append(encode.row_hash(columns))
+                continue
+            if change.action != changes.DELETE:
+                columns = [columns[k] for k in self.key]
+            parts.append(index.probe_words(columns, len(columns[0])))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
 def snapshot(relation: Relation, time: int) -> Delta:
@@ -180,6 +222,10 @@ def _rows(change: Change) -> int:
     return len(change.columns[0])
 
 
+def _times(batch: Sequence[Change]) -> Ints:
+    return np.repeat(np.array([c.time for c in batch], np.int64), [_rows(c) for c in batch])
+
+
 def _plain_births(times: Ints) -> Normalised:
-    none = np.empty(0, np.int64)
+    none = _NONE
     return Normalised(np.arange(len(times)), times, none, none, none, none, none, changes.OK, 0)

@@ -17,10 +17,10 @@ from operators import delta as deltas
 from operators import scalar
 from operators.column import Column, Ints, is_textual
 from operators.delta import Delta
-from operators.kernels import ranges
 from operators.linear import passing
 from operators.state import encode
 from operators.state.arrangement import ArrangementState
+from operators.state.ranges import Bound, between
 from operators.state.spine import sort_keys
 from planner import dataflow as ir
 from planner.expr import Call, column
@@ -97,7 +97,7 @@ class ThresholdOperator:
         partition = self.index.partition_words([k.take(at) for k in keys], len(at))
         low, high = self._bounds(value, old, new)
         times = scalars.time[at]
-        probe, row = self._between(partition, low, high, times)
+        probe, row = between(self.index, partition, low, high, times, False)
         values = self.index.relation.gather(self._column, row)
         before = self._passes_at(values, value, old[probe])
         after = self._passes_at(values, value, new[probe])
@@ -128,7 +128,7 @@ class ThresholdOperator:
         moves = (old >= 0) | (new >= 0)
         return old[moves], new[moves]
 
-    def _bounds(self, value: Column, old: Ints, new: Ints) -> tuple[_Bound, _Bound]:
+    def _bounds(self, value: Column, old: Ints, new: Ints) -> tuple[Bound, Bound]:
         """The range of keys whose rows flip, for each move; texts only up to their first bytes."""
         key = self.node.index.order[0]
         words = encode.order_words([value], [key])
@@ -144,28 +144,8 @@ class ThresholdOperator:
         strict = np.full(len(old), self._exact and self._above != self._inclusive, np.bool_)
         loose = np.full(len(old), self._exact and self._above == self._inclusive, np.bool_)
         if self._above:
-            return _Bound(small, every, strict), _Bound(great, unbounded, loose & ~single)
-        return _Bound(small, unbounded, strict & ~single), _Bound(great, every, loose)
-
-    def _between(
-        self, partition: Ints, low: _Bound, high: _Bound, times: Ints
-    ) -> tuple[Ints, Ints]:
-        capacity = 4 * len(times) + 64
-        dead, born_first, born_time, died_row, died_time = self.index.relation.versions
-        while True:
-            probe, row = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-            work = np.zeros(2, np.int64)
-            count = ranges.between(
-                self.index.spine.table, partition,
-                np.ascontiguousarray(low.words), low.count, low.open,
-                np.ascontiguousarray(high.words), high.count, high.open,
-                times, False, dead, born_first, born_time, died_row, died_time, probe, row, work,
-            )  # fmt: skip
-            if count <= capacity:
-                break
-            capacity = count
-        self.index.looked_up(work)
-        return probe[:count], row[:count]
+            return Bound(small, every, strict), Bound(great, unbounded, loose & ~single)
+        return Bound(small, unbounded, strict & ~single), Bound(great, every, loose)
 
     def _passes(self, rows: Column, scalars: Column) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         value, errors = self._compare.evaluate((rows, scalars).__getitem__, len(rows))
@@ -180,17 +160,6 @@ class ThresholdOperator:
         if not there.any():
             return there
         return there & self._passes(rows, scalars.take(np.where(there, at, at.max())))
-
-
-class _Bound:
-    """One end of a range per probe: words int64[o, m], how many of them count, and openness."""
-
-    __slots__ = ("count", "open", "words")
-
-    def __init__(self, words: Ints, count: Ints, open: np.ndarray) -> None:
-        self.words = words
-        self.count = count
-        self.open = open
 
 
 def _sorts_before(a: Ints, b: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -4,14 +4,15 @@ Small immutable nodes that check themselves when built. Columns are positions; `
 for display. Bags throughout: a relation is a multiset of rows.
 
 Nodes: Scan, Values, Filter, Project, Join (n-way, inner), OuterJoin, SemiJoin, MarkJoin, Aggregate,
-UnionAll, Repeat, TopK, SingleRow, Apply (a subquery in an expression), Threshold (made by the
-planner). DISTINCT is an `Aggregate` without aggregates; INTERSECT and EXCEPT are aggregates over a
-UNION ALL of tagged rows; a CTE used twice is the same subtree twice.
+UnionAll, Repeat, TopK, Retain, SingleRow, Apply (a subquery in an expression), Threshold (made by
+the planner). DISTINCT is an `Aggregate` without aggregates; INTERSECT and EXCEPT are aggregates
+over a UNION ALL of tagged rows; a CTE used twice is the same subtree twice.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from planner.expr import Column, Expr, Literal, columns_used
@@ -20,10 +21,11 @@ from planner.types import BOOLEAN, Field, Schema, SqlType
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """All columns of a table or view of the catalog, by its canonical name."""
+    """All columns of a table, view or `stream` of the catalog, by its canonical name."""
 
     relation: str
     schema: Schema
+    stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +83,58 @@ class Join:
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
     """`function` is sum, count, count_rows, avg, min, max, any_value (the least value, so that it
-    is deterministic), stddev_samp, stddev_pop, var_samp or var_pop (DOUBLE; of numbers); `arg` is
-    None for count_rows alone. `distinct`: of the distinct values of arg. FILTER clauses, BOOL_AND
-    and BOOL_OR, COUNT_IF are expressed by these on a CASE."""
+    is deterministic), stddev_samp, stddev_pop, var_samp or var_pop (DOUBLE; of numbers), or one of
+    RECOMPUTED; `arg` is None for count_rows alone. `distinct`: of the distinct values of arg.
+    FILTER clauses, BOOL_AND and BOOL_OR, COUNT_IF are expressed by these on a CASE.
+
+    Of RECOMPUTED alone: `more` arguments, an `order` whose columns are positions in `args`, and
+    `parameters`, which are constants.
+    """
 
     function: str
     arg: Expr | None
     type: SqlType
     nullable: bool
     distinct: bool = False
+    more: tuple[Expr, ...] = ()
+    order: tuple[SortKey, ...] = ()
+    parameters: tuple[Literal, ...] = ()
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        """All arguments; none for count_rows."""
+        return () if self.arg is None else (self.arg, *self.more)
+
+    def over(self, change: Callable[[Expr], Expr]) -> AggregateCall:
+        """The call of changed arguments; the same object if none changes."""
+        new = tuple(change(a) for a in self.args)
+        if all(a is b for a, b in zip(new, self.args, strict=True)):
+            return self
+        return replace(self, arg=new[0], more=new[1:])
+
+
+#: Aggregates without a state that a change could be added to or taken from: they are computed anew
+#: from all rows of a group. Each takes a group's rows without NULL in an argument, but where it
+#: says otherwise; all are NULL where there is none. Those that are DOUBLE take any numbers.
+#:
+#:     percentile_cont  DOUBLE; parameter p: between the two values around rank p * (n - 1)
+#:     percentile_disc  DOUBLE; parameter p: the value at rank p * n, rounded up
+#:     mode             the most frequent value; of several the first in `order`
+#:     max_by, min_by   arg, which may be NULL, of the row with the greatest or least second
+#:                      argument; of several rows the least arg, NULL last
+#:     listagg          the texts in `order` (whose arguments may be NULL), then ascending, with the
+#:                      parameter, a separator, in between
+#:     bit_and, bit_or, bit_xor      of integers
+#:     skewness, kurtosis            DOUBLE
+#:     covar_pop, covar_samp, corr   DOUBLE; of two arguments
+#:     regr_…                        DOUBLE; of y and x
+#:
+#: `order` is by the one argument, ascending or descending, for percentiles and mode.
+RECOMPUTED = frozenset(
+    "percentile_cont percentile_disc mode max_by min_by listagg bit_and bit_or bit_xor skewness "
+    "kurtosis covar_pop covar_samp corr regr_r2 regr_slope regr_intercept regr_sxx regr_syy "
+    "regr_sxy".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +153,18 @@ class Aggregate:
         if len(self.schema) != len(self.keys) + len(self.aggregates):
             raise ValueError("the schema of an aggregate names its keys and its aggregates")
         _check_columns(self.input.schema, *self.keys)
-        _check_columns(self.input.schema, *(a.arg for a in self.aggregates if a.arg is not None))
+        _check_columns(self.input.schema, *(e for a in self.aggregates for e in a.args))
 
 
 @dataclass(frozen=True, slots=True)
 class UnionAll:
     """The rows of all inputs. An input whose `negated` is set is taken away instead: its rows are a
-    part of the others' (planner-made: the rows without a match are all rows minus the matched)."""
+    part of the others' (planner-made: the rows without a match are all rows minus the matched).
+
+    Of one input: its rows, to be *kept*: stored once for all who read them (planner-made: a
+    selective join whose rows several others look up). A join does not dissolve into another one
+    across it.
+    """
 
     inputs: tuple[Plan, ...]
     schema: Schema
@@ -228,6 +278,19 @@ class MarkJoin:
 
 
 @dataclass(frozen=True, slots=True)
+class Retain:
+    """What became of the events of a stream: the rows that `input` gave at each epoch since the
+    view was installed, over the events and the tables of that epoch, all together. Made by
+    planner.streams; nothing moves across it that is not a function of one row."""
+
+    input: Plan
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, slots=True)
 class SingleRow:
     """At most one row per value of the columns `keys`: where there are more, the view that reads
     them is in error (SCALAR_SUBQUERY_TOO_MANY_ROWS) until they are one."""
@@ -262,7 +325,7 @@ class Threshold:
 @dataclass(frozen=True, slots=True)
 class Apply:
     """A dependent join: for each row of `input`, the subquery with that row's columns (`Outer` of
-    depth 1 in its expressions), turned into one more column.
+    depth 1 in its expressions), turned into one more column, or joined (LATERAL).
 
     kind        column                                                      type
     exists      whether the subquery has a row                              BOOLEAN, not NULL
@@ -271,6 +334,8 @@ class Apply:
                 more than one operand only for `eq`
     scalar      the one value of the subquery; NULL without rows, an        the subquery's column
                 error with more than one
+    inner       those of the subquery: the row once for each row of it      the subquery's columns
+    left        the same, and once with NULLs where it has none             the same, nullable
 
     IN is any/eq; NOT IN its negation; x > ALL s is the negation of x <= ANY s. `comparison` is the
     name of a function of planner.expr. Decorrelation turns every Apply into joins.
@@ -284,8 +349,17 @@ class Apply:
     comparison: str = ""
 
     @property
+    def is_lateral(self) -> bool:
+        """Whether it joins the rows of the subquery, rather than make a value of them."""
+        return self.kind in ("inner", "left")
+
+    @property
     def schema(self) -> Schema:
         match self.kind:
+            case "inner":
+                return (*self.input.schema, *self.subquery.schema)
+            case "left":
+                return (*self.input.schema, *nullable(self.subquery.schema))
             case "exists":
                 field = Field(self.name, BOOLEAN, False)
             case "any":
@@ -310,6 +384,7 @@ Plan: TypeAlias = (
     | UnionAll
     | Repeat
     | TopK
+    | Retain
     | SingleRow
     | Threshold
     | Apply

@@ -5,25 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from planner.dataflow import Index, Stored
+from planner.dataflow import Index, Stored, Stream
 from planner.types import Schema
 
 
 @dataclass(frozen=True, slots=True)
 class RelationInfo:
-    """A table or view as the planner sees it.
+    """A table, view or stream as the planner sees it.
 
     `name` is canonical. `primary_key`: positions of its columns, in the key's order, or None (a
     bag, every view included). `node` is where its rows are stored: a `Source` for a table, the
-    view's stored root for a view. `rows` is the present number of rows, an estimate for join order.
+    view's stored root for a view; or the `Stream`, without a reader. `rows` is the present number
+    of rows, an estimate for join order.
     """
 
     name: str
     schema: Schema
     primary_key: tuple[int, ...] | None
-    node: Stored
+    node: Stored | Stream
     rows: int
     is_view: bool
+
+    @property
+    def is_stream(self) -> bool:
+        return isinstance(self.node, Stream)
 
 
 class CatalogReader(Protocol):
@@ -34,4 +39,4 @@ class CatalogReader(Protocol):
         """All canonical names, for suggestions in error messages."""
 
     def live_indexes(self) -> frozenset[Index]:
-        """Indexes that exist now: a plan prefers them where it has a choice."""
+        """Indexes that views read now: a plan prefers them where it has a choice."""

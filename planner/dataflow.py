@@ -7,7 +7,8 @@ one node, its operator and its state.
 There are two kinds of node.
 
 - *Stored* nodes keep their rows in a relation (rows once, row ids, versions): `Source` (a base
-  table, or another view's stored result), `Store` (a derived bag) and `Reduce` (one row per group).
+  table, or another view's stored result), `Store` (a derived bag), `Reduce` and `Recompute` (one
+  row per group).
   They can be indexed and joined.
 - *Stateless* nodes only turn deltas into deltas: `Map`, `Union`, `DeltaJoin`; `TopK` reads an
   ordered index of its stored input.
@@ -18,12 +19,12 @@ Source: 3DF §8 (delta queries), §13.4 (their order in time); Shared Arrangemen
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 from typing_extensions import dataclass_transform
 
 from planner.algebra import SortKey
-from planner.expr import Expr, Literal
+from planner.expr import Expr, Literal, columns_used
 from planner.types import Schema
 
 C = TypeVar("C", bound=type)
@@ -63,6 +64,20 @@ class Source:
 
     relation: str
     schema: Schema
+
+
+@node
+class Stream:
+    """The events of a stream as the view `reader` sees them: those after its installation, each at
+    its own time alone. It is never looked up, and as of any time it has no rows. State: none.
+
+    What a node makes of events depends on since when it runs: the reader in the leaf keeps views
+    from sharing it.
+    """
+
+    relation: str
+    schema: Schema
+    reader: str = ""
 
 
 @node
@@ -152,6 +167,10 @@ class Accumulator:
     count         BIGINT, never NULL               rows whose arg is not NULL
     sum           DECIMAL(38, s), never NULL       exact 128-bit sum of arg (integer: s = 0;
                                                    decimal: its scale), NULLs skipped, 0 if none
+    sum_top       BIGINT, never NULL               the word above those 128 bits, which makes it
+                                                   exact; it stands behind the sum of a decimal arg
+                                                   of more than 18 digits. Read both with the
+                                                   function checked_sum
     sum_double    BINARY, never NULL               exact sum of a FLOAT or DOUBLE arg; read it with
                                                    the function exact_sum_to_double
     sum_square_double  BINARY, never NULL          exact sum of the squares of a FLOAT or DOUBLE
@@ -183,16 +202,48 @@ class Reduce:
 
 
 @node
+class GroupValue:
+    """One aggregate of a `Recompute`: `function`, one of algebra.RECOMPUTED, of the input's columns
+    `args`; the columns of `order` are positions in `args`. `distinct`: rows that are equal in all of
+    `args` count once."""
+
+    function: str
+    args: tuple[int, ...]
+    order: tuple[SortKey, ...] = ()
+    parameters: tuple[Literal, ...] = ()
+    distinct: bool = False
+
+
+@node
+class Recompute:
+    """One row per group: the columns `index.columns` of the input, which are the group's key, then
+    `values`, each computed from all rows of the group as of each time at which one of them changes.
+    Without key columns there is always the one group. The results of before are kept, so that only
+    the new ones are computed.
+
+    State: one row per group, and the index on its keys (shared with joins on the same keys);
+    `index`, where it has NULL in a key column NULL-safe, over the input.
+    """
+
+    index: Arrangement
+    values: tuple[GroupValue, ...]
+    schema: Schema
+
+
+@node
 class Arrangement:
     """An index: the identity by which the catalog shares it.
 
     `columns`: key columns of the relation, the leading (sharding) one first. Rows with NULL in
     any of them are left out, unless `null_safe`, where NULL is a value of its own (GROUP BY, <=>).
+    `filter`: a partial index has only the rows of which this predicate is TRUE; it is over the
+    relation's columns and cannot fail. Joins whose input has just this filter share the index.
     """
 
     relation: Stored
     columns: tuple[int, ...]
     null_safe: bool = False
+    filter: Expr | None = None
 
 
 @node
@@ -218,15 +269,21 @@ class JoinInput:
     """One occurrence of a relation in a join, with the filter on its own columns, if any.
 
     The filter cannot fail (expr.may_fail is False): it is evaluated once per stored row into a
-    bitmap that views share.
+    bitmap that views share. An input that gives events is any node, with no filter here.
     """
 
-    relation: Stored
+    relation: Node
     filter: Expr | None
 
     @property
     def schema(self) -> Schema:
         return self.relation.schema
+
+    @property
+    def stored(self) -> Stored:
+        """The relation of an input that is looked up."""
+        assert is_stored(self.relation), "events are never looked up"
+        return self.relation
 
 
 @node
@@ -239,6 +296,7 @@ class HalfJoin:
     `as_of` True sees the index as of the probe's time, False as of just before it.
     `residual`: predicates over the join's columns bound after this step, tested at once; they
     cannot fail.
+    The input's filter is tested per entry found, unless the index is partial: by that filter then.
     `null_safe`: for each probe column, whether its NULL finds the index's NULLs (`<=>`; the index
     is then null_safe); otherwise a NULL finds nothing. Empty: none does.
     """
@@ -250,6 +308,57 @@ class HalfJoin:
     residual: tuple[Expr, ...]
     null_safe: tuple[bool, ...] = ()
 
+    @property
+    def reads(self) -> frozenset[int]:
+        """Bound columns of the join that the lookup needs."""
+        return frozenset(self.probe)
+
+    @property
+    def compared(self) -> tuple[int, ...]:
+        """Columns of the occurrence that the lookup compares."""
+        return self.index.columns[: len(self.probe)]
+
+
+@node
+class RangeEnd:
+    """One end of the range that a `RangeJoin` seeks: `value`, over the join's bound columns (it
+    cannot fail; NULL finds nothing), and whether rows that equal it are found."""
+
+    value: Expr
+    inclusive: bool
+
+
+@node
+class RangeJoin:
+    """One step of a delta path: look occurrence `input` up by an inequality, through an index that
+    is ordered by one column, ascending, NULLs last: rows whose value is between the ends.
+
+    An end is None where there is no bound; at least one is there. The index's column and the ends
+    encode alike. Where its order words are not exact (texts), `residual` compares again.
+    `as_of` and `residual` are as in `HalfJoin`.
+    """
+
+    input: int
+    index: OrderedArrangement
+    low: RangeEnd | None
+    high: RangeEnd | None
+    as_of: bool
+    residual: tuple[Expr, ...]
+
+    @property
+    def ends(self) -> tuple[RangeEnd, ...]:
+        return tuple(e for e in (self.low, self.high) if e is not None)
+
+    @property
+    def reads(self) -> frozenset[int]:
+        """Bound columns of the join that the lookup needs."""
+        return columns_used(*(e.value for e in self.ends))
+
+    @property
+    def compared(self) -> tuple[int, ...]:
+        """Columns of the occurrence that the lookup compares."""
+        return (self.index.order[0].column,)
+
 
 @node
 class DeltaPath:
@@ -259,7 +368,7 @@ class DeltaPath:
     """
 
     source: int
-    steps: tuple[HalfJoin, ...]
+    steps: tuple[HalfJoin | RangeJoin, ...]
 
 
 @node
@@ -268,6 +377,7 @@ class DeltaJoin:
 
     Occurrence j is seen by path i as of t where j < i, as of just before t where j > i, so that
     simultaneous changes come out once. Columns: those of the inputs one after the other.
+    Where one input gives events, its path is the only one, and sees all others as of t.
     State: none; it reads the indexes that its steps name.
     """
 
@@ -297,9 +407,20 @@ class TopK:
         return self.index.relation.schema
 
 
-Stored: TypeAlias = Source | Store | Reduce
+Stored: TypeAlias = Source | Store | Reduce | Recompute
 Node: TypeAlias = (
-    Source | Constant | Map | Union | Repeat | Store | Reduce | DeltaJoin | TopK | Threshold
+    Source
+    | Stream
+    | Constant
+    | Map
+    | Union
+    | Repeat
+    | Store
+    | Reduce
+    | Recompute
+    | DeltaJoin
+    | TopK
+    | Threshold
 )
 Index: TypeAlias = Arrangement | HashArrangement | OrderedArrangement
 
@@ -307,7 +428,7 @@ Index: TypeAlias = Arrangement | HashArrangement | OrderedArrangement
 def inputs(node: Node) -> tuple[Node, ...]:
     """Nodes whose deltas this node consumes."""
     match node:
-        case Source() | Constant():
+        case Source() | Stream() | Constant():
             return ()
         case Map() | Store() | Reduce() | Repeat():
             return (node.input,)
@@ -315,10 +436,36 @@ def inputs(node: Node) -> tuple[Node, ...]:
             return node.inputs
         case DeltaJoin():
             return tuple(dict.fromkeys(i.relation for i in node.inputs))
-        case TopK():
+        case TopK() | Recompute():
             return (node.index.relation,)
         case Threshold():
             return tuple(dict.fromkeys((node.index.relation, node.bound.relation)))
+
+
+def gives_events(node: Node) -> bool:
+    """Whether the node's changes are all there is of it: events of a stream, and what is made of
+    them at their instant. Such a node has no rows to be looked up or taken a snapshot of."""
+    match node:
+        case Stream():
+            return True
+        case Map() | Repeat():
+            return gives_events(node.input)
+        case Union():
+            return all(map(gives_events, node.inputs))
+        case DeltaJoin():
+            return any(gives_events(i.relation) for i in node.inputs)
+        case Source() | Constant() | Store() | Reduce() | Recompute() | TopK() | Threshold():
+            return False
+
+
+def is_stored(node: Node) -> TypeGuard[Stored]:
+    """Whether the node keeps its rows itself."""
+    return isinstance(node, (Source, Store, Reduce, Recompute))
+
+
+def is_grouped(node: Node) -> TypeGuard[Reduce | Recompute]:
+    """Whether the node keeps one row per group, with an index on the groups' keys."""
+    return isinstance(node, (Reduce, Recompute))
 
 
 def indexes(node: Node) -> tuple[Index, ...]:
@@ -331,6 +478,8 @@ def indexes(node: Node) -> tuple[Index, ...]:
             return tuple(dict.fromkeys((group_index(node), *ordered)))
         case DeltaJoin():
             return tuple(dict.fromkeys(s.index for p in node.paths for s in p.steps))
+        case Recompute():
+            return (group_index(node), node.index)
         case TopK():
             return (node.index,)
         case Threshold():
@@ -339,9 +488,10 @@ def indexes(node: Node) -> tuple[Index, ...]:
             return ()
 
 
-def group_index(node: Reduce) -> Arrangement:
-    """The index on the keys of a `Reduce`."""
-    return Arrangement(node, tuple(range(len(node.keys))), null_safe=True)
+def group_index(node: Reduce | Recompute) -> Arrangement:
+    """The index on the keys of a `Reduce` or `Recompute`."""
+    keys = len(node.keys) if isinstance(node, Reduce) else len(node.index.columns)
+    return Arrangement(node, tuple(range(keys)), null_safe=True)
 
 
 def topological(root: Node) -> tuple[Node, ...]:

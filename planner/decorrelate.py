@@ -20,6 +20,7 @@ condition of an ordinary join with the outer query:
                     NULLs leaves open: one lookup for each pattern
     scalar          left join with at most one row (SingleRow where that is not sure)
     < ANY, > ALL    left join with the least or greatest value, and counts that tell NULLs
+    LATERAL         inner join, or left join
 
 A subquery that is an aggregate without keys has a row even where its group has none: its parts are
 `padded`, and the left join's NULLs stand for that row, a count of 0 put in (the COUNT bug).
@@ -94,11 +95,15 @@ class _Decorrelation:
         return known[1]
 
     def _visit(self, plan: Plan) -> Plan:
+        if isinstance(plan, Apply) and plan.is_lateral:
+            chain = _Chain(self.visit(plan.input), len(plan.input.schema), ())
+            chain.join(self.visit(plan.subquery), plan.kind == "left")
+            return chain.result(plan.schema)
         predicates: tuple[Expr, ...] = ()
         below = plan
         applies: list[Apply] = []
         # Filters between the subqueries of one query only read what is below them.
-        while isinstance(below, Apply) or _is_over_apply(below):
+        while _is_value(below) or _is_over_apply(below):
             if isinstance(below, Apply):
                 applies.insert(0, below)
             elif isinstance(below, Filter):
@@ -113,10 +118,15 @@ class _Decorrelation:
         return chain.result(plan.schema)
 
 
+def _is_value(plan: Plan) -> bool:
+    """Whether the plan is a subquery of an expression."""
+    return isinstance(plan, Apply) and not plan.is_lateral
+
+
 def _is_over_apply(plan: Plan) -> bool:
     while isinstance(plan, Filter):
         plan = plan.input
-        if isinstance(plan, Apply):
+        if _is_value(plan):
             return True
     return False
 
@@ -221,6 +231,49 @@ class _Chain:
         operands = tuple(self._moved(o) for o in apply.operands)
         self._values[position] = self._replace(apply, _brought_in(subquery), operands, demand)
         self._place_ready()
+
+    def join(self, subquery: Plan, outer: bool) -> None:
+        """Pair every row with the rows of a subquery, whose columns come after those that are
+        there; `outer`: with NULLs where it has none."""
+        around = Around(self._plan, self._values)
+        parts = unnest(_brought_in(subquery), around)
+        if parts.padded:
+            outputs, holds = self._left_join(parts, around)
+            if outer and holds != TRUE:
+                outputs = tuple(_case(holds, e, Literal(None, e.type)) for e in outputs)
+            elif holds != TRUE:
+                self._filter((holds,))
+        elif outer:
+            outputs = self._padded(parts, around)
+        else:
+            condition = _conjoined(self._attached(parts.predicates, around))
+            outputs = self._attached(parts.outputs, around)
+            self._plan = Join((self._plan, parts.core), condition)
+        width = len(self._values)
+        self._values.update({width + k: e for k, e in enumerate(outputs)})
+
+    def _padded(self, parts: Parts, around: Around) -> tuple[Expr, ...]:
+        """Left join with the parts: their outputs, NULL where there is no row of them."""
+        core, condition = parts.core, self._attached(parts.predicates, around)
+        # Computed columns are NULL where there is no match: they are computed below, but for those
+        # that read the row around, which ask a mark.
+        computed = [e for e in parts.outputs if not isinstance(e, Column) and not _reads_outer(e)]
+        marks = [TRUE] if any(map(_reads_outer, parts.outputs)) else []
+        exprs: tuple[Expr, ...] = (*identity(core.schema), *computed, *marks)
+        below = project(core, exprs)
+        first, width = len(core.schema), len(self._plan.schema)
+        outputs: list[Expr] = []
+        for e in parts.outputs:
+            if _reads_outer(e):
+                mark = Column(width + len(exprs) - 1, BOOLEAN, True, "found")
+                (value,) = self._attached((e,), around, nullable=True)
+                outputs.append(_case(mark, value, Literal(None, e.type)))
+                continue
+            at = e.index if isinstance(e, Column) else first + computed.index(e)
+            f = below.schema[at]
+            outputs.append(Column(width + at, f.type, True, f.name))
+        self._plan = OuterJoin(self._plan, below, False, _conjoined(condition))
+        return tuple(outputs)
 
     def _place_ready(self) -> None:
         ready: list[Expr] = []
@@ -480,6 +533,11 @@ class _Chain:
                     return e
 
         return tuple(transform(x, change) for x in exprs)
+
+
+def _reads_outer(expr: Expr) -> bool:
+    """Whether the expression reads the row around the subquery at hand."""
+    return any(isinstance(e, Outer) and e.depth == 0 for e in walk(expr))
 
 
 def _shift(expr: Expr, first: int, by: int) -> Expr:

@@ -21,6 +21,7 @@ from planner.dataflow import (
     HashArrangement,
     Index,
     OrderedArrangement,
+    RangeJoin,
 )
 from planner.expr import Expr, conjuncts
 from planner.types import Schema
@@ -53,7 +54,9 @@ def _logical_line(plan: algebra.Plan) -> str:
     below = column_names(tuple(f for i in algebra.inputs(plan) for f in i.schema))
     match plan:
         case algebra.Scan():
-            return f"Scan {plan.relation}"
+            return f"Scan {plan.relation}" + (" (stream)" if plan.stream else "")
+        case algebra.Retain():
+            return "Retain what each event gave at its epoch"
         case algebra.Filter():
             return f"Filter {_predicates(conjuncts(plan.predicate), below)}"
         case algebra.Project():
@@ -95,6 +98,8 @@ def _logical_line(plan: algebra.Plan) -> str:
             column, scalar = below[plan.column], below[len(plan.schema) + plan.scalar]
             text = f"Threshold {column} {_SIGNS[plan.comparison]} {scalar}"
             return text + _each(plan.partition, below)
+        case algebra.Apply() if plan.is_lateral:
+            return "LateralJoin" if plan.kind == "inner" else "LeftLateralJoin"
         case algebra.Apply():
             if plan.kind != "any":
                 return f"Apply {plan.kind} AS {plan.name}"
@@ -107,8 +112,27 @@ def _logical_line(plan: algebra.Plan) -> str:
 def _aggregate_text(call: algebra.AggregateCall, names: Sequence[str]) -> str:
     if call.arg is None:
         return "count(*)"
-    distinct = "DISTINCT " if call.distinct else ""
-    return f"{call.function}({distinct}{expr_text(call.arg, names)})"
+    args = [expr_text(a, names) for a in call.args]
+    return _call_text(call.function, args, call.distinct, call.order, call.parameters)
+
+
+def _value_text(value: dataflow.GroupValue, names: Sequence[str]) -> str:
+    args = [names[c] for c in value.args]
+    return _call_text(value.function, args, value.distinct, value.order, value.parameters)
+
+
+def _call_text(
+    function: str,
+    args: Sequence[str],
+    distinct: bool,
+    order: Sequence[algebra.SortKey],
+    parameters: Sequence[Expr],
+) -> str:
+    """An aggregate with all that it takes; arguments that its order alone reads are there only."""
+    first = args[:1] if function == "listagg" else args
+    texts = [*first, *(expr_text(p, ()) for p in parameters)]
+    by = f" {_order_text(order, (), args)}" if order else ""
+    return f"{function}({'DISTINCT ' if distinct else ''}{', '.join(texts)}{by})"
 
 
 def _predicates(predicates: Sequence[Expr], names: Sequence[str]) -> str:
@@ -171,8 +195,8 @@ def explain_dataflow(root: dataflow.Node, readers: Readers | None = None) -> str
 
 
 def index_text(index: Index) -> str:
-    """`relation(key columns)`, as SHOW ARRANGEMENTS writes it too."""
-    return _index_text(index, _relation_text(index.relation))
+    """`relation(key columns)`, and what a partial index has, as SHOW ARRANGEMENTS writes it too."""
+    return _index_text(index, _relation_text(index.relation)) + filter_text(index)
 
 
 def _relation_text(node: dataflow.Stored) -> str:
@@ -182,7 +206,7 @@ def _relation_text(node: dataflow.Stored) -> str:
             return node.relation
         case dataflow.Store():
             return "stored rows"
-        case dataflow.Reduce():
+        case dataflow.Reduce() | dataflow.Recompute():
             return "groups"
         case _:
             assert_never(node)
@@ -194,8 +218,9 @@ def _index_text(index: Index, relation: str) -> str:
         case Arrangement(columns=()):
             return f"{relation}(no key)"
         case Arrangement():
+            kind = "" if index.filter is None else "partial "
             suffix = " with NULLs" if index.null_safe else ""
-            return f"{relation}({', '.join(names[c] for c in index.columns)}){suffix}"
+            return f"{kind}{relation}({', '.join(names[c] for c in index.columns)}){suffix}"
         case HashArrangement():
             return f"{relation}(hash of the row)"
         case OrderedArrangement():
@@ -203,6 +228,13 @@ def _index_text(index: Index, relation: str) -> str:
             return f"{relation}({_order_text(index.order, index.ties, names)}{each})"
         case _:
             assert_never(index)
+
+
+def filter_text(index: Index) -> str:
+    """` where …` of a partial index, else nothing."""
+    if not isinstance(index, Arrangement) or index.filter is None:
+        return ""
+    return f" where {_predicates(conjuncts(index.filter), column_names(index.relation.schema))}"
 
 
 class _Dataflow:
@@ -228,7 +260,7 @@ class _Dataflow:
                 self._number(i)
 
     def _name(self, node: dataflow.Node) -> str:
-        if isinstance(node, dataflow.Source):
+        if isinstance(node, (dataflow.Source, dataflow.Stream)):
             return node.relation
         return f"{type(node).__name__} %{self._numbers[node]}"
 
@@ -250,6 +282,8 @@ class _Dataflow:
         match node:
             case dataflow.Source():
                 return f"Source {name}", []
+            case dataflow.Stream():
+                return f"Stream {name}", ["state: none; its events are gone after their epoch"]
             case dataflow.Map():
                 return f"{name}: {_outputs(node.outputs, below, node.schema)}", [
                     *(f"where {expr_text(p, below)}" for p in node.predicates),
@@ -279,6 +313,8 @@ class _Dataflow:
                 ]
             case dataflow.Reduce():
                 return self._describe_reduce(node, name)
+            case dataflow.Recompute():
+                return self._describe_recompute(node, name)
             case dataflow.DeltaJoin():
                 return self._describe_join(node, name)
             case dataflow.TopK():
@@ -306,6 +342,21 @@ class _Dataflow:
             f"state: one row per group, index {index}",
             f"cost: each changed row, 1 lookup{seek} per changed group",
             *firsts,
+        ]
+
+    def _describe_recompute(self, node: dataflow.Recompute, name: str) -> tuple[str, list[str]]:
+        names = column_names(node.index.relation.schema)
+        keys = ", ".join(names[c] for c in node.index.columns)
+        values = ", ".join(_value_text(v, names) for v in node.values)
+        read = self._index(node.index)
+        if not keys:
+            return f"{name}: {values}", [
+                f"state: one row, index {read}",
+                "cost: recomputes one group per step with changes: visits all rows, the group",
+            ]
+        return f"{name}: {values} by {keys}", [
+            f"state: one row per group, index {self._index(dataflow.group_index(node))}",
+            f"cost: recomputes one group per changed group: all its rows, through index {read}",
         ]
 
     def _describe_threshold(self, node: dataflow.Threshold, name: str) -> tuple[str, list[str]]:
@@ -347,13 +398,22 @@ class _Dataflow:
         lines = [f"path {titles[path.source]}: {cost}"]
         for step in path.steps:
             key = column_names(step.index.relation.schema)
+            if isinstance(step, RangeJoin):
+                index = _index_text(step.index, self._name(step.index.relation))
+                time = "as of" if step.as_of else "just before"
+                found = f"the range {_range_text(step, key, columns)} of {index}"
+                lines.append(f"{_INDENT}-> {titles[step.input]} [{time}] via {found}")
+                if step.residual:
+                    lines.append(f"{_INDENT * 2} where {_predicates(step.residual, columns)}")
+                continue
             pairs = " AND ".join(
                 f"{key[c]} {'<=>' if any(step.null_safe[n : n + 1]) else '='} {columns[p]}"
                 for n, (c, p) in enumerate(zip(step.index.columns, step.probe, strict=False))
             )
             time = "as of" if step.as_of else "just before"
             if not step.probe:
-                rows = "its one row" if self._single(step.index.relation) else "all its rows"
+                single = self._single(step.index.relation)
+                rows = "its one row" if single else "visits all its rows"
                 lines.append(f"{_INDENT}-> {titles[step.input]} [{time}]: {rows}")
                 if step.residual:
                     lines.append(f"{_INDENT * 2} where {_predicates(step.residual, columns)}")
@@ -369,13 +429,23 @@ class _Dataflow:
         return () in node_keys(node, lambda source: None)
 
     def _index(self, index: Index) -> str:
-        text = _index_text(index, self._name(index.relation))
+        text = _index_text(index, self._name(index.relation)) + filter_text(index)
         if self._readers is None:
             return text
         count = self._readers(index)
         if not count:
             return f"{text} [new]"
         return f"{text} [shared, {count} reader{'s' if count > 1 else ''}]"
+
+
+def _range_text(step: RangeJoin, key: Sequence[str], columns: Sequence[str]) -> str:
+    name = key[step.index.order[0].column]
+    parts = [
+        f"{name} {sign}{'=' if end.inclusive else ''} {expr_text(end.value, columns)}"
+        for end, sign in ((step.low, ">"), (step.high, "<"))
+        if end is not None
+    ]
+    return " AND ".join(parts)
 
 
 def _join_columns(node: DeltaJoin, titles: list[str]) -> tuple[str, ...]:

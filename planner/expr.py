@@ -132,14 +132,14 @@ FUNCTIONS: dict[str, str] = {
     "cast": "ANSI cast of one arg to `type`; fails where Spark's would",
     "try_cast": "cast that gives NULL instead of failing",
     # strings (code points, positions from 1)
-    "like": "(a, pattern literal, escape literal) -> BOOLEAN",
+    "like": "(a, pattern, escape literal) -> BOOLEAN; fails where the pattern has a stray escape",
     "rlike": "(a, regex literal) -> BOOLEAN: found anywhere",
     "substring": "(a, start, length): Spark's substring, also for start <= 0",
     "upper": "upper case",
     "lower": "lower case",
-    "trim": "strip spaces on both sides",
-    "ltrim": "strip leading spaces",
-    "rtrim": "strip trailing spaces",
+    "trim": "(a[, characters]): strip those characters, or spaces, on both sides",
+    "ltrim": "(a[, characters]): strip leading ones",
+    "rtrim": "(a[, characters]): strip trailing ones",
     "length": "number of characters -> INT",
     "concat": "all args joined; NULL if any is NULL",
     "replace": "(a, search, replacement)",
@@ -147,12 +147,33 @@ FUNCTIONS: dict[str, str] = {
     "starts_with": "(a, prefix) -> BOOLEAN",
     "ends_with": "(a, suffix) -> BOOLEAN",
     "contains": "(a, infix) -> BOOLEAN",
+    "lpad": "(a, length INT, padding): filled on the left, or cut, to the length",
+    "rpad": "(a, length INT, padding): filled on the right, or cut, to the length",
+    "repeat": "(a, times INT)",
+    "reverse": "characters in reverse",
+    "initcap": "the first letter of each word in upper case, all others in lower",
+    "locate": "(a, part, start INT) -> INT: first position of the part from the start, or 0",
+    "translate": "(a, characters, replacements): character by character; dropped where none is",
+    "ascii": "code point of the first character -> INT; 0 if there is none",
+    "chr": "character of a BIGINT modulo 256; empty if it is negative",
+    "concat_ws": "(separator, parts...): the parts that are not NULL; NULL if the separator is",
+    "substring_index": "(a, delimiter, count INT): before that delimiter, counted from the end if "
+    "negative: after it",
     # numbers
     "round": "(a, digits INT literal), half up",
     "floor": "decimal or double -> `type`",
     "ceil": "decimal or double -> `type`",
     "sqrt": "double; NaN for negatives",
     "power": "doubles",
+    "exp": "double",
+    "expm1": "double: exp(a) - 1",
+    "ln": "double; NULL where a <= 0",
+    "log10": "double; NULL where a <= 0",
+    "log2": "double; NULL where a <= 0",
+    "log1p": "double: ln(1 + a); NULL where a <= -1",
+    "log": "(base, a), doubles; NULL where one of them is <= 0",
+    "cbrt": "double: cube root",
+    "rint": "double: the nearest whole number, the even one of two",
     "greatest": "greatest arg that is not NULL; args of `type`",
     "least": "least arg that is not NULL; args of `type`",
     # dates: a DATE or TIMESTAMP -> INT
@@ -166,17 +187,22 @@ FUNCTIONS: dict[str, str] = {
     "hour": "of a TIMESTAMP",
     "minute": "of a TIMESTAMP",
     "second": "of a TIMESTAMP -> INT",
+    "second_fraction": "of a TIMESTAMP -> DECIMAL(8,6)",
     "date_add": "(DATE, INT days) -> DATE",
     "date_diff": "(end DATE, start DATE) -> INT days",
     "add_months": "(DATE or TIMESTAMP, INT months) -> same type, clipped to the month's end",
     "add_microseconds": "(TIMESTAMP, INTERVAL or BIGINT of microseconds) -> TIMESTAMP",
     "date_trunc": "(unit literal, TIMESTAMP or DATE) -> same type",
+    "make_date": "(year INT, month INT, day INT) -> DATE; fails where there is no such day",
+    "date_format": "(TIMESTAMP, literal of planner.datetime_patterns) -> STRING",
+    "parse_date": "(STRING, literal of planner.datetime_patterns) -> DATE; fails on other text",
     # internal, made by the planner only
     "exact_sum_to_double": "BINARY state of an exact floating-point sum -> DOUBLE, rounded once",
+    "checked_sum": "(sum DECIMAL, its top word BIGINT if kept) -> `type`; fails beyond its range",
     "single_value": "(count BIGINT, value): value; fails where count > 1 (a scalar subquery)",
-    "variance": "(count BIGINT, sum, sum of squares, divisor's reduction INT literal 0 or 1) -> "
-    "DOUBLE, rounded once; sums are decimals, or BINARY states of exact sums; NULL where the "
-    "divisor is not positive",
+    "variance": "(count BIGINT, sum, sum of squares, divisor's reduction INT literal 0 or 1, top "
+    "word of the sum of squares BIGINT if kept) -> DOUBLE, rounded once; sums are decimals, or "
+    "BINARY states of exact sums; NULL where the divisor is not positive",
 }
 
 
@@ -289,7 +315,8 @@ def substitution_grows(exprs: tuple[Expr, ...], replacements: tuple[Expr, ...]) 
 
 _MAY_FAIL = frozenset(
     "add subtract multiply divide integral_divide remainder negate abs round floor ceil "
-    "cast split_part date_add add_months add_microseconds exact_sum_to_double single_value".split()
+    "cast split_part date_add add_months add_microseconds exact_sum_to_double checked_sum "
+    "single_value make_date parse_date like".split()
 )
 
 
@@ -304,6 +331,8 @@ def may_fail(expr: Expr) -> bool:
 
 def _fails(call: Call) -> bool:
     target = call.type
+    if call.function == "like":
+        return not isinstance(call.args[1], Literal)
     if call.function in ("add", "subtract", "multiply", "negate", "abs"):
         if isinstance(target, FloatType):
             return False

@@ -23,6 +23,7 @@ from planner.coercion import (
     common_type,
     unify,
 )
+from planner.datetime_patterns import check_readable, pattern_parts
 from planner.expr import Call, Expr, Literal, conjunction, disjunction
 from planner.types import (
     BIGINT,
@@ -377,6 +378,12 @@ def _days(expr: Expr, what: str) -> Expr:
             raise TypeMismatch(f"{what} needs INT, not {other}", hint="Cast it to INT.")
 
 
+def _long(expr: Expr, what: str) -> Expr:
+    if isinstance(expr.type, (IntegerType, StringType, NullType)):
+        return cast(expr, BIGINT)
+    raise TypeMismatch(f"{what} needs BIGINT, not {expr.type}", hint="Cast it to BIGINT.")
+
+
 def _instant(expr: Expr, what: str) -> Expr:
     match expr.type:
         case TimestampType():
@@ -403,17 +410,28 @@ _FIXED: dict[str, tuple[tuple[_Coercion, ...], SqlType]] = {
     "substring": ((_text_only, _integer, _integer), STRING),
     "upper": ((_text,), STRING),
     "lower": ((_text,), STRING),
-    "trim": ((_text,), STRING),
-    "ltrim": ((_text,), STRING),
-    "rtrim": ((_text,), STRING),
     "length": ((_text_only,), INT),
     "replace": ((_text, _text, _text), STRING),
     "split_part": ((_text, _text, _integer), STRING),
     "starts_with": ((_text, _text), BOOLEAN),
     "ends_with": ((_text, _text), BOOLEAN),
     "contains": ((_text, _text), BOOLEAN),
+    "lpad": ((_text_only, _days, _text_only), STRING),
+    "rpad": ((_text_only, _days, _text_only), STRING),
+    "repeat": ((_text, _days), STRING),
+    "reverse": ((_text,), STRING),
+    "initcap": ((_text,), STRING),
+    "locate": ((_text, _text, _days), INT),
+    "translate": ((_text, _text, _text), STRING),
+    "ascii": ((_text,), INT),
+    "chr": ((_long,), STRING),
+    "substring_index": ((_text, _text, _days), STRING),
     "sqrt": ((_double,), DOUBLE),
     "power": ((_double, _double), DOUBLE),
+    "exp": ((_double,), DOUBLE),
+    "expm1": ((_double,), DOUBLE),
+    "cbrt": ((_double,), DOUBLE),
+    "rint": ((_double,), DOUBLE),
     "year": ((_day,), INT),
     "quarter": ((_day,), INT),
     "month": ((_day,), INT),
@@ -424,6 +442,8 @@ _FIXED: dict[str, tuple[tuple[_Coercion, ...], SqlType]] = {
     "hour": ((_instant,), INT),
     "minute": ((_instant,), INT),
     "second": ((_instant,), INT),
+    "second_fraction": ((_instant,), DecimalType(8, 6)),
+    "make_date": ((_days, _days, _days), DATE),
     "date_add": ((_day, _days), DATE),
     "date_diff": ((_day, _day), INT),
     "add_months": ((_day, _days), DATE),
@@ -443,6 +463,14 @@ def scalar(name: str, args: Sequence[Expr]) -> Expr:
             if len(texts) == 1:
                 return texts[0]
             return Call(name, texts, STRING, any(a.nullable for a in texts))
+        case "trim" | "ltrim" | "rtrim":
+            texts = tuple(_text(a, shown) for a in args)
+            return Call(name, texts, STRING, any(a.nullable for a in texts))
+        case "concat_ws":
+            texts = tuple(_text_only(a, shown) for a in args)
+            return Call(name, texts, STRING, texts[0].nullable)
+        case "ln" | "log10" | "log2" | "log1p" | "log":
+            return Call(name, tuple(_double(a, shown) for a in args), DOUBLE, True)
         case "greatest" | "least":
             unified = unify(args, shown)
             return Call(name, unified, unified[0].type, all(a.nullable for a in unified))
@@ -480,6 +508,51 @@ def _round(number: Expr, digits: Expr) -> Expr:
             scale = min(kind.scale, digits.value)
             kind = bounded_decimal(integral + scale, scale)
     return Call("round", (number, cast(digits, INT)), kind, number.nullable)
+
+
+def positive_remainder(left: Expr, right: Expr) -> Expr:
+    """PMOD: the remainder, with the divisor added where it is negative."""
+    rest = arithmetic("remainder", left, right)
+    again = arithmetic("remainder", arithmetic("add", rest, right), right)
+    if isinstance(rest.type, FloatType):
+        # As Spark computes it, which can round.
+        return conditional([(compare("lt", rest, Literal(0, INT)), again)], rest, "PMOD")
+    # A remainder and a divisor below zero have a sum between the divisor's double and it, of which
+    # the remainder is the first again; left alone, it cannot overflow.
+    negative_rest = compare("lt", rest, Literal(0, INT))
+    apart = logic("and", negative_rest, compare("gt", right, Literal(0, INT)))
+    shifted = cast(arithmetic("add", rest, right), rest.type)
+    return conditional([(apart, shifted)], rest, "PMOD")
+
+
+_WEEKDAYS = ("SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY")
+
+
+def next_day(day: Expr, weekday: str) -> Expr:
+    """The first such day of the week after `day`. Raises: TypeMismatch if there is no such day."""
+    name = weekday.strip().upper()
+    found = [i for i, whole in enumerate(_WEEKDAYS) if name in (whole, whole[:3], whole[:2])]
+    if not found:
+        raise TypeMismatch(
+            f"NEXT_DAY does not know the day '{weekday}'", hint="Write it as 'MON' or 'Monday'."
+        )
+    date = _day(day, "NEXT_DAY")
+    weeks = arithmetic("subtract", Literal(found[0] + 7, INT), scalar("day_of_week", (date,)))
+    ahead = arithmetic("remainder", weeks, Literal(7, INT))
+    return scalar("date_add", (date, arithmetic("add", ahead, Literal(1, INT))))
+
+
+def date_format(value: Expr, pattern: str) -> Expr:
+    """Raises: ValueError, which names the part, for letters of the pattern that are not known."""
+    pattern_parts(pattern)
+    moment = _instant(value, "DATE_FORMAT")
+    return Call("date_format", (moment, Literal(pattern, STRING)), STRING, moment.nullable)
+
+
+def parse_date(value: Expr, pattern: str) -> Expr:
+    """TO_DATE of a text by a pattern. Raises: ValueError as `date_format`."""
+    check_readable(pattern)
+    return Call("parse_date", (value, Literal(pattern, STRING)), DATE, value.nullable)
 
 
 def date_trunc(unit: str, value: Expr) -> Expr:

@@ -4,11 +4,13 @@
 occurrence can be next if an equality class links one of its columns to a bound one. What a path
 costs is the number of rows that its lookups read, summed over its steps; the cheapest order is
 sought by a beam search (`_BEAM` best partial orders of each length), so also many inputs are
-planned at once. Where no equality links what is left, all rows of the next occurrence are paired: a
-single row as soon as it helps, others last. A lookup multiplies the rows by
+planned at once. Where no equality links what is left, a comparison does (planner.ranges), by a
+range of an ordered index; without one all rows of the next occurrence are paired: a single row as
+soon as it helps, others last. A lookup multiplies the rows by
 
     1                        through a unique key of the occurrence
-    rows / distinct values   otherwise, at least 1
+    rows / distinct values   otherwise, at least 1; all rows where no equality links it, of which
+                             a range takes `_ONE_END` or `_TWO_ENDS`
 
 times the selectivity of the occurrence's filter and of every further equality. Distinct values of
 a class: the rows of an occurrence that has one of its columns as its whole unique key (a foreign
@@ -26,28 +28,42 @@ upkeep for every row: lineitem by order and supplier is read by order); a live o
 index that leads with exactly them, in whatever order; else a new index on exactly them, by
 ascending position.
 
+That index is *whole*. Where the occurrence has a filter that at most `_LARGEST_PART` of the rows
+pass by estimate, a *partial* index on the same leading columns, of those rows alone, takes its
+place: a live one for just this filter; else a new one, unless the whole one is read already or
+the partial ones on these columns would have more rows than it, together with this one.
+
 Ties are broken by position, so plans are deterministic.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from planner import dataflow
 from planner.analysis.equality import EqualityClass, equality
 from planner.analysis.keys import Key, node_keys
+from planner.analysis.selectivity import selectivity
 from planner.context import CatalogReader, RelationInfo
-from planner.dataflow import Arrangement, DeltaPath, HalfJoin, JoinInput, Node, Stored
-from planner.expr import Call, Column, Expr, columns_used, conjuncts
+from planner.dataflow import (
+    Arrangement,
+    DeltaPath,
+    HalfJoin,
+    JoinInput,
+    Node,
+    RangeJoin,
+    Stored,
+)
+from planner.expr import Column, Expr, columns_used
+from planner.ranges import Comparison, Range, best_range, comparisons
 
 _BEAM = 32
-_LEAST_SELECTIVITY = 0.01
-_SELECTIVITY = {"eq": 0.1, "in": 0.2, "like": 0.2, "or": 0.3}
-_OTHER_SELECTIVITY = 0.4
 _MANY_TO_MANY = 10.0
+_ONE_END = 0.3
+_TWO_ENDS = 0.1
 _FEW_ROWS = 16.0
+_LARGEST_PART = 0.5
 
 
 class Facts:
@@ -55,39 +71,43 @@ class Facts:
 
     def __init__(self, catalog: CatalogReader) -> None:
         self._catalog = catalog
-        self._infos: dict[Stored, RelationInfo] = {}
-        self._indexes = [i for i in catalog.live_indexes() if isinstance(i, Arrangement)]
-        self._indexes.sort(key=lambda i: (len(i.columns), i.columns, i.null_safe))
+        self._infos: dict[Node, RelationInfo] = {}
+        live = [i for i in catalog.live_indexes() if isinstance(i, Arrangement)]
+        # Equal keys: those of different relations, which never meet, or of different filters.
+        self._indexes = sorted(live, key=lambda i: (len(i.columns), i.columns, i.null_safe))
+        self._live = frozenset(live)
 
     def learn(self, info: RelationInfo) -> None:
         """A table or view of the catalog that the plan reads."""
         self._infos.setdefault(info.node, info)
 
-    def rows(self, node: Stored) -> int:
+    def rows(self, node: Node) -> int:
         """Present rows, or 0 where they are not known."""
         info = self._infos.get(node)
         return 0 if info is None else info.rows
 
-    def keys(self, node: Stored) -> tuple[Key, ...]:
+    def keys(self, node: Node) -> tuple[Key, ...]:
         return self.keys_of(node)
 
     def keys_of(self, node: Node) -> tuple[Key, ...]:
         """Unique keys of any node."""
         return node_keys(node, self._primary_key)
 
-    def primary_index(self, node: Stored) -> Arrangement | None:
+    def primary_index(self, node: Node) -> Arrangement | None:
         """The index that the node has in any case, on a unique key; None for a bag."""
-        if isinstance(node, dataflow.Reduce):
-            return dataflow.group_index(node) if node.keys else None
+        if dataflow.is_grouped(node):
+            index = dataflow.group_index(node)
+            return index if index.columns else None
         info = self._infos.get(node)
-        if info is None or info.is_view or not info.primary_key:
+        if info is None or info.is_view or not info.primary_key or not dataflow.is_stored(node):
             return None
         return Arrangement(node, info.primary_key)
 
     def leading_with(
-        self, node: Stored, columns: frozenset[int], null_safe: bool
+        self, node: Stored, columns: frozenset[int], null_safe: bool, part: Expr | None = None
     ) -> Arrangement | None:
-        """An index, live or chosen, whose leading columns are just these; the shortest.
+        """An index, live or chosen, whose leading columns are just these; the shortest. It has all
+        rows, or those alone of which the filter `part` is TRUE.
 
         One that leaves out rows with NULL in a further column does not serve.
         """
@@ -96,11 +116,30 @@ class Facts:
                 frozenset(index.columns[: len(columns)]) == columns
                 and (index.null_safe or not null_safe)
                 and index.relation == node
+                and index.filter == part
             ):
                 further = index.columns[len(columns) :]
                 if index.null_safe or not any(node.schema[c].nullable for c in further):
                     return index
         return None
+
+    def is_live(self, index: Arrangement) -> bool:
+        """Whether installed views read the index."""
+        return index in self._live
+
+    def is_known(self, index: Arrangement) -> bool:
+        """Whether installed views read the index, or this plan has chosen it."""
+        return index in self._indexes
+
+    def parts(self, node: Stored, columns: frozenset[int]) -> float:
+        """Estimated rows of the partial indexes on these leading columns, as a part of all."""
+        return sum(
+            selectivity(i.filter)
+            for i in self._indexes
+            if i.filter is not None
+            and frozenset(i.columns[: len(columns)]) == columns
+            and i.relation == node
+        )
 
     def choose(self, index: Arrangement) -> Arrangement:
         if index not in self._indexes:
@@ -138,23 +177,31 @@ class JoinGraph:
     """
 
     def __init__(
-        self, inputs: tuple[JoinInput, ...], links: tuple[EqualityClass, ...], facts: Facts
+        self,
+        inputs: tuple[JoinInput, ...],
+        links: tuple[EqualityClass, ...],
+        residuals: tuple[Expr, ...],
+        facts: Facts,
     ) -> None:
         self.inputs = inputs
+        self._events = [k for k, i in enumerate(inputs) if dataflow.gives_events(i.relation)]
         self.starts = dataflow.offsets(tuple(i.schema for i in inputs))
         self._classes = links
         self._facts = facts
         self._home = [i for i, x in enumerate(inputs) for _ in x.schema]
+        self._residuals = residuals
+        self._comparisons = comparisons(residuals, self._home)
         self._keys = [self._key_classes(i) for i in range(len(inputs))]
         self._assumed = [not facts.rows(i.relation) for i in inputs]
         self._rows = self._estimate_rows()
-        self._selectivity = [_selectivity(i.filter) for i in inputs]
+        self._selectivity = [selectivity(i.filter) for i in inputs]
 
-    def paths(self, residuals: tuple[Expr, ...]) -> tuple[DeltaPath, ...]:
-        """One path per occurrence, testing each residual as soon as its columns are bound."""
-        orders = [self._order(i) for i in range(len(self.inputs))]
+    def paths(self) -> tuple[DeltaPath, ...]:
+        """One path per occurrence, or that of the events alone, testing each residual as soon as
+        its columns are bound."""
+        orders = [self._order(i) for i in self._events or range(len(self.inputs))]
         self._choose_indexes(orders)
-        return tuple(DeltaPath(order[0], self._steps(order, residuals)) for order in orders)
+        return tuple(DeltaPath(order[0], self._steps(order)) for order in orders)
 
     # -- order ---------------------------------------------------------------------------------
 
@@ -167,6 +214,10 @@ class JoinGraph:
                     bound = frozenset(classes)
                     unique = self._unique(j, bound)
                     reads, keeps = self._factors(j, bound, unique, many)
+                    ranged = self._range(j, order)
+                    if ranged is not None:
+                        found = _TWO_ENDS if ranged.ends == 2 else _ONE_END
+                        reads, keeps = reads * found, keeps * found
                     prefix = (
                         cost + rows * reads,
                         (*order, j),
@@ -195,6 +246,17 @@ class JoinGraph:
             for k, c in enumerate(self._classes)
             if any(self._home[m.index] == j for m in c.columns)
             and any(self._home[m.index] in order for m in c.columns)
+        )
+
+    def _range(self, j: int, order: tuple[int, ...]) -> Range | None:
+        """The range to look j up by, where no equality does and it is no single row."""
+        if frozenset() in self._keys[j] or self._bound_classes(j, order):
+            return None
+        return best_range(tuple(c for c in self._comparisons if self._is_ready(c, j, order)))
+
+    def _is_ready(self, comparison: Comparison, j: int, order: tuple[int, ...]) -> bool:
+        return self._home[comparison.column.index] == j and all(
+            self._home[c] in order for c in columns_used(comparison.value)
         )
 
     def _unique(self, j: int, bound: frozenset[int]) -> frozenset[int] | None:
@@ -305,17 +367,40 @@ class JoinGraph:
             (j, self._bound(j, order[:position]))
             for order in orders
             for position, j in enumerate(order)
-            if position
+            if position and self._range(j, order[:position]) is None
         ]
         for j, bound in sorted(needs, key=lambda n: (-len(n[1]), [b.column for b in n[1]], n[0])):
             self._index(j, bound)
 
     def _index(self, j: int, bound: tuple[_Bound, ...]) -> tuple[Arrangement, int]:
         """The index to look j up through, and how many of its leading columns are bound."""
-        relation = self.inputs[j].relation
+        whole, used = self._whole_index(j, bound)
+        index = self._partial_index(j, whole, used)
+        return self._facts.choose(whole if index is None else index), used
+
+    def _partial_index(self, j: int, whole: Arrangement, used: int) -> Arrangement | None:
+        """The partial index to look j up through instead of the whole one, if any."""
+        facts, filter = self._facts, self.inputs[j].filter
+        if filter is None or not used or self._selectivity[j] > _LARGEST_PART:
+            return None
+        relation, columns = whole.relation, whole.columns[:used]
+        wanted = frozenset(columns)
+        part = facts.leading_with(relation, wanted, whole.null_safe, filter)
+        if part is not None and facts.is_live(part):
+            return part
+        always = dataflow.is_grouped(relation) and whole == dataflow.group_index(relation)
+        if always or facts.is_known(whole):
+            return None
+        if part is None and facts.parts(relation, wanted) + self._selectivity[j] <= 1:
+            part = Arrangement(relation, columns, whole.null_safe, filter)
+        return part
+
+    def _whole_index(self, j: int, bound: tuple[_Bound, ...]) -> tuple[Arrangement, int]:
+        """The index of all rows to look j up through, and how many leading columns are bound."""
+        relation = self.inputs[j].stored
         if not bound:
             # The index of a global aggregate is just so.
-            return self._facts.choose(Arrangement(relation, (), null_safe=True)), 0
+            return Arrangement(relation, (), null_safe=True), 0
         columns = frozenset(b.column for b in bound)
         null_safe = any(b.null_safe for b in bound)
         primary = self._facts.primary_index(relation)
@@ -323,7 +408,7 @@ class JoinGraph:
         if primary is not None and not (null_safe and not primary.null_safe):
             covered = _leading(primary.columns, columns)
             if covered == len(primary.columns):
-                return self._facts.choose(primary), covered
+                return primary, covered
         for key in self._facts.keys(relation):
             if key and columns.issuperset(key):
                 index = self._facts.leading_with(relation, frozenset(key), null_safe)
@@ -332,33 +417,48 @@ class JoinGraph:
         if primary is not None and covered:
             leading = frozenset(b.group for b in bound if b.column in primary.columns[:covered])
             if covered == len(columns) or self._fan_out(j, leading) <= _FEW_ROWS:
-                return self._facts.choose(primary), covered
+                return primary, covered
         index = self._facts.leading_with(relation, columns, null_safe)
         if index is None:
             index = Arrangement(relation, tuple(sorted(columns)), null_safe)
-        return self._facts.choose(index), len(columns)
+        return index, len(columns)
 
-    def _steps(self, order: tuple[int, ...], residuals: tuple[Expr, ...]) -> tuple[HalfJoin, ...]:
-        steps = []
-        waiting = list(residuals)
+    def _steps(self, order: tuple[int, ...]) -> tuple[HalfJoin | RangeJoin, ...]:
+        steps: list[HalfJoin | RangeJoin] = []
+        waiting = list(self._residuals)
         bound_columns = self._columns(order[0])
         for position in range(1, len(order)):
             j = order[position]
+            bound_columns |= self._columns(j)
+            ready = [r for r in waiting if columns_used(r) <= bound_columns]
+            waiting = [r for r in waiting if r not in ready]
+            ranged = self._range(j, order[:position])
+            if ranged is not None:
+                steps.append(
+                    RangeJoin(
+                        input=j,
+                        index=ranged.index(
+                            self.inputs[j].stored, ranged.column.index - self.starts[j]
+                        ),
+                        low=ranged.low,
+                        high=ranged.high,
+                        as_of=j < order[0] or order[0] in self._events,
+                        residual=tuple(r for r in ready if r not in ranged.covered),
+                    )
+                )
+                continue
             bound = self._bound(j, order[:position])
             index, used = self._index(j, bound)
             by_column = {b.column: b for b in bound}
             probes = tuple(by_column.pop(c) for c in index.columns[:used])
             tests = [equality(b.target, b.probe, b.null_safe) for b in by_column.values()]
-            bound_columns |= self._columns(j)
-            ready = [r for r in waiting if columns_used(r) <= bound_columns]
-            waiting = [r for r in waiting if r not in ready]
             null_safe = tuple(p.null_safe for p in probes)
             steps.append(
                 HalfJoin(
                     input=j,
                     index=index,
                     probe=tuple(p.probe.index for p in probes),
-                    as_of=j < order[0],
+                    as_of=j < order[0] or order[0] in self._events,
                     residual=(*tests, *ready),
                     null_safe=null_safe if any(null_safe) else (),
                 )
@@ -372,12 +472,3 @@ class JoinGraph:
 def _leading(columns: tuple[int, ...], bound: frozenset[int]) -> int:
     """How many leading columns are bound."""
     return next((n for n, c in enumerate(columns) if c not in bound), len(columns))
-
-
-def _selectivity(predicate: Expr | None) -> float:
-    parts: Iterable[Expr] = () if predicate is None else conjuncts(predicate)
-    guesses = (
-        _SELECTIVITY.get(p.function, _OTHER_SELECTIVITY) if isinstance(p, Call) else 1.0
-        for p in parts
-    )
-    return max(_LEAST_SELECTIVITY, math.prod(guesses))

@@ -12,8 +12,10 @@ something stored:
                       computed        evaluated above the join, over the columns they read; hence a
                                       join with an aggregate reads the Reduce and its group index
 
-Anything else is stored as a bag (`Store`), as is an input with an equality on a computed value that
-alone connects it: the value becomes a column of the bag. (Inputs that only together have such a
+Events of a stream are not stored: the join follows their path alone, and what would be computed or
+filtered in a stored relation is so on their way. Anything else is stored as a bag (`Store`), as is
+an input with an equality on a computed value that alone connects it: the value becomes a column of
+the bag. (Inputs that only together have such a
 value are one input by now: planner.rules.nest_joins.)
 
 What becomes of each conjunct of the condition:
@@ -26,17 +28,18 @@ What becomes of each conjunct of the condition:
 A computed equality that may fail and has to connect its input is evaluated for all rows of it that
 pass the predicates on that input alone which the query writes before it.
 
-Inputs that no equality connects are paired through an index without key. That is the meaning of a
-cross join, and costs nothing where one side is a single row; a join of many rows by an inequality
-alone is refused with an UnsupportedError.
+Inputs that no equality connects are found by a range where a comparison links them: of plain
+columns, or of computed values, which become columns of a bag as above. What nothing links but a
+disjunction, <> and the like is paired through an index without key, which visits every row of the
+other side; that is the meaning of a cross join, and costs nothing where that side is a single row.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from planner.algebra import Join, Plan, Scan, identity
-from planner.algebra import inputs as plan_inputs
+from planner.algebra import Join, identity
 from planner.analysis.equality import (
     EqualityClass,
     Link,
@@ -45,8 +48,17 @@ from planner.analysis.equality import (
     equality,
     plain_column,
 )
-from planner.dataflow import DeltaJoin, JoinInput, Map, Node, Reduce, Source, Store, Stored
-from planner.errors import UnsupportedError
+from planner.dataflow import (
+    DeltaJoin,
+    JoinInput,
+    Map,
+    Node,
+    Reduce,
+    Store,
+    Stored,
+    gives_events,
+    is_stored,
+)
 from planner.expr import (
     Call,
     Column,
@@ -62,7 +74,13 @@ from planner.expr import (
 )
 from planner.join_order import Facts, JoinGraph
 from planner.linear import map_over
+from planner.ranges import MIRRORED, comparisons
 from planner.types import BOOLEAN
+
+_EQUALITIES = ("eq", "eq_null_safe")
+
+#: The sides of a comparison, each with the input that it is about.
+_Sides: TypeAlias = tuple[tuple[Expr, int], tuple[Expr, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +88,7 @@ class _Occurrence:
     """`outputs`: the columns of the join's input, over the columns of the stored relation, of whose
     rows it has those that pass `predicates`, and `above`, which may fail."""
 
-    relation: Stored
+    relation: Node
     predicates: tuple[Expr, ...]
     outputs: tuple[Expr, ...]
     above: tuple[Expr, ...] = ()
@@ -81,22 +99,21 @@ def lower_join(plan: Join, nodes: tuple[Node, ...], facts: Facts) -> Node:
 
     State: none, but the indexes of the relations it looks up, and a bag for each input that has to
     be stored.
-    Raises: UnsupportedError if an inequality alone links inputs of many rows.
     """
     condition = () if plan.predicate is None else conjuncts(plan.predicate)
-    nodes, condition = _with_computed_keys(plan, nodes, condition, facts)
+    nodes, condition = _with_computed_keys(nodes, condition, facts)
     return _Lowering(nodes, condition, facts).node(plan)
 
 
 def stored(node: Node) -> Stored:
     """The node itself if it keeps its rows, else a bag of them."""
-    return node if isinstance(node, (Source, Store, Reduce)) else Store(node)
+    return node if is_stored(node) else Store(node)
 
 
 def stored_columns(node: Node) -> tuple[Stored, tuple[int, ...]]:
     """The node's rows where they are stored, and where its columns are there: as they are below a
     mere choice of columns, else as a bag."""
-    if isinstance(node, Map) and isinstance(node.input, (Source, Store, Reduce)):
+    if isinstance(node, Map) and is_stored(node.input):
         if not node.predicates and all(isinstance(e, Column) for e in node.outputs):
             return node.input, tuple(e.index for e in node.outputs if isinstance(e, Column))
     kept = stored(node)
@@ -104,7 +121,9 @@ def stored_columns(node: Node) -> tuple[Stored, tuple[int, ...]]:
 
 
 def _occurrence(node: Node) -> _Occurrence:
-    if isinstance(node, Map) and isinstance(node.input, (Source, Store, Reduce)):
+    if gives_events(node):
+        return _Occurrence(node, (), identity(node.schema))
+    if isinstance(node, Map) and is_stored(node.input):
         if not any(may_fail(p) for p in node.predicates):
             return _Occurrence(node.input, node.predicates, node.outputs)
         if isinstance(node.input, Reduce):
@@ -137,16 +156,16 @@ def _lenient(predicate: Expr) -> Expr:
 
 
 def _with_computed_keys(
-    plan: Join, nodes: tuple[Node, ...], condition: tuple[Expr, ...], facts: Facts
+    nodes: tuple[Node, ...], condition: tuple[Expr, ...], facts: Facts
 ) -> tuple[tuple[Node, ...], tuple[Expr, ...]]:
-    """Make columns of the computed values whose equality alone connects inputs.
+    """Make columns of the computed values whose comparison alone connects inputs.
 
     Returns the nodes, each with its input's columns and perhaps some computed ones, and the
     condition over those columns.
     """
-    keys = _KeySearch(nodes, condition)
+    single = tuple(() in facts.keys_of(n) for n in nodes)
+    keys = _KeySearch(nodes, condition, single)
     extras = keys.extras()
-    _check_connections(plan, nodes, condition, keys, facts)
     if not any(extras):
         return nodes, condition
     moved: list[Node] = []
@@ -162,38 +181,18 @@ def _with_computed_keys(
             own = {keys.starts[i] + c: c for c in range(columns)}
             before = tuple(remap(p, own) for p in keys.guards(i))
             outputs = identity(node.schema) + tuple(remap(e, own) for e in computed)
-            moved.append(Store(map_over(node, before, outputs)))
+            made = map_over(node, before, outputs)
+            moved.append(made if gives_events(made) else Store(made))
             for k, e in enumerate(computed):
                 replaced[e] = Column(width + columns + k, e.type, e.nullable, f"key{k}")
         else:
-            moved.append(stored(node) if extras[i] else node)
+            moved.append(stored(node) if extras[i] and not gives_events(node) else node)
         width += columns + len(computed)
     return tuple(moved), tuple(_replace_sides(c, replaced, positions) for c in condition)
 
 
-def _check_connections(
-    plan: Join,
-    nodes: tuple[Node, ...],
-    condition: tuple[Expr, ...],
-    keys: _KeySearch,
-    facts: Facts,
-) -> None:
-    """Refuse inequalities alone between inputs of many rows."""
-    if keys.connected:
-        return
-    many = {
-        component
-        for component, node in zip(keys.component, nodes, strict=True)
-        if () not in facts.keys_of(node)
-    }
-    for c in condition:
-        linked = {keys.component[keys.home[k]] for k in columns_used(c)} & many
-        if len(linked) > 1:
-            raise _unconnected(plan, keys.component, linked)
-
-
 def _replace_sides(conjunct: Expr, replaced: dict[Expr, Column], positions: dict[int, int]) -> Expr:
-    if isinstance(conjunct, Call) and conjunct.function in ("eq", "eq_null_safe"):
+    if isinstance(conjunct, Call) and conjunct.function in (*_EQUALITIES, *MIRRORED):
         if any(a in replaced for a in conjunct.args):
             sides = tuple(replaced.get(a) or remap(a, positions) for a in conjunct.args)
             return Call(conjunct.function, sides, conjunct.type, conjunct.nullable)
@@ -201,10 +200,14 @@ def _replace_sides(conjunct: Expr, replaced: dict[Expr, Column], positions: dict
 
 
 class _KeySearch:
-    """Which inputs plain equalities connect, and which computed ones it takes beyond them."""
+    """Which inputs plain equalities connect, and which computed ones it takes beyond them; then,
+    between inputs of many rows, which comparisons."""
 
-    def __init__(self, nodes: tuple[Node, ...], condition: tuple[Expr, ...]) -> None:
+    def __init__(
+        self, nodes: tuple[Node, ...], condition: tuple[Expr, ...], single: tuple[bool, ...]
+    ) -> None:
         self._condition = condition
+        self._single = single
         self.starts: list[int] = []
         self.home: list[int] = []
         self._plain: list[bool] = []  # is the column a plain one of the stored relation?
@@ -217,15 +220,11 @@ class _KeySearch:
         self._extras: list[list[Expr]] = [[] for _ in nodes]
         self._first: dict[int, int] = {}  # input -> position of its first computed equality
 
-    @property
-    def connected(self) -> bool:
-        return len(set(self.component)) == 1
-
     def extras(self) -> list[list[Expr]]:
         """Values to compute, by input: as few inputs get one as connect all."""
         computed = []
         for position, c in enumerate(self._condition):
-            sides = self._sides(c)
+            sides = self._sides(c, _EQUALITIES)
             if sides is None:
                 continue
             if all(self._is_plain(e) for e, _ in sides) and as_link(c) is not None:
@@ -233,15 +232,36 @@ class _KeySearch:
             else:
                 computed.append((may_fail(c), position, sides))
         for _, position, sides in sorted(computed, key=lambda x: x[:2]):
-            if self.component[sides[0][1]] == self.component[sides[1][1]]:
-                continue
-            self._connect(sides[0][1], sides[1][1])
-            for e, i in sides:
-                if not self._is_plain(e):
-                    self._first[i] = min(position, self._first.get(i, position))
-                    if e not in self._extras[i]:
-                        self._extras[i].append(e)
+            self._compute(position, sides)
+        self._compare()
         return self._extras
+
+    def _compare(self) -> None:
+        """Connect by comparisons what no equality connects: those that a range answers as they are
+        first."""
+        computed = []
+        for position, c in enumerate(self._condition):
+            sides = self._sides(c, tuple(MIRRORED))
+            if sides is None or any(self._single[i] for _, i in sides):
+                continue
+            readings = comparisons((c,), self.home)
+            if any(self._plain[r.column.index] for r in readings):
+                self._connect(sides[0][1], sides[1][1])
+            else:
+                computed.append((may_fail(c), position, sides))
+        for _, position, sides in sorted(computed, key=lambda x: x[:2]):
+            self._compute(position, sides)
+
+    def _compute(self, position: int, sides: _Sides) -> None:
+        """Connect two inputs, if they are not, by values that are to be computed."""
+        if self.component[sides[0][1]] == self.component[sides[1][1]]:
+            return
+        self._connect(sides[0][1], sides[1][1])
+        for e, i in sides:
+            if not self._is_plain(e):
+                self._first[i] = min(position, self._first.get(i, position))
+                if e not in self._extras[i]:
+                    self._extras[i].append(e)
 
     def guards(self, i: int) -> tuple[Expr, ...]:
         """Predicates on input i alone that the query evaluates before its computed keys."""
@@ -253,9 +273,9 @@ class _KeySearch:
             if {self.home[k] for k in columns_used(c)} == {i}
         )
 
-    def _sides(self, c: Expr) -> tuple[tuple[Expr, int], tuple[Expr, int]] | None:
-        """The two sides of an equality of two different inputs, each with its input."""
-        if not (isinstance(c, Call) and c.function in ("eq", "eq_null_safe")):
+    def _sides(self, c: Expr, functions: tuple[str, ...]) -> _Sides | None:
+        """The two sides of a comparison of two different inputs, each with its input."""
+        if not (isinstance(c, Call) and c.function in functions):
             return None
         homes = [{self.home[k] for k in columns_used(a)} for a in c.args]
         if len(homes[0]) != 1 or len(homes[1]) != 1 or homes[0] == homes[1]:
@@ -271,30 +291,14 @@ class _KeySearch:
         self.component = [new if c == old else c for c in self.component]
 
 
-def _unconnected(plan: Join, component: list[int], linked: set[int]) -> UnsupportedError:
-    groups: dict[int, list[str]] = {}
-    for i, c in zip(plan.inputs, component, strict=True):
-        if c in linked:
-            groups.setdefault(c, []).append(_title(i))
-    sides = [", ".join(names) for names in groups.values()]
-    return UnsupportedError(
-        f"cannot maintain a join without an equality between {sides[0]} and {sides[1]}",
-        detail="Every change of one side would have to be paired with all rows of the other.",
-        hint="Add a condition that equates a column of one side with a column of the other.",
-    )
-
-
-def _title(plan: Plan) -> str:
-    """How an error names an input: by its table, if it is one."""
-    while not isinstance(plan, Scan):
-        below = plan_inputs(plan)
-        if len(below) != 1:
-            return "a subquery"
-        plan = below[0]
-    return f'"{plan.relation}"'
-
-
 # -- the join ----------------------------------------------------------------------------------
+
+
+def _join_input(relation: Node, predicates: tuple[Expr, ...]) -> JoinInput:
+    """An occurrence with its filter; events, which meet a filter once, are filtered on the way."""
+    if gives_events(relation):
+        return JoinInput(map_over(relation, predicates, identity(relation.schema)), None)
+    return JoinInput(relation, conjunction(predicates) if predicates else None)
 
 
 class _Lowering:
@@ -330,11 +334,11 @@ class _Lowering:
         groups = classes(tuple(self._links))
         self._unify(groups)
         inputs = tuple(
-            JoinInput(o.relation, conjunction(tuple(dict.fromkeys(f))) if f else None)
+            _join_input(o.relation, tuple(dict.fromkeys(f)))
             for o, f in zip(self._occurrences, self._filters, strict=True)
         )
-        graph = JoinGraph(inputs, groups, self._facts)
-        join = DeltaJoin(inputs, graph.paths(tuple(dict.fromkeys(self._residuals))))
+        residuals = tuple(dict.fromkeys(self._residuals))
+        join = DeltaJoin(inputs, JoinGraph(inputs, groups, residuals, self._facts).paths())
         return map_over(join, tuple(self._above), self._outputs(plan))
 
     def _place(self, c: Expr) -> None:

@@ -3,12 +3,14 @@
     Scan                     the catalog's stored node
     Filter, Project          one fused Map (planner.linear)
     Join                     DeltaJoin below a Map (planner.joins, planner.join_order)
-    Aggregate, DISTINCT      Reduce between two Maps (planner.reduces)
-    UnionAll                 Union
+    Aggregate, DISTINCT      Reduce between two Maps (planner.reduces); Recompute for aggregates
+                             that have no state to keep (planner.recomputes)
+    UnionAll                 Union; a bag of one input's rows
     TopK                     TopK over the ordered index of its stored input
     Threshold                Threshold over the ordered index of its stored input, and the index on
                              the keys of the relation that holds the scalars
     Repeat, Values           Repeat, Constant
+    Retain                   nothing of its own below what keeps rows; else a Store
 
 All other nodes are expressed by these first (planner.optimizer.prepare).
 
@@ -24,6 +26,7 @@ from typing_extensions import assert_never
 
 from planner import dataflow
 from planner.algebra import (
+    RECOMPUTED,
     Aggregate,
     Apply,
     Filter,
@@ -33,6 +36,7 @@ from planner.algebra import (
     Plan,
     Project,
     Repeat,
+    Retain,
     Scan,
     SemiJoin,
     SingleRow,
@@ -44,19 +48,32 @@ from planner.algebra import (
     identity,
 )
 from planner.context import CatalogReader
-from planner.dataflow import Arrangement, Node, OrderedArrangement, Reduce, Union
+from planner.dataflow import (
+    Arrangement,
+    Node,
+    OrderedArrangement,
+    Store,
+    Stream,
+    Union,
+    group_index,
+    is_grouped,
+)
 from planner.errors import CatalogError
 from planner.join_order import Facts
 from planner.joins import lower_join, stored, stored_columns
 from planner.linear import map_over, named
 from planner.optimizer import prepare
+from planner.recomputes import lower_recomputed
 from planner.reduces import lower_aggregate
+from planner.streams import refuse_history, stream_of
 from planner.types import Field
+from planner.visit import with_inputs
 
 
-def lower(plan: Plan, catalog: CatalogReader) -> Node:
+def lower(plan: Plan, catalog: CatalogReader, reader: str = "") -> Node:
     """The dataflow that maintains the plan's rows, under the plan's column names.
 
+    `reader`: the view that they are for; it keeps what the view makes of streams its own.
     Requires: `plan` is optimized (joins are flat, filters are where they can be looked up).
     The caller stores the result.
     Raises: UnsupportedError for what cannot be maintained; CatalogError for an unknown relation.
@@ -66,12 +83,13 @@ def lower(plan: Plan, catalog: CatalogReader) -> Node:
         info = catalog.relation(name)
         return None if info is None or info.is_view else info.primary_key
 
-    return named(_Lowering(catalog).lower(prepare(plan, table_key)), plan.schema)
+    return named(_Lowering(catalog, reader).kept(prepare(plan, table_key)), plan.schema)
 
 
 class _Lowering:
-    def __init__(self, catalog: CatalogReader) -> None:
+    def __init__(self, catalog: CatalogReader, reader: str) -> None:
         self._catalog = catalog
+        self._reader = reader
         self._facts = Facts(catalog)
         self._done: dict[int, tuple[Plan, Node]] = {}
 
@@ -81,6 +99,25 @@ class _Lowering:
         if known is None:
             known = self._done[id(plan)] = (plan, self._lower(plan))
         return known[1]
+
+    def kept(self, plan: Plan) -> Node:
+        """The changes of a plan whose rows its consumer keeps. Raises: UnsupportedError for events
+        that no Retain makes rows that stay: they are those of one epoch, and were rewritten into
+        something that would need all (the distinct values of past events, a threshold)."""
+        below = _without_retain(plan)
+        if below is not None:
+            return self.lower(below)
+        return self._rows(plan)
+
+    def _rows(self, plan: Plan) -> Node:
+        node = self.lower(plan)
+        if dataflow.gives_events(node):
+            raise refuse_history(
+                stream_of(plan),
+                "this subquery beside",
+                "To keep it up to date, past events would have to be compared with new rows.",
+            )
+        return node
 
     def _lower(self, plan: Plan) -> Node:
         match plan:
@@ -97,15 +134,19 @@ class _Lowering:
             case Join():
                 return lower_join(plan, tuple(self.lower(i) for i in plan.inputs), self._facts)
             case Aggregate():
-                return lower_aggregate(plan, self.lower(plan.input))
+                recomputed = any(a.function in RECOMPUTED for a in plan.aggregates)
+                way = lower_recomputed if recomputed else lower_aggregate
+                return way(plan, self.kept(plan.input))
             case UnionAll():
                 return self._union(plan)
             case TopK():
-                relation = stored(self.lower(plan.input))
+                relation = stored(self.kept(plan.input))
                 index = OrderedArrangement(relation, plan.order, plan.ties, plan.partition)
                 return dataflow.TopK(index, plan.limit, plan.offset)
             case Threshold():
                 return self._threshold(plan)
+            case Retain():
+                return Store(self.lower(plan.input))
             case Repeat():
                 return dataflow.Repeat(self.lower(plan.input), plan.count)
             case Values():
@@ -119,21 +160,23 @@ class _Lowering:
         info = self._catalog.relation(plan.relation)
         if info is None:
             raise CatalogError(f'relation "{plan.relation}" does not exist')
+        if isinstance(info.node, Stream):
+            return dataclasses.replace(info.node, reader=self._reader)
         self._facts.learn(info)
         return info.node
 
     def _threshold(self, plan: Threshold) -> Node:
-        rows, at = stored_columns(self.lower(plan.input))
-        bound, place = stored_columns(self.lower(plan.bound))
+        rows, at = stored_columns(self.kept(plan.input))
+        bound, place = stored_columns(self.kept(plan.bound))
         order = (SortKey(at[plan.column], nulls_first=False),)
         index = OrderedArrangement(rows, order, (), tuple(at[c] for c in plan.partition))
         keys = tuple(place[c] for c in plan.keys)
-        if isinstance(bound, Reduce) and set(keys) == set(range(len(bound.keys))):
+        if is_grouped(bound) and set(keys) == set(group_index(bound).columns):
             # Its own index serves; the partition goes into the order of its keys.
             pairs = sorted(zip(keys, index.partition, strict=True))
             keys = tuple(k for k, _ in pairs)
             index = dataclasses.replace(index, partition=tuple(p for _, p in pairs))
-            found = dataflow.group_index(bound)
+            found = group_index(bound)
         else:
             found = Arrangement(bound, keys, null_safe=not keys)
         node = dataflow.Threshold(index, found, place[plan.scalar], plan.comparison)
@@ -141,9 +184,25 @@ class _Lowering:
         return map_over(node, (), tuple(columns[c] for c in at))
 
     def _union(self, plan: UnionAll) -> Node:
+        if len(plan.inputs) == 1:
+            return stored(self._rows(plan.inputs[0]))
         nodes = tuple(self.lower(i) for i in plan.inputs)
+        if any(map(dataflow.gives_events, nodes)) and not all(map(dataflow.gives_events, nodes)):
+            nodes = tuple(self.kept(i) for i in plan.inputs)
         fields = tuple(
             Field(f.name, f.type, any(n.schema[i].nullable for n in nodes))
             for i, f in enumerate(nodes[0].schema)
         )
         return Union(nodes, fields, plan.negated)
+
+
+def _without_retain(plan: Plan) -> Plan | None:
+    """The events whose rows stay under `plan`, a Retain or functions of its rows; else None."""
+    match plan:
+        case Retain():
+            return plan.input
+        case Filter() | Project():
+            below = _without_retain(plan.input)
+            return None if below is None else with_inputs(plan, (below,))
+        case _:
+            return None

@@ -21,10 +21,12 @@ would be added again. The order, and why:
 1. expand      Outer, semi and mark joins, single rows and distinct aggregates in terms of inner
                joins and aggregates.
 2. normalise   As above, for the joins that came together.
-3. split       Joins by an OR of equalities become unions; inputs that together have the one key
+3. restrict    Aggregates of which a join reads few groups; normalised again, as these aggregate a
+               join.
+4. split       Joins by an OR of equalities become unions; inputs that together have the one key
                to another input become a join of their own.
-4. prune, tidy As above.
-5. thresholds  Comparisons with a scalar; pruned and tidied again.
+5. prune, tidy As above.
+6. thresholds  Comparisons with a scalar; pruned and tidied again.
 
 Invariant: the root's columns keep their names and types. With `check` on, every rule's result is
 validated (planner.validate).
@@ -37,7 +39,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from planner import decorrelate
-from planner.algebra import Plan, Project, identity
+from planner.algebra import Plan, Project, Retain, identity
 from planner.analysis.keys import TableKey
 from planner.rules import (
     derive_input_filters,
@@ -55,6 +57,7 @@ from planner.rules import (
     push_filters,
     remove_distinct,
     remove_identity_projects,
+    restrict_aggregates,
     simplify_outer_joins,
     split_disjunctive_joins,
     split_distinct_aggregates,
@@ -62,7 +65,7 @@ from planner.rules import (
 from planner.types import Field, Schema
 from planner.validate import check as check_plan
 from planner.validate import check_rewrite
-from planner.visit import equal
+from planner.visit import equal, remembering
 
 Rule = Callable[[Plan], Plan]
 
@@ -103,11 +106,14 @@ def _prepare_passes(table_key: TableKey) -> tuple[Pass, ...]:
         partial(expand_single_rows.apply, table_key=table_key),
         partial(expand_joins.apply, table_key=table_key),
     )
+    restrict: Rule = partial(restrict_aggregates.apply, table_key=table_key)
     nest: Rule = partial(nest_joins.apply, table_key=table_key)
     thresholds: Rule = partial(make_thresholds.apply, table_key=table_key)
     tidy = PASSES[-2:]
     return (
         Pass("expand", expand, repeat=False),
+        Pass("normalise", _NORMALISE, repeat=True),
+        Pass("restrict", (restrict,), repeat=False),
         Pass("normalise", _NORMALISE, repeat=True),
         Pass("split", (split_disjunctive_joins.apply, nest), repeat=False),
         *tidy,
@@ -115,6 +121,9 @@ def _prepare_passes(table_key: TableKey) -> tuple[Pass, ...]:
         *tidy,
     )
 
+
+#: The plan that each rule last left as it is: it need not look at that again.
+_Settled = dict[Rule, Plan]
 
 #: Far more than a plan needs: each round moves something one node further at least.
 _MOST_ROUNDS = 1000
@@ -127,27 +136,33 @@ def optimize(plan: Plan, *, check: bool = False) -> Plan:
     """
     if check:
         check_plan(plan)
-    result = plan
-    for stage in PASSES:
-        result = _run(stage, result, check)
-    return _named(result, plan.schema)
+    return _named(_run_all(PASSES, plan, check), plan.schema)
 
 
 def prepare(plan: Plan, table_key: TableKey, *, check: bool = False) -> Plan:
     """The optimized plan in the part of the algebra that can be lowered: no OuterJoin, SemiJoin,
     MarkJoin, SingleRow and Apply, and no DISTINCT inside an aggregate."""
-    result = plan
-    for stage in _prepare_passes(table_key):
-        result = _run(stage, result, check)
-    return _named(result, plan.schema)
+    return _named(_run_all(_prepare_passes(table_key), plan, check), plan.schema)
 
 
-def _run(stage: Pass, plan: Plan, check: bool) -> Plan:
+def _run_all(stages: tuple[Pass, ...], plan: Plan, check: bool) -> Plan:
+    settled = _Settled()
+    with remembering():
+        for stage in stages:
+            plan = _run(stage, plan, check, settled)
+    return plan
+
+
+def _run(stage: Pass, plan: Plan, check: bool, settled: _Settled) -> Plan:
     seen = [plan]
     for _ in range(_MOST_ROUNDS):
         before = plan
         for rule in stage.rules:
+            if settled.get(rule) is plan:
+                continue
             after = rule(plan)
+            if after is plan:
+                settled[rule] = plan
             if check and after is not plan:
                 check_rewrite(plan, after, _title(rule))
             plan = after
@@ -166,6 +181,8 @@ def _title(rule: Rule) -> str:
 
 def _named(plan: Plan, schema: Schema) -> Plan:
     """The plan with the column names of `schema`."""
+    if isinstance(plan, Retain):
+        return Retain(_named(plan.input, schema))
     if tuple(f.name for f in plan.schema) == tuple(f.name for f in schema):
         return plan
     fields = tuple(

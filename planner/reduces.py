@@ -9,8 +9,9 @@ Equal accumulators are kept once: avg(x) beside sum(x) and count(x) costs nothin
     call            type           accumulators        result
     count_rows      BIGINT         count_rows          as it is
     count(x)        BIGINT         count(x)            as it is; count_rows if x is never NULL
-    sum(integer)    BIGINT         sum(x)              cast to BIGINT, fails on overflow
-    sum(decimal)    p+10, s        sum(x)              cast to that type, fails on overflow
+    sum(integer)    BIGINT         sum(x)              checked_sum: fails beyond BIGINT
+    sum(decimal)    p+10, s        sum(x), and         checked_sum: fails beyond p+10 digits
+                                   sum_top(x) if p > 18
     sum(double)     DOUBLE         sum_double(x)       exact_sum_to_double
     avg(integer)    DOUBLE         sum(x), count(x)    sum / count, both as DOUBLE
     avg(decimal)    p+4, s+4       sum(x), count(x)    (sum as p+10, s) / (count as DECIMAL(20,0)),
@@ -22,6 +23,10 @@ Equal accumulators are kept once: avg(x) beside sum(x) and count(x) costs nothin
     of decimals                    its square, count
     of doubles                     the same, exact
                                    sums of doubles
+
+A sum of n values of p digits stays below n * 10**p: 128 bits hold it for any BIGINT n while
+p <= 19, and a wider argument's sum keeps one word more. So no sum ever wraps, and one that has left
+the range of its type comes back when its rows go.
 
 sum and avg are NULL where no value was counted; the count that tells is count_rows if x is never
 NULL, and none is needed if there are keys besides (a group has a row).
@@ -165,14 +170,12 @@ class _Reduction:
     def _variance(self, arg: Expr, reduction: int, root: bool) -> Expr:
         count = self._count(arg)
         if isinstance(arg.type, DecimalType):
-            total = self._keep("sum", arg, DecimalType(MAX_PRECISION, arg.type.scale))
-            square = _square(arg)
-            scale = 2 * arg.type.scale
-            squares = self._keep("sum", square, DecimalType(MAX_PRECISION, scale))
+            (total,) = self._sum_words(arg)
+            squares, *top = self._sum_words(_square(arg))
         else:
             total = self._keep("sum_double", arg, BINARY)
-            squares = self._keep("sum_square_double", arg, BINARY)
-        args = (count, total, squares, Literal(reduction, INT))
+            squares, top = self._keep("sum_square_double", arg, BINARY), []
+        args = (count, total, squares, Literal(reduction, INT), *top)
         value = Call("variance", args, DOUBLE, True)
         return Call("sqrt", (value,), DOUBLE, True) if root else value
 
@@ -200,15 +203,23 @@ class _Reduction:
 
     def _sum(self, arg: Expr, target: SqlType) -> Expr:
         match arg.type:
-            case IntegerType():
-                return _cast(self._keep("sum", arg, DecimalType(MAX_PRECISION, 0)), target)
-            case DecimalType(scale=scale):
-                return _cast(self._keep("sum", arg, DecimalType(MAX_PRECISION, scale)), target)
+            case IntegerType() | DecimalType():
+                return Call("checked_sum", self._sum_words(arg), target, False)
             case FloatType():
                 state = self._keep("sum_double", arg, BINARY)
                 return _cast(Call("exact_sum_to_double", (state,), DOUBLE, False), target)
             case kind:
                 raise UnsupportedError(f"cannot maintain a sum of {kind}")
+
+    def _sum_words(self, arg: Expr) -> tuple[Expr, ...]:
+        """The exact sum of integers or decimals: 128 bits, and the word above where it may matter
+        (see the module)."""
+        kind = arg.type
+        scale = kind.scale if isinstance(kind, DecimalType) else 0
+        total = self._keep("sum", arg, DecimalType(MAX_PRECISION, scale))
+        if not isinstance(kind, DecimalType) or kind.narrow:
+            return (total,)
+        return total, self._keep("sum_top", arg, BIGINT)
 
     def _average(self, arg: Expr, target: SqlType) -> Expr:
         count = self._count(arg)

@@ -21,6 +21,7 @@ from planner.algebra import (
     Plan,
     Project,
     Repeat,
+    Retain,
     Scan,
     SemiJoin,
     SingleRow,
@@ -278,6 +279,8 @@ def unnest(plan: Plan, around: Around) -> Parts:
         case Repeat():
             bound = around.bind(unnest(plan.input, around))
             return _by_binding(Repeat(bound.plan, plan.count), bound)
+        case Retain():
+            raise AssertionError("a correlated subquery reads no stream (planner.streams)")
         case Scan() | Values() | Apply() | Threshold():
             raise AssertionError("subqueries are removed innermost first")
         case _:
@@ -412,9 +415,7 @@ def _aggregate(plan: Aggregate, around: Around) -> Parts:
     bound = around.bind(below, expressions(plan))
     own = tuple(bound.inside(k) for k in plan.keys)
     keys = tuple(identity(bound.plan.schema)[c] for c in _bound(bound))
-    calls = tuple(
-        a if a.arg is None else replace(a, arg=bound.inside(a.arg)) for a in plan.aggregates
-    )
+    calls = tuple(a.over(bound.inside) for a in plan.aggregates)
     first = len(keys)
     fields = tuple(bound.plan.schema[c] for c in _bound(bound))
     schema = (*fields, *plan.schema)

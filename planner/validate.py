@@ -11,6 +11,7 @@ from typing_extensions import assert_never
 
 from planner import dataflow
 from planner.algebra import (
+    RECOMPUTED,
     Aggregate,
     Apply,
     Filter,
@@ -20,6 +21,7 @@ from planner.algebra import (
     Plan,
     Project,
     Repeat,
+    Retain,
     Scan,
     SemiJoin,
     SingleRow,
@@ -136,7 +138,7 @@ def _check_node(plan: Plan) -> None:
                     raise PlanError("the operands of ANY differ from the columns of its subquery")
             elif plan.kind == "scalar" and len(plan.subquery.schema) != 1:
                 raise PlanError("a scalar subquery has one column")
-        case Scan() | Filter():
+        case Scan() | Filter() | Retain():
             pass
         case _:
             assert_never(plan)
@@ -168,6 +170,10 @@ def _check_aggregate(plan: Aggregate) -> None:
             raise PlanError(f"{f.name} is claimed NOT NULL")
         if (a.arg is None) != (a.function == "count_rows"):
             raise PlanError(f"{a.function} with the wrong number of arguments")
+        if a.function not in RECOMPUTED and (a.more or a.order or a.parameters):
+            raise PlanError(f"{a.function} with more than an argument")
+        if any(not 0 <= k.column < len(a.args) for k in a.order):
+            raise PlanError(f"{a.function} in the order of what is no argument")
 
 
 def _check_column(column: Column, schema: Schema) -> None:
@@ -234,7 +240,7 @@ def check_dataflow(root: dataflow.Node) -> None:
     """Raises PlanError unless every node under `root` keeps the contract of planner.dataflow."""
     for node in dataflow.topological(root):
         match node:
-            case dataflow.Source() | dataflow.Store() | dataflow.Constant():
+            case dataflow.Source() | dataflow.Stream() | dataflow.Constant() | dataflow.Store():
                 pass
             case dataflow.Repeat():
                 _check_positions([node.count], node.schema, "Repeat")
@@ -250,6 +256,8 @@ def check_dataflow(root: dataflow.Node) -> None:
                         raise PlanError("an input of Union has other types")
             case dataflow.Reduce():
                 _check_reduce(node)
+            case dataflow.Recompute():
+                _check_recompute(node)
             case dataflow.DeltaJoin():
                 _check_join(node)
             case dataflow.TopK():
@@ -304,6 +312,11 @@ def _check_reduce(node: dataflow.Reduce) -> None:
         if a.kind == "first":
             _check_first(node, a)
         kinds.append(_accumulator_type(a))
+    for a, behind in zip(accumulators, (*accumulators[1:], None), strict=True):
+        wide = a.kind == "sum" and a.arg is not None and _is_wide(a.arg.type)
+        top = behind is not None and behind.kind == "sum_top"
+        if wide != top or (behind is not None and top and behind.arg != a.arg):
+            raise PlanError("a sum of wide decimals without its top word, or one without its sum")
     if kinds != _types(node.schema):
         raise PlanError("the schema of Reduce is not its keys, then its accumulators")
 
@@ -320,6 +333,31 @@ def _check_first(node: dataflow.Reduce, accumulator: dataflow.Accumulator) -> No
         raise PlanError("the index of accumulator first is in another order")
 
 
+def _check_recompute(node: dataflow.Recompute) -> None:
+    index, below = node.index, node.index.relation.schema
+    columns = [*index.columns, *(c for v in node.values for c in v.args)]
+    _check_positions(columns, below, "Recompute")
+    if len(set(index.columns)) != len(index.columns) or index.filter is not None:
+        raise PlanError("the index of Recompute names a key twice, or is partial")
+    if not index.null_safe and any(below[c].nullable for c in index.columns):
+        raise PlanError("the index of Recompute leaves out a group")
+    if len(set(node.values)) != len(node.values):
+        raise PlanError("Recompute keeps a value twice")
+    for v in node.values:
+        if v.function not in RECOMPUTED or any(not 0 <= k.column < len(v.args) for k in v.order):
+            raise PlanError(f"no value {v.function} of a group")
+    keys = len(index.columns)
+    if len(node.schema) != keys + len(node.values):
+        raise PlanError("the schema of Recompute is not its keys, then its values")
+    for c, f in zip(index.columns, node.schema, strict=False):
+        if (f.type, f.nullable) != (below[c].type, below[c].nullable):
+            raise PlanError("a key of Recompute is another column than below")
+
+
+def _is_wide(kind: SqlType) -> bool:
+    return isinstance(kind, DecimalType) and not kind.narrow
+
+
 def _accumulator_type(accumulator: dataflow.Accumulator) -> SqlType:
     kind = None if accumulator.arg is None else accumulator.arg.type
     match accumulator.kind, kind:
@@ -329,6 +367,8 @@ def _accumulator_type(accumulator: dataflow.Accumulator) -> SqlType:
             return DecimalType(38, 0)
         case "sum", DecimalType():
             return DecimalType(38, kind.scale)
+        case "sum_top", DecimalType(narrow=False):
+            return BIGINT
         case "sum_double" | "sum_square_double", FloatType():
             return BINARY
         case "first", SqlType():
@@ -346,8 +386,14 @@ def _check_join(node: dataflow.DeltaJoin) -> None:
             check_expr(i.filter, i.schema)
             if may_fail(i.filter) or i.filter.type != BOOLEAN:
                 raise PlanError("the filter of a join input may fail, or is not BOOLEAN")
-    if [p.source for p in node.paths] != list(range(n)):
-        raise PlanError("a DeltaJoin has one path per occurrence, in order")
+    events = [k for k, i in enumerate(node.inputs) if dataflow.gives_events(i.relation)]
+    looked_up = [i.relation for k, i in enumerate(node.inputs) if k not in events]
+    if [p.source for p in node.paths] != (events[:1] or list(range(n))):
+        raise PlanError("a DeltaJoin has one path per occurrence, in order, or one of its events")
+    if len(events) > 1 or any(node.inputs[k].filter is not None for k in events):
+        raise PlanError("a DeltaJoin of events with events, or with a filter of events")
+    if not all(map(dataflow.is_stored, looked_up)):
+        raise PlanError("an input of a DeltaJoin is not stored")
     starts = dataflow.offsets(tuple(i.schema for i in node.inputs))
     for path in node.paths:
         if sorted([path.source, *(s.input for s in path.steps)]) != list(range(n)):
@@ -369,13 +415,25 @@ def _span(node: dataflow.DeltaJoin, starts: tuple[int, ...], i: int) -> frozense
 
 
 def _check_step(
-    node: dataflow.DeltaJoin, source: int, step: dataflow.HalfJoin, bound: frozenset[int]
+    node: dataflow.DeltaJoin,
+    source: int,
+    step: dataflow.HalfJoin | dataflow.RangeJoin,
+    bound: frozenset[int],
 ) -> None:
-    if step.as_of != (step.input < source):
+    if step.as_of != (step.input < source or len(node.paths) == 1):
         raise PlanError(f"path {source} sees occurrence {step.input} at the wrong time")
-    index, relation = step.index, node.inputs[step.input].relation
-    if index.relation != relation:
+    relation = node.inputs[step.input].relation
+    if step.index.relation != relation:
         raise PlanError("a step looks up an index of another relation")
+    unbound = step.reads - bound
+    if unbound:
+        raise PlanError(f"the probe reads column #{min(unbound)}, which is not bound yet")
+    if isinstance(step, dataflow.RangeJoin):
+        _check_range(node, step)
+        return
+    index = step.index
+    if index.filter is not None and index.filter != node.inputs[step.input].filter:
+        raise PlanError("a step looks up a partial index of another filter")
     if len(set(index.columns)) != len(index.columns):
         raise PlanError("an index names a column twice")
     _check_positions(list(index.columns), relation.schema, "an index")
@@ -386,9 +444,25 @@ def _check_step(
     if any(step.null_safe) and not index.null_safe:
         raise PlanError("a NULL-safe probe of an index without NULLs")
     for p, c in zip(step.probe, index.columns, strict=False):
-        if p not in bound:
-            raise PlanError(f"the probe reads column #{p}, which is not bound yet")
         if not encode_alike(node.schema[p].type, relation.schema[c].type):
             raise PlanError(
                 f"a probe of {node.schema[p].type} for a key of {relation.schema[c].type}"
             )
+
+
+def _check_range(node: dataflow.DeltaJoin, step: dataflow.RangeJoin) -> None:
+    index = step.index
+    key = index.order[0]
+    _check_positions([key.column], index.relation.schema, "an index")
+    if len(index.order) != 1 or index.ties or index.partition:
+        raise PlanError("a range is sought in an index that is ordered by one column")
+    if key.descending or key.nulls_first:
+        raise PlanError("a range is sought in ascending order, NULLs last")
+    if not step.ends:
+        raise PlanError("a range has an end")
+    for end in step.ends:
+        check_expr(end.value, node.schema)
+        if may_fail(end.value):
+            raise PlanError("the end of a range may fail")
+        if not encode_alike(end.value.type, index.relation.schema[key.column].type):
+            raise PlanError(f"a range up to {end.value.type} of another type")

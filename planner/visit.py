@@ -3,11 +3,16 @@
 Invariant: a rewrite that changes nothing returns the object that it was given, so that "did this
 rule do anything" is an identity test; and a subtree that occurs twice (a CTE used twice) is
 rewritten once and stays one object.
+
+A rule is run many times over a plan that hardly changes in between. Within `remembering()` a subtree
+that a change left as it was is not visited by it again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 
 from typing_extensions import assert_never
@@ -22,6 +27,7 @@ from planner.algebra import (
     Plan,
     Project,
     Repeat,
+    Retain,
     Scan,
     SemiJoin,
     SingleRow,
@@ -50,24 +56,49 @@ def with_inputs(plan: Plan, new: tuple[Plan, ...]) -> Plan:
             return replace(plan, input=new[0], subquery=new[1])
         case Threshold():
             return replace(plan, input=new[0], bound=new[1])
-        case Filter() | Project() | Aggregate() | Repeat() | TopK() | SingleRow():
+        case Filter() | Project() | Aggregate() | Repeat() | TopK() | Retain() | SingleRow():
             return replace(plan, input=new[0])
         case _:
             assert_never(plan)
 
 
-def transform(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
-    """Rebuild bottom-up, applying `change` to every node over its rebuilt inputs.
+#: By change: subtrees that it leaves as they are, by identity.
+_Unchanged = dict[Callable[[Plan], Plan], dict[int, Plan]]
+_UNCHANGED: ContextVar[_Unchanged | None] = ContextVar("unchanged", default=None)
 
-    Cost: one call of `change` per distinct node object.
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """Let `transform` remember what each change left as it was, until the end of the block."""
+    token = _UNCHANGED.set({})
+    try:
+        yield
+    finally:
+        _UNCHANGED.reset(token)
+
+
+def transform(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
+    """Rebuild bottom-up, applying `change`, a function of the node alone, to every node over its
+    rebuilt inputs.
+
+    Cost: one call of `change` per distinct node object; within `remembering`, per one that is new.
     """
-    done: dict[int, Plan] = {}
+    unchanged = _UNCHANGED.get()
+    same: dict[int, Plan] = {} if unchanged is None else unchanged.setdefault(change, {})
+    changed: dict[int, Plan] = {}
 
     def visit(node: Plan) -> Plan:
-        known = done.get(id(node))
+        place = id(node)
+        if place in same:
+            return node
+        known = changed.get(place)
         if known is None:
-            known = change(with_inputs(node, tuple(visit(i) for i in inputs(node))))
-            done[id(node)] = known
+            below = inputs(node)
+            known = change(with_inputs(node, tuple(map(visit, below))) if below else node)
+            if known is node:
+                same[place] = node  # kept, so that its id stays its own
+            else:
+                changed[place] = known
         return known
 
     return visit(plan)
@@ -113,10 +144,12 @@ def expressions(plan: Plan) -> tuple[Expr, ...]:
         case OuterJoin() | SemiJoin() | MarkJoin():
             return () if plan.condition is None else (plan.condition,)
         case Aggregate():
-            return plan.keys + tuple(a.arg for a in plan.aggregates if a.arg is not None)
+            return plan.keys + tuple(e for a in plan.aggregates for e in a.args)
         case Apply():
             return plan.operands
-        case Scan() | Values() | UnionAll() | Repeat() | TopK() | SingleRow() | Threshold():
+        case Scan() | Values() | UnionAll() | Repeat() | TopK() | Retain():
+            return ()
+        case SingleRow() | Threshold():
             return ()
         case _:
             assert_never(plan)
@@ -139,9 +172,7 @@ def with_expressions(plan: Plan, change: Callable[[Expr], Expr]) -> Plan:
             return replace(plan, condition=new[0])
         case Aggregate():
             args = iter(new[len(plan.keys) :])
-            calls = tuple(
-                a if a.arg is None else replace(a, arg=next(args)) for a in plan.aggregates
-            )
+            calls = tuple(a.over(lambda _: next(args)) for a in plan.aggregates)
             return replace(plan, keys=new[: len(plan.keys)], aggregates=calls)
         case Apply():
             return replace(plan, operands=new)

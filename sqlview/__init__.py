@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlview._compiling import announce
 from sqlview._origin import check_single_origin
 
 check_single_origin()
+announce()
 
 from planner.errors import (  # noqa: E402
     BindError,

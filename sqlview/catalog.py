@@ -1,7 +1,7 @@
-"""The catalog: tables and views by name, and what the planner may ask of them.
+"""The catalog: tables, streams and views by name, and what the planner may ask of them.
 
-Names are case-insensitive, as in Spark, and keep the spelling of their creation. Tables and views
-share one namespace. Indexes are the dataflow's (`operators.dataflow`), which shares them by
+Names are case-insensitive, as in Spark, and keep the spelling of their creation. Tables, streams
+and views share one namespace. Indexes are the dataflow's (`operators.dataflow`), which shares them by
 identity; this catalog says which are live, and who reads what.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from operators.dataflow import Dataflow
+from operators.dataflow import TABLE_READER, Dataflow
 from operators.table import TableState
 from planner import dataflow as ir
 from planner.algebra import SortKey
@@ -37,6 +37,19 @@ class Table:
 
 
 @dataclass(slots=True)
+class Stream:
+    """A source of events, none of which is kept. `events` counts those that came."""
+
+    name: str
+    schema: Schema
+    events: int = field(default=0)
+
+    @property
+    def node(self) -> ir.Stream:
+        return ir.Stream(self.name, self.schema)
+
+
+@dataclass(slots=True)
 class View:
     """A materialized view. `text` is its query as written, `order` how reads present it, `owner`
     the name under which it keeps private state ("" where it shares). `changes` counts the rows of
@@ -56,7 +69,7 @@ class View:
         return self.root
 
 
-Entry: TypeAlias = Table | View
+Entry: TypeAlias = Table | Stream | View
 
 
 class Catalog:
@@ -80,6 +93,8 @@ class Catalog:
         entry = self.find(name)
         if isinstance(entry, Table):
             return entry
+        if isinstance(entry, Stream):
+            raise CatalogError(f'"{entry.name}" is a stream, not a table')
         if entry is not None:
             raise CatalogError(
                 f'"{entry.name}" is a view, not a table',
@@ -87,13 +102,29 @@ class Catalog:
             )
         raise self._missing("table", name)
 
+    def stream(self, name: str) -> Stream:
+        """Raises: CatalogError if there is no such stream."""
+        entry = self.find(name)
+        if isinstance(entry, Stream):
+            return entry
+        if entry is not None:
+            kind = "table" if isinstance(entry, Table) else "materialized view"
+            raise CatalogError(f'"{entry.name}" is a {kind}, not a stream')
+        raise self._missing("stream", name)
+
+    def changeable(self, name: str) -> Table | Stream:
+        """What a transaction can change. Raises: CatalogError as `table`."""
+        entry = self.find(name)
+        return entry if isinstance(entry, Stream) else self.table(name)
+
     def view(self, name: str) -> View:
         """Raises: CatalogError if there is no such view."""
         entry = self.find(name)
         if isinstance(entry, View):
             return entry
         if entry is not None:
-            raise CatalogError(f'"{entry.name}" is a table, not a materialized view')
+            kind = "table" if isinstance(entry, Table) else "stream"
+            raise CatalogError(f'"{entry.name}" is a {kind}, not a materialized view')
         raise self._missing("materialized view", name)
 
     def readers(self, name: str) -> tuple[str, ...]:
@@ -103,6 +134,20 @@ class Catalog:
 
     def tables(self) -> Iterator[Table]:
         return (e for e in self._entries.values() if isinstance(e, Table))
+
+    def streams(self) -> Iterator[Stream]:
+        return (e for e in self._entries.values() if isinstance(e, Stream))
+
+    def streams_under(self, view: View) -> tuple[str, ...]:
+        """The streams that the view reads, itself or through other views, in order of name."""
+        found: set[str] = set()
+        for name in view.reads:
+            entry = self.find(name)
+            if isinstance(entry, Stream):
+                found.add(entry.name)
+            elif isinstance(entry, View):
+                found.update(self.streams_under(entry))
+        return tuple(sorted(found))
 
     def views(self) -> Iterator[View]:
         """Views in the order of their creation, so that each comes after those it reads."""
@@ -120,6 +165,8 @@ class Catalog:
             case View():
                 rows = self._dataflow.relation(entry.root, entry.owner).live_rows
                 return RelationInfo(entry.name, entry.schema, None, entry.node, rows, True)
+            case Stream():
+                return RelationInfo(entry.name, entry.schema, None, entry.node, 0, False)
             case None:
                 return None
 
@@ -127,7 +174,9 @@ class Catalog:
         return tuple(e.name for e in self._entries.values())
 
     def live_indexes(self) -> frozenset[ir.Index]:
-        return frozenset(i.spec for i in self._dataflow.indexes if i.owner == "")
+        return frozenset(
+            i.spec for i in self._dataflow.indexes if i.owner == "" and i.readers != {TABLE_READER}
+        )
 
     def _missing(self, kind: str, name: str) -> CatalogError:
         known = ", ".join(f'"{n}"' for n in sorted(self.names()))

@@ -1,4 +1,4 @@
-"""What is kept, as documented Arrow tables: SHOW ARRANGEMENTS, SHOW TABLES, SHOW VIEWS, metrics."""
+"""What is kept, as documented Arrow tables: SHOW ARRANGEMENTS, SHOW STREAMS, metrics."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from operators.dataflow import Dataflow, LiveIndex
 from planner import dataflow as ir
+from planner.explain import filter_text
 from sqlview.catalog import Catalog
 from sqlview.metrics import ViewMetrics
 
@@ -22,6 +23,25 @@ ARRANGEMENTS_SCHEMA = pa.schema(
 )
 
 
+STREAMS_SCHEMA = pa.schema(
+    [
+        pa.field("stream", pa.string(), False),
+        pa.field("events", pa.int64(), False),  # that came since its creation
+        pa.field("kept", pa.int64(), False),  # of those: always 0
+        pa.field("readers", pa.list_(pa.string()), False),  # views
+    ]
+)
+
+
+def streams(catalog: Catalog) -> pa.Table:
+    """One row per stream, see STREAMS_SCHEMA; in the order of creation."""
+    rows = [
+        {"stream": s.name, "events": s.events, "kept": 0, "readers": sorted(catalog.readers(s.name))}
+        for s in catalog.streams()
+    ]
+    return pa.Table.from_pylist(rows, STREAMS_SCHEMA)
+
+
 def relation_names(catalog: Catalog, dataflow: Dataflow) -> dict[ir.Node, str]:
     """A name for every stored node: that of the table or view, or `view/kind number`."""
     names: dict[ir.Node, str] = {t.node: t.name for t in catalog.tables()}
@@ -29,21 +49,23 @@ def relation_names(catalog: Catalog, dataflow: Dataflow) -> dict[ir.Node, str]:
     counts: dict[tuple[str, str], int] = {}
     for installed in dataflow.installed:
         node = installed.node
-        if node in names or not isinstance(node, (ir.Store, ir.Reduce)):
+        if node in names or not isinstance(node, (ir.Store, ir.Reduce, ir.Recompute)):
             continue
         view = min(installed.readers)
-        kind = "groups" if isinstance(node, ir.Reduce) else "rows"
+        kind = "groups" if ir.is_grouped(node) else "rows"
         number = counts[view, kind] = counts.get((view, kind), 0) + 1
         names[node] = f"{view}/{kind} {number}"
     return names
 
 
 def key_text(spec: ir.Index) -> str:
-    """The key of an index for people: column names, order, or the hash of the row."""
+    """The key of an index for people: column names, order, or the hash of the row; of a partial
+    index also its filter."""
     fields = spec.relation.schema
     match spec:
         case ir.Arrangement():
-            return ", ".join(fields[c].name for c in spec.columns) or "()"
+            columns = ", ".join(fields[c].name for c in spec.columns) or "()"
+            return columns + filter_text(spec)
         case ir.HashArrangement():
             return "hash(*)"
         case ir.OrderedArrangement():

@@ -82,20 +82,23 @@ class Difference:
 class Oracle:
     """Base tables in DuckDB, kept in step, and queries over them.
 
+    `optimize=False` runs queries as they are written, for a second opinion: a rewrite of DuckDB's
+    that is wrong gives two answers.
     State: a copy of every base table.
     """
 
-    def __init__(self, *, threads: int | None = None) -> None:
+    def __init__(self, *, threads: int | None = None, optimize: bool = True) -> None:
         self._db = duckdb.connect()
         for setting in _SETTINGS:
             self._db.execute(f"SET {setting}")
+        if not optimize:
+            self._db.execute("PRAGMA disable_optimizer")
         if threads is not None:
             self._db.execute(f"SET threads = {threads:d}")
         for macro in MACROS:
             self._db.execute(macro)
         self._catalog: dict[str, Columns] = {}
         self._keys: dict[str, tuple[str, ...]] = {}
-        self._translated: dict[str, Translated] = {}
 
     def close(self) -> None:
         self._db.close()
@@ -118,7 +121,6 @@ class Oracle:
         self._db.unregister("oracle_batch")
         self._catalog[name] = {f.name.lower(): spark_type(f.type) for f in table.schema}
         self._keys[name] = tuple(k.lower() for k in key)
-        self._translated.clear()
 
     def drop(self, name: str) -> None:
         """Forget a table or view."""
@@ -127,7 +129,6 @@ class Oracle:
         self._db.execute(f'DROP {kind} "{name}"')
         del self._catalog[name]
         self._keys.pop(name, None)
-        self._translated.clear()
 
     def apply(self, name: str, inserts: pa.Table | None, deletes: pa.Table | None) -> None:
         """Take `deletes` out of table `name`, then put `inserts` in.
@@ -178,7 +179,6 @@ class Oracle:
         listed = ", ".join(f'"{n}"' for n in names)
         self._db.execute(f'CREATE VIEW "{name}" ({listed}) AS {translated.sql}')
         self._catalog[name] = dict(zip(names, translated.types, strict=True))
-        self._translated.clear()
 
     def is_ordered(self, text: str) -> bool:
         """Whether the result of `text` has an order: an ORDER BY of output columns at the top."""
@@ -206,19 +206,19 @@ class Oracle:
         return table.rename_columns([f.name for f in schema])
 
     def _translate(self, text: str) -> Translated:
-        if text not in self._translated:
-            frozen = tuple(
-                (name, tuple(columns.items())) for name, columns in self._catalog.items()
-            )
-            self._translated[text] = _translated(text, frozen)
-        return self._translated[text]
+        words = text.lower()
+        mentioned = ((name, columns) for name, columns in self._catalog.items() if name in words)
+        return _translated(text, tuple((name, tuple(c.items())) for name, c in mentioned))
 
 
 @functools.lru_cache(maxsize=4096)
 def _translated(
     text: str, catalog: tuple[tuple[str, tuple[tuple[str, t.SqlType | None], ...]], ...]
 ) -> Translated:
-    """Oracles over equal tables translate a text once: it takes longer than a small query."""
+    """Oracles over equal tables translate a text once: it takes longer than a small query.
+
+    `catalog` has all the tables and views that the text mentions; more do no harm.
+    """
     return translate(text, {name: dict(columns) for name, columns in catalog})
 
 

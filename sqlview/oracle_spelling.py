@@ -33,6 +33,8 @@ def _known(node: exp.Expr) -> exp.Expr | None:
             return _known_call(node.name.lower(), node.expressions)
         case exp.Any(this=exp.Paren()) if not isinstance(node.parent, (exp.Like, exp.ILike)):
             return exp.LogicalOr(this=node.this.this)
+        case exp.RegrCount() | exp.RegrAvgx() | exp.RegrAvgy():
+            return _of_pairs(node, node.this, node.expression)
         case exp.Negative():
             return exp.paren(exp.Neg(this=exp.paren(node.this, copy=False)), copy=False)
         case exp.Replace() if node.args.get("replacement") is None:
@@ -44,6 +46,16 @@ def _known(node: exp.Expr) -> exp.Expr | None:
             return _interval(node)
         case _:
             return None
+
+
+def _of_pairs(node: exp.Expr, y: exp.Expr, x: exp.Expr) -> exp.Expr:
+    """COUNT and AVG of the rows where neither is NULL."""
+    value = x if isinstance(node, exp.RegrAvgx) else y
+    there = exp.and_(
+        *(exp.Not(this=exp.Is(this=exp.paren(v.copy()), expression=exp.Null())) for v in (y, x))
+    )
+    counted = exp.Case(ifs=[exp.If(this=there, true=value.copy())])
+    return exp.Count(this=counted) if isinstance(node, exp.RegrCount) else exp.Avg(this=counted)
 
 
 def _known_call(name: str, args: list[exp.Expr]) -> exp.Expr | None:

@@ -12,9 +12,11 @@ explicit here, on the tree, with the SQL types of every column known:
 - a cast of a fraction to an integer truncates, where DuckDB rounds;
 - ANY_VALUE is the least value that is not NULL, so that it is deterministic;
 - (a, b) IN (SELECT …) is spelled out, which DuckDB cannot do where it is correlated;
+- aggregates that read a whole group are in `oracle_groups`;
 - STDDEV and VARIANCE of infinities and NaN are NaN, where DuckDB fails;
 - DAYOFWEEK counts from 1 for Sunday, and ISNAN(NULL) is FALSE;
 - what is spelled in a way of Spark's own is spelled otherwise first (`oracle_spelling`);
+- a condition on LATERAL with a subquery, which DuckDB cannot do, moves into the LATERAL query;
 - LIKE has the escape character `\\` in Spark and none in DuckDB;
 - NULLs come first in ascending and last in descending order;
 - ORDER BY, LIMIT and OFFSET get the documented tie columns: every output column from left to right,
@@ -36,6 +38,7 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from planner import types as t
+from sqlview.oracle_groups import GROUP_MACROS, group_aggregate, reads_group
 from sqlview.oracle_spelling import respell
 
 MaybeType = t.SqlType | None
@@ -51,6 +54,7 @@ MACROS = (
     """CREATE MACRO sqlview_ratio(n, d, power) AS CAST(sign(n) * sign(d) AS HUGEINT) * (
        abs(n) // abs(d) * power
        + (2 * (abs(n) % abs(d)) * power + abs(d)) // (2 * CAST(abs(d) AS HUGEINT)))""",
+    *GROUP_MACROS,
 )
 
 
@@ -94,7 +98,22 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
     for node in reversed(list(tree.find_all(exp.In))):  # the innermost first: it is copied
         if isinstance(node.this, exp.Tuple) and node.args.get("query") is not None:
             node.replace(_rows_in(node, node.args["query"]))
+    for join in list(tree.find_all(exp.Join)):
+        _condition_inside(join)
     return Translated(tree.sql("duckdb"), tuple(names), types, ordered)
+
+
+def _condition_inside(join: exp.Join) -> None:
+    """JOIN LATERAL q AS s ON c as JOIN LATERAL (SELECT * FROM q AS s WHERE c) AS s ON TRUE."""
+    lateral, condition = join.this, join.args.get("on")
+    if not isinstance(lateral, exp.Lateral) or condition is None or not condition.find(exp.Query):
+        return
+    alias = lateral.args["alias"]
+    rows = exp.Subquery(this=lateral.this.unnest(), alias=alias.copy())
+    inner = exp.select("*").from_(rows).where(condition.copy())
+    lateral.set("this", exp.Subquery(this=inner))
+    alias.set("columns", None)
+    join.set("on", exp.true())
 
 
 def _selects(scope: Scope) -> list[exp.Expr]:
@@ -214,6 +233,11 @@ class _Typer:
         match node:
             case exp.Alias() | exp.Paren() | exp.Neg() | exp.Abs() | exp.Nullif():
                 return this, None
+            case exp.Filter() if reads_group(node.this):
+                return group_aggregate(node.this, node.expression.this, self._of)
+            case _ if reads_group(node):
+                deferred = isinstance(node.parent, (exp.Filter, exp.WithinGroup))
+                return (None, None) if deferred else group_aggregate(node, None, self._of)
             case exp.Filter() if isinstance(node.this, exp.AggFunc):
                 return _aggregate(node.this, self._of(node.this.this), node.expression.this)
             case exp.AggFunc() if isinstance(node.parent, exp.Filter):

@@ -23,24 +23,31 @@ from typing_extensions import assert_never
 
 from operators import arrow
 from operators.column import Column
-from operators.dataflow import Dataflow, Key
+from operators.dataflow import TABLE_READER, Dataflow, Key
 from operators.delta import Delta
 from operators.executor.inline import InlineExecutor
 from operators.executor.placement import choose
 from operators.executor.protocol import Executor
 from operators.state.changes import DELETE, DUPLICATE, INSERT
+from operators.stream import events
 from operators.table import Change, Checked, Refusal, TableState
 from operators.topk import sort_rows
 from planner import algebra, parse
 from planner import dataflow as ir
 from planner.bind import bind_query, bind_view
-from planner.errors import CatalogError, DataError, SqlViewError, ViewError
+from planner.errors import (
+    CatalogError,
+    DataError,
+    SqlViewError,
+    UnsupportedError,
+    ViewError,
+)
 from planner.explain import explain_dataflow, explain_logical
 from planner.lower import lower
 from planner.optimizer import optimize
 from planner.types import BIGINT, Field
 from sqlview import introspect
-from sqlview.catalog import Catalog, Table, View
+from sqlview.catalog import Catalog, Stream, Table, View
 from sqlview.metrics import Metrics, StepMetrics
 from sqlview.transaction import Statement, Transaction
 from sqlview.verify import Verification, Verifier
@@ -92,16 +99,22 @@ class Session:
             match statement:
                 case parse.CreateTable():
                     self._create_table(statement)
+                case parse.CreateStream():
+                    self._create_stream(statement)
                 case parse.CreateView():
                     self._create_view(statement)
                 case parse.DropTable():
                     self._drop_table(statement)
+                case parse.DropStream():
+                    self._drop_stream(statement)
                 case parse.DropView():
                     self._drop_view(statement)
                 case parse.ExplainView():
                     return self._explain(statement)
                 case parse.ShowArrangements():
                     return self._result(self.arrangements())
+                case parse.ShowStreams():
+                    return self._result(introspect.streams(self._catalog))
                 case parse.ShowTables():
                     return self._result(
                         pa.table({"table": [t.name for t in self._catalog.tables()]})
@@ -164,9 +177,13 @@ class Session:
         self._subscribers.setdefault(view.name, []).append(callback)
 
     def verify(self, name: str) -> Verification:
-        """Compare the view with a recompute of its query by DuckDB."""
+        """Compare the view with a recompute of its query by DuckDB.
+
+        Raises: ViewError for a view over a stream, whose events are gone.
+        """
         with self._working():
             view = self._catalog.view(name)
+            self._refuse_streams(view)
             if self._verifier is None:
                 self._verifier = Verifier(self._catalog)
             return self._verifier.verify(view, self._read(view), self._epoch)
@@ -222,6 +239,13 @@ class Session:
         table = Table(statement.name, statement.columns, key, statement.enforced, state)
         self._catalog.add(table)
 
+    def _create_stream(self, statement: parse.CreateStream) -> None:
+        if self._catalog.find(statement.name) is not None:
+            if statement.if_not_exists:
+                return
+            raise CatalogError(f'"{statement.name}" exists already')
+        self._catalog.add(Stream(statement.name, statement.columns))
+
     def _create_view(self, statement: parse.CreateView) -> None:
         existing = self._catalog.find(statement.name)
         if existing is not None:
@@ -243,8 +267,8 @@ class Session:
 
     def _plan(self, statement: parse.CreateView) -> View:
         bound = bind_view(statement, self._catalog)
-        root = ir.Store(lower(optimize(bound.plan), self._catalog))
-        return View(
+        root = ir.Store(lower(optimize(bound.plan), self._catalog, reader=statement.name))
+        view = View(
             name=statement.name,
             text=statement.query.text,
             schema=root.schema,
@@ -253,6 +277,31 @@ class Session:
             reads=tuple(dict.fromkeys(_scanned(bound.plan))),
             owner="" if self._share else statement.name,
         )
+        if not self._share:
+            self._refuse_private(view)
+        return view
+
+    def _refuse_private(self, view: View) -> None:
+        """A private copy of what another view made of a stream would lack the past events."""
+        for name in view.reads:
+            entry = self._catalog.find(name)
+            if isinstance(entry, View) and self._catalog.streams_under(entry):
+                raise UnsupportedError(
+                    f'cannot keep a private copy of the view "{entry.name}"',
+                    detail="It is over a stream, whose past events are gone.",
+                    hint="Open the session with share=True, or read the stream itself.",
+                )
+
+    def _refuse_streams(self, view: View) -> None:
+        streams = self._catalog.streams_under(view)
+        if streams:
+            listed = ", ".join(f'"{s}"' for s in streams)
+            raise ViewError(
+                f'cannot verify view "{view.name}", which reads a stream',
+                detail=f"The events of {listed} are not kept, so there is nothing to recompute "
+                "the view from.",
+                hint="Keep the events in a table too, and verify a view over the table.",
+            )
 
     def _drop_table(self, statement: parse.DropTable) -> None:
         entry = self._catalog.find(statement.name)
@@ -264,6 +313,14 @@ class Session:
         self._dataflow.drop_table(table.state.source)
         if self._verifier is not None:
             self._verifier.forget(table.name)
+
+    def _drop_stream(self, statement: parse.DropStream) -> None:
+        entry = self._catalog.find(statement.name)
+        if entry is None and statement.if_exists:
+            return
+        stream = self._catalog.stream(statement.name)
+        self._refuse_read(stream.name)
+        self._catalog.remove(stream.name)
 
     def _drop_view(self, statement: parse.DropView) -> None:
         entry = self._catalog.find(statement.name)
@@ -301,13 +358,19 @@ class Session:
             work_before = self._dataflow.work.copy()
             epochs = [self._epoch + 1 + i for i in range(len(transactions))]
             by_table: dict[str, list[tuple[Statement, int]]] = {}
+            by_stream: dict[str, list[tuple[Statement, int]]] = {}
             for tx, epoch in zip(transactions, epochs, strict=True):
                 for s in tx.statements:
-                    by_table.setdefault(s.table.name, []).append((s, epoch))
+                    if self._catalog.find(s.table.name) is not s.table:
+                        raise DataError(f'"{s.table.name}" was dropped since the transaction began')
+                    batches = by_stream if isinstance(s.table, Stream) else by_table
+                    batches.setdefault(s.table.name, []).append((s, epoch))
             executor = self._executor(by_table, placement)
             checked = [self._check(name, batch) for name, batch in by_table.items()]
             with self._failing_for_good():
                 changes = self._write(checked)
+                for name, batch in by_stream.items():
+                    changes |= self._take_events(self._catalog.stream(name), batch)
                 executor.step(self._dataflow, changes)
                 work = self._dataflow.work.since(work_before)
                 self._publish(changes)
@@ -315,7 +378,7 @@ class Session:
                 for tx, epoch in zip(transactions, epochs, strict=True):
                     tx.epoch = epoch
                     self._epoch = epoch
-            rows = sum(s.rows for batch in by_table.values() for s, _ in batch)
+            rows = sum(s.rows for tx in transactions for s in tx.statements)
             seconds = time.perf_counter() - started
             self._steps.append(
                 StepMetrics(
@@ -335,11 +398,16 @@ class Session:
     def _check(self, name: str, batch: list[tuple[Statement, int]]) -> tuple[Table, Checked]:
         table = self._catalog.table(name)
         state = table.state
-        index = None
+        live = None
         plain = all(s.action == INSERT for s, _ in batch)
         if not (plain and (table.key is None or not table.enforced)):
-            index = self._dataflow.index(state.row_index, "(table)")
-        result = state.check([Change(s.action, s.columns, epoch) for s, epoch in batch], index)
+            self._dataflow.index(state.row_index, TABLE_READER)
+            live = self._dataflow.live_index(state.row_index)
+        result = state.check(
+            [Change(s.action, s.columns, epoch) for s, epoch in batch],
+            None if live is None else live.state,
+            deferred=live is not None and live.deferred,
+        )
         if isinstance(result, Refusal):
             raise _refusal(table, batch[result.change][0], result)
         return table, result
@@ -347,14 +415,22 @@ class Session:
     def _write(self, checked: list[tuple[Table, Checked]]) -> dict[Key, Delta]:
         changes: dict[Key, Delta] = {}
         for table, result in checked:
-            row_index = self._dataflow.live_index(table.state.row_index)
-            delta = table.state.write(result, () if row_index is None else (row_index,))
+            live = self._dataflow.live_index(table.state.row_index)
+            delta = table.state.write(result, None if live is None else live.state)
             self._dataflow.absorb(table.state.source)
             if len(delta):
                 changes["", table.state.source] = delta
             if self._verifier is not None:
                 self._verifier.follow(table, delta)
         return changes
+
+    def _take_events(
+        self, stream: Stream, batch: list[tuple[Statement, int]]
+    ) -> dict[Key, Delta]:
+        """The events as each view that reads the stream sees them."""
+        delta = events(stream.schema, [(s.columns, epoch) for s, epoch in batch])
+        stream.events += len(delta)
+        return {("", node): delta for node in self._dataflow.streams(stream.name)}
 
     def _executor(
         self, by_table: dict[str, list[tuple[Statement, int]]], placement: str | None
@@ -428,7 +504,9 @@ class Session:
         return self._side().dataframe(self._read_any(name))
 
     def _select(self, text: str) -> Result:
-        result = self._side().select(text, self._catalog.names(), self._read_any)
+        streams = [s.name for s in self._catalog.streams()]
+        kept = [name for name in self._catalog.names() if name not in streams]
+        result = self._side().select(text, kept, self._read_any, streams)
         return Result(result.toArrow, lambda: result)
 
     def _explain(self, statement: parse.ExplainView) -> Result:

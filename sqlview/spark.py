@@ -166,7 +166,13 @@ class SparkSide:
         rows = files.mapInArrow(snapshot.reader(paths), _spark_schema(numbered.schema))
         return rows.toDF(*table.column_names)
 
-    def select(self, text: str, names: Iterable[str], read: Callable[[str], pa.Table]) -> DataFrame:
+    def select(
+        self,
+        text: str,
+        names: Iterable[str],
+        read: Callable[[str], pa.Table],
+        streams: Iterable[str] = (),
+    ) -> DataFrame:
         """Run a query by Spark SQL, over tables and views of the session as they are now.
 
         `names`: all of them; `read` gives the rows of one. A name of theirs goes before one of
@@ -190,7 +196,7 @@ class SparkSide:
         )
         head = f"WITH {relations} (" if used else "("
         braced = text.replace("{", "{{").replace("}", "}}")
-        with _spark_errors(text, names):
+        with _spark_errors(text, names, streams):
             return self.spark.sql(f"{head}\n{braced}\n)", **frames)
 
     # -- what Spark is like ----------------------------------------------------------------------
@@ -287,7 +293,7 @@ def _quoted(name: str) -> str:
 
 
 @contextmanager
-def _spark_errors(text: str, names: Iterable[str]) -> Iterator[None]:
+def _spark_errors(text: str, names: Iterable[str], streams: Iterable[str]) -> Iterator[None]:
     """Give Spark's complaints about `text` the form of ours; Spark saw it one line further down."""
     # Spark also logs them as JSON with a stack trace. It must make the logger itself: one made by
     # logging.getLogger takes no keywords.
@@ -296,16 +302,26 @@ def _spark_errors(text: str, names: Iterable[str]) -> Iterator[None]:
     try:
         yield
     except AnalysisException as error:
-        raise _translated(error, text, names) from None
+        raise _translated(error, text, names, streams) from None
     finally:
         logger.disabled = disabled
 
 
-def _translated(error: AnalysisException, text: str, names: Iterable[str]) -> SqlViewError:
+def _translated(
+    error: AnalysisException, text: str, names: Iterable[str], streams: Iterable[str]
+) -> SqlViewError:
     line, column = _place(str(error), text)
     parameters = error.getMessageParameters() or {}
     if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
         name = parameters.get("relationName", "").replace("`", "")
+        if name.casefold() in map(str.casefold, streams):
+            return CatalogError(
+                f'stream "{name}" has no rows to read',
+                detail="A stream keeps none of its events.",
+                hint="Create a materialized view over it, and read that.",
+                line=line,
+                column=column,
+            )
         known = ", ".join(f'"{n}"' for n in sorted(names))
         return CatalogError(
             f'table or view "{name}" does not exist',

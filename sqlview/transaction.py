@@ -14,7 +14,7 @@ from operators.column import Column
 from operators.state.changes import DELETE, INSERT, UPSERT
 from planner.errors import DataError, SqlViewError
 from planner.types import Schema
-from sqlview.catalog import Catalog, Table
+from sqlview.catalog import Catalog, Stream, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +29,7 @@ Data: TypeAlias = (
 class Statement:
     """One insert, delete or upsert: `columns` as operators.table.Change takes them."""
 
-    table: Table
+    table: Table | Stream
     action: int
     columns: list[Column]
 
@@ -58,7 +58,8 @@ class Transaction:
         self.epoch: int | None = None
 
     def insert(self, table: str, data: Data) -> None:
-        """Insert rows; all columns of the table, matched by name (tuples: by position).
+        """Insert rows into a table, or events into a stream; all columns, matched by name (tuples:
+        by position).
 
         Raises: CatalogError, DataError; a key that is present already is reported at commit.
         """
@@ -66,7 +67,7 @@ class Transaction:
 
     def upsert(self, table: str, data: Data) -> None:
         """Insert rows, replacing those with the same primary key."""
-        if self._catalog.table(table).key is None:
+        if self._kept(table, "upsert into").key is None:
             raise DataError(
                 f'cannot upsert into "{table}", which has no primary key',
                 hint="Delete the old rows and insert the new ones, or declare a PRIMARY KEY.",
@@ -76,6 +77,7 @@ class Transaction:
     def delete(self, table: str, data: Data) -> None:
         """Delete rows: by primary key (other columns are ignored), or, from a table without a
         key, one copy of each row given. A row that is not there is reported at commit."""
+        self._kept(table, "delete from")
         self._add(table, DELETE, data)
 
     def __enter__(self) -> Transaction:
@@ -95,37 +97,48 @@ class Transaction:
             raise DataError(
                 "the transaction is committed already", hint="Begin a new one for more changes."
             )
-        table = self._catalog.table(name)
+        table = self._catalog.changeable(name)
         schema = table.schema
-        by_key = action == DELETE and table.key is not None
-        if by_key and table.key is not None:
-            schema = tuple(table.schema[k] for k in table.key)
+        key = table.key if isinstance(table, Table) and action == DELETE else None
+        if key is not None:
+            schema = tuple(table.schema[k] for k in key)
         try:
-            columns = self._columns(data, schema, table, by_key)
+            columns = self._columns(data, schema, table, key)
         except DataError as error:
             raise _about(table.name, error) from None
         if columns and len(columns[0]):
             self.statements.append(Statement(table, action, columns))
 
-    def _columns(self, data: Data, schema: Schema, table: Table, by_key: bool) -> list[Column]:
+    def _kept(self, name: str, verb: str) -> Table:
+        entry = self._catalog.changeable(name)
+        if isinstance(entry, Stream):
+            raise DataError(
+                f'cannot {verb} "{entry.name}", which is a stream',
+                detail="A stream keeps none of its events, so there is no row to change.",
+                hint="Insert events, or use a table.",
+            )
+        return entry
+
+    def _columns(
+        self, data: Data, schema: Schema, table: Table | Stream, key: tuple[int, ...] | None
+    ) -> list[Column]:
         if isinstance(data, list):
-            rows = _key_rows(data, table) if by_key else data
+            rows = data if key is None else _key_rows(data, table.schema, key)
             data = arrow.rows_to_table(rows, schema)
         elif not isinstance(data, (pa.Table, pa.RecordBatch)):
             data = self._read_dataframe(data)
-        return arrow.to_columns(matched(data, schema, exact=not by_key), schema)
+        return arrow.to_columns(matched(data, schema, exact=key is None), schema)
 
 
-def _key_rows(rows: list[Any], table: Table) -> list[Any]:
+def _key_rows(rows: list[Any], schema: Schema, key: tuple[int, ...]) -> list[Any]:
     """Rows given to a delete by key, cut down to the key: whole rows are welcome too."""
-    assert table.key is not None
-    names = {table.schema[k].name for k in table.key}
+    names = {schema[k].name for k in key}
     out: list[Any] = []
     for row in rows:
         if isinstance(row, dict):
             out.append({k: v for k, v in row.items() if k in names})
-        elif len(row) == len(table.schema):
-            out.append(tuple(row[k] for k in table.key))
+        elif len(row) == len(schema):
+            out.append(tuple(row[k] for k in key))
         else:
             out.append(row)
     return out

@@ -92,6 +92,7 @@ class Verifier:
                 self._provide(under, epoch)
             self._oracle.create_view(entry.name, entry.text, entry.schema)
             return
+        assert isinstance(entry, Table), "a view over a stream is refused before"
         relation = entry.state.relation
         columns = relation.gather_all(relation.visible(epoch))
         key = [entry.schema[k].name for k in entry.key or ()]

@@ -85,5 +85,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
         return made[-1]
 
     yield factory
+    disputes = [str(d) for checked in made for d in checked.disputes]
     for checked in made:
         checked.close()
+    assert not disputes, "DuckDB contradicts itself: take another case\n" + "\n".join(disputes)

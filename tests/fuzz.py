@@ -1,26 +1,126 @@
-"""`python -m tests.fuzz --minutes M --seed S`: random queries over random change streams.
+"""`python -m tests.fuzz --pairs P --seed S`: random queries over random change streams.
 
-Runs the property of `tests/properties`, from seed S upwards, until M minutes are over, N pairs are
-compared or C cases are done, and prints what it covered: pairs of a query and an epoch compared
-with the oracle, how many of them had rows and changed, how often each SQL feature was used, and how
-often the engine refused it. The first difference is cut down, printed as a script, and ends the run
-with exit code 1.
+Runs the property of `tests/properties` over seeds from S upwards, in several processes, until M
+minutes are over, P pairs are compared or C cases are done, and prints what it covered: pairs of a
+query and an epoch compared with the oracle, how many of them had rows and changed, how often each
+SQL feature was used, and how often the engine refused it. Progress goes to stderr. A difference is
+cut down and printed as a script at once; after as many as `--failures` the run ends, with exit code
+1. Queries to which DuckDB has two answers, one of which is the engine's, are counted and listed
+apart (`tests.harness.Dispute`). A run that is stopped (Ctrl-C, SIGTERM) prints what it has covered.
+`--output FILE` keeps one line of JSON for each case as it ends.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
+import multiprocessing
+import os
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.harness import Checked
 from tests.properties.cases import Tally, fault, make, run, shrink
 from tests.properties.features import FEATURES, SUPPORTED
 from tests.reference.engine import BUGS, ReferenceSession
 
+#: How often a run tells how far it is, if not to a terminal.
+_PROGRESS_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is done for each seed. `reference`: the reference engine, "none" or with that bug."""
+
+    epochs: int
+    features: tuple[str, ...]
+    reference: str | None
+    share: bool
+
+    def connect(self) -> Checked:
+        if self.reference is not None:
+            bug = None if self.reference == "none" else self.reference
+            return Checked(ReferenceSession(bug), form="mixed")
+        import sqlview
+
+        return Checked(sqlview.connect(placement="inline", share=self.share), form="mixed")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One case. `difference`: a script that shows it, and the error. `disputes`: DuckDB's own."""
+
+    seed: int
+    seconds: float
+    tally: Tally
+    difference: str | None
+    disputes: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Total:
+    """All cases so far."""
+
+    seeds: set[int] = field(default_factory=set)
+    tally: Tally = field(default_factory=Tally)
+    differences: int = 0
+    disputes: list[str] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        self.seeds.add(outcome.seed)
+        self.tally.merge(outcome.tally)
+        self.differences += outcome.difference is not None
+        self.disputes += [f"seed {outcome.seed}, {text}" for text in outcome.disputes]
+
 
 def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    minutes = options.minutes
+    if minutes is None:
+        minutes = float("inf") if options.pairs or options.cases is not None else 1.0
+    plan = Plan(options.epochs, options.features, options.reference, not options.private)
+    end = None if options.cases is None else options.seed + options.cases
+    started, total = time.monotonic(), Total()
+    output = None if options.output is None else options.output.open("a")
+    with _stoppable() as stop, _progress(total, options.pairs) as tick:
+        try:
+            for outcome in _outcomes(plan, options.seed, end, options.processes):
+                if outcome is not None:
+                    total.add(outcome)
+                    if outcome.difference is not None:
+                        print(outcome.difference, flush=True)
+                    if output is not None:
+                        output.write(json.dumps(dataclasses.asdict(outcome)) + "\n")
+                        output.flush()
+                tick()
+                if (
+                    time.monotonic() - started >= 60 * minutes
+                    or total.differences >= options.failures
+                    or (options.pairs and total.tally.pairs >= options.pairs)
+                ):
+                    break
+        except KeyboardInterrupt:
+            print(f"stopped by {stop[0].name}", file=sys.stderr)
+    if output is not None:
+        output.close()
+    print(report(total, time.monotonic() - started))
+    if total.differences:
+        return 1
+    return 128 + stop[0] if stop else 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, help="stop after so long (default: 1, or never)")
     parser.add_argument("--pairs", type=int, help="stop after so many (query, epoch) pairs")
@@ -29,6 +129,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--epochs", type=int, default=25, help="transactions in each case")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many differences")
     parser.add_argument("--private", action="store_true", help="do not share arrangements")
+    parser.add_argument("--processes", type=int, default=min(4, os.cpu_count() or 1))
+    parser.add_argument("--output", type=Path, metavar="FILE", help="one line of JSON per case")
     parser.add_argument(
         "--features",
         type=_features,
@@ -42,45 +144,142 @@ def main(arguments: list[str] | None = None) -> int:
         choices=["none", *BUGS],
         help="run the reference engine instead, with a planted mistake or none",
     )
-    options = parser.parse_args(arguments)
-    minutes, failures = options.minutes, 0
-    if minutes is None:
-        minutes = float("inf") if options.pairs or options.cases else 1.0
-    connect = _connector(options.reference, share=not options.private)
-    deadline = time.monotonic() + 60 * minutes
-    tally, seed = Tally(), options.seed
-    while (
-        time.monotonic() < deadline
-        and failures < options.failures
-        and (options.pairs is None or tally.pairs < options.pairs)
-        and (options.cases is None or seed < options.seed + options.cases)
-    ):
-        case = make(seed, options.epochs, options.features)
-        checked = connect()
-        try:
-            run(case, checked, tally)
-        except Exception:
-            failures += 1
-            small = shrink(case, connect)
-            found = fault(small, connect) or fault(case, connect)
-            if found is None:
-                print(f"seed {seed} failed, but not when run again", file=sys.stderr)
-            else:
-                error, script = found
-                print(f"seed {seed} fails; cut down to:\n{script}\n{type(error).__name__}: {error}")
-        finally:
-            checked.close()
-        seed += 1
-    print(report(tally, options.seed, seed, failures))
-    return 1 if failures else 0
+    return parser
 
 
-def report(tally: Tally, first: int, end: int, failures: int = 0) -> str:
+def _outcomes(plan: Plan, first: int, end: int | None, processes: int) -> Iterator[Outcome | None]:
+    """The outcomes of the seeds as they come, and None where none has come for a while."""
+    if processes == 1:
+        for seed in _seeds(first, end, 1):
+            yield _run_case(seed, plan)
+        return
+    # Not forked: the engine has threads.
+    context = multiprocessing.get_context("spawn")
+    receivers, workers = [], []
+    for i in range(processes if end is None else min(processes, end - first)):
+        receiver, sender = context.Pipe(duplex=False)
+        arguments = (sender, plan, first + i, end, processes)
+        workers.append(context.Process(target=_work, args=arguments, daemon=True))
+        workers[-1].start()
+        sender.close()
+        receivers.append(receiver)
+    try:
+        while receivers:
+            ready = wait(receivers, timeout=1.0)
+            for receiver in [r for r in receivers if r in ready]:
+                try:
+                    yield receiver.recv()
+                except EOFError:
+                    receivers.remove(receiver)
+            if not ready:
+                yield None
+        for worker in workers:
+            worker.join()
+            if worker.exitcode:
+                raise RuntimeError(f"a process of the run ended with exit code {worker.exitcode}")
+    finally:
+        for worker in workers:
+            worker.terminate()
+
+
+def _work(sender: Connection, plan: Plan, first: int, end: int | None, stride: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
+    for seed in _seeds(first, end, stride):
+        sender.send(_run_case(seed, plan))
+    sender.close()
+
+
+def _seeds(first: int, end: int | None, stride: int) -> Iterator[int]:
+    seed = first
+    while end is None or seed < end:
+        yield seed
+        seed += stride
+
+
+def _run_case(seed: int, plan: Plan) -> Outcome:
+    started, tally, difference = time.monotonic(), Tally(), None
+    case = make(seed, plan.epochs, plan.features)
+    checked = plan.connect()
+    try:
+        run(case, checked, tally)
+    except Exception as error:
+        difference = _cut_down(seed, plan) or (
+            f"seed {seed} failed, but not when run again\n{type(error).__name__}: {error}"
+        )
+    finally:
+        checked.close()
+    disputes = tuple(str(d) for d in checked.disputes)
+    return Outcome(seed, time.monotonic() - started, tally, difference, disputes)
+
+
+def _cut_down(seed: int, plan: Plan) -> str | None:
+    case = make(seed, plan.epochs, plan.features)
+    found = fault(shrink(case, plan.connect), plan.connect) or fault(case, plan.connect)
+    if found is None:
+        return None
+    error, script = found
+    return f"seed {seed} fails; cut down to:\n{script}\n{type(error).__name__}: {error}"
+
+
+@contextmanager
+def _stoppable() -> Iterator[list[signal.Signals]]:
+    """Ctrl-C and SIGTERM raise KeyboardInterrupt; which of them is then in the list."""
+    received: list[signal.Signals] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        received.append(signal.Signals(number))
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress(total: Total, pairs: int | None) -> Iterator[Callable[[], None]]:
+    """A function to call now and then, which shows on stderr how far the run is."""
+    started = time.monotonic()
+    console = Console(stderr=True)
+
+    def line() -> str:
+        t, seconds = total.tally, max(time.monotonic() - started, 1e-9)
+        return (
+            f"{t.pairs:,} pairs, {t.lively / max(t.pairs, 1):.1%} lively, "
+            f"{t.pairs / seconds:.0f}/s, {len(total.seeds):,} cases, {t.refused} refused, "
+            f"{len(total.disputes)} disputed, {total.differences} differences"
+        )
+
+    if console.is_terminal:
+        columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(line(), total=pairs)
+            yield lambda: bar.update(task, completed=total.tally.pairs, description=line())
+        return
+    shown = started
+
+    def tick() -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now - shown >= _PROGRESS_SECONDS:
+            shown = now
+            print(f"{now - started:6.0f} s  {line()}", file=sys.stderr, flush=True)
+
+    yield tick
+
+
+def report(total: Total, seconds: float) -> str:
     """What a run covered, as text."""
+    tally = total.tally
     pairs = max(tally.pairs, 1)
-    without = "without a difference" if not failures else f"{failures} of them with a difference"
+    without = "without a difference"
+    if total.differences:
+        without = f"{total.differences} of them with a difference"
+    span = f"seeds {min(total.seeds)} to {max(total.seeds)}: " if total.seeds else ""
     lines = [
-        f"seeds {first} to {end - 1}: {end - first} cases, {without}",
+        f"{span}{len(total.seeds)} cases in {seconds:.0f} s, {without}",
         f"(query, epoch) pairs compared   {tally.pairs:>9,}",
         f"  with rows                     {tally.nonempty:>9,}  {tally.nonempty / pairs:6.1%}",
         f"  changing                      {tally.changed:>9,}  {tally.changed / pairs:6.1%}",
@@ -98,6 +297,12 @@ def report(tally: Tally, first: int, end: int, failures: int = 0) -> str:
         lines.append("reasons to refuse")
         ranked = sorted(tally.reasons.items(), key=lambda item: (-item[1], item[0]))
         lines += [f"  {count:>6,}  {reason}" for reason, count in ranked]
+    if total.disputes:
+        lines.append(
+            f"results to which DuckDB has two answers, the engine's being the one without its "
+            f"optimizer: {len(total.disputes):,}"
+        )
+        lines += [f"  {line}" for text in total.disputes for line in text.splitlines()]
     return "\n".join(lines)
 
 
@@ -116,15 +321,6 @@ def _features(text: str) -> tuple[str, ...]:
         else:
             chosen.append(name)
     return tuple(dict.fromkeys(chosen))
-
-
-def _connector(reference: str | None, share: bool) -> Callable[[], Checked]:
-    if reference is not None:
-        bug = None if reference == "none" else reference
-        return lambda: Checked(ReferenceSession(bug), form="mixed")
-    import sqlview
-
-    return lambda: Checked(sqlview.connect(placement="inline", share=share), form="mixed")
 
 
 if __name__ == "__main__":

@@ -278,7 +278,7 @@ def test_commands_take_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
         else:
             assert fuzz.main([*options, "--cases", "0"]) == 0
         seen.add((program, options[0]))
-    assert {("tpch", "stream"), ("tpch", "refresh"), ("tests.fuzz", "--minutes")} <= seen
+    assert {("tpch", "stream"), ("tpch", "refresh"), ("tests.fuzz", "--pairs")} <= seen
 
 
 def test_every_directory_and_target_named_is_there() -> None:

@@ -189,6 +189,9 @@ class ResidentMemory:
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
         self.start_bytes = self._status("VmRSS")
 
+    def now_bytes(self) -> int:
+        return self._status("VmRSS")
+
     def peak_bytes(self) -> int:
         return self._status("VmHWM")
 

@@ -26,8 +26,7 @@ columns, but for its key, of one hot row of its table: some values become freque
 keys are heavy.
 
 The plan (`plan_stream`) is made of row numbers only, so that it can be checked by simulation and
-costs little; `prebatch` turns it into Arrow tables before the clock starts. Inserts of new rows
-are slices of the table, without a copy.
+costs little; `prebatch` turns it into Arrow tables before the clock starts.
 
 Invariant: each transaction is valid on the state that those before it leave: it deletes and updates
 only live rows and inserts only keys that are not live, each key at most once per call; applied in
@@ -196,7 +195,10 @@ def plan_stream(
 
 
 def prebatch(plans: Iterator[BatchPlan], tables: Mapping[str, pa.Table]) -> list[Batch]:
-    """The transactions as Arrow tables. Cost: copies what churns, slices what arrives."""
+    """The transactions as Arrow tables, each in memory of its own, as a source would deliver them.
+
+    Cost: one copy.
+    """
     return [
         Batch(tuple(c for plan in batch for c in _changes(plan, tables[plan.table])))
         for batch in plans
@@ -219,10 +221,17 @@ def _changes(plan: TablePlan, rows: pa.Table) -> Iterator[Change]:
     if len(plan.fleeting):
         inserts.append(rows.take(pa.array(plan.fleeting)))
     if inserts:
-        yield Change("insert", plan.table, pa.concat_tables(inserts))
+        yield Change("insert", plan.table, _delivered(pa.concat_tables(inserts)))
     if len(plan.fleeting):
         keys = rows.select(list(definition.primary_key)).take(pa.array(plan.fleeting))
         yield Change("delete", plan.table, keys)
+
+
+def _delivered(rows: pa.Table) -> pa.Table:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
 def _updated_rows(

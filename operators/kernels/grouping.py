@@ -1,45 +1,234 @@
-"""Kernels of the group operator: sums per run, and the sweep over each group's times.
+"""Kernels of the group operator: rows to runs, sums per run, and the sweep over each group's times.
 
-A 128-bit sum is two int64 words, low (as bits) and high, two's complement.
+A wide sum is two or three int64 words in two's complement, the lowest (as bits) first. Sums of
+three words are exact: a sum of 128-bit numbers, as many as an int64 counts, fits 192 bits.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.jit import BOOL, BOOLS, INT64, INTS, INTS2, INTS2_OUT, INTS_OUT, kernel
+from operators.kernels.jit import (
+    BOOL,
+    BOOLS,
+    INT64,
+    INTS,
+    INTS2,
+    INTS2_OUT,
+    INTS_OUT,
+    kernel,
+)
+from operators.kernels.sorting import argsort_by_bucket
 
 _LOW = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_FIRST_TABLE = 256
 #: What a group's event replaces: a stored row (>= 0), nothing, or birth b (-2 - b).
 NOTHING = np.int64(-1)
-#: How a run's word changes an accumulator's.
-ADD, WIDE, SET = 0, 1, 2
+#: How a run's word changes an accumulator's: added; the lowest of two or of three words that are
+#: added as one number; put in its place.
+ADD, WIDE, WIDER, SET = 0, 1, 2, 3
 
 
 @kernel
-def _multiply(value, diff):
-    """value * diff as 128 bits; |diff| < 2**31."""
-    negative = (value < 0) != (diff < 0)
-    a = np.uint64(value) if value >= 0 else np.uint64(0) - np.uint64(value)
-    b = np.uint64(diff) if diff >= 0 else np.uint64(0) - np.uint64(diff)
-    low = (a & _LOW) * b
-    high = (a >> _S32) * b + (low >> _S32)
-    result_low = (high << _S32) | (low & _LOW)
-    result_high = high >> _S32
+def _hashes(words, time, out):
+    """out[i] = a hash of row i's (key, time). Word by word, so that rows overlap."""
+    n = time.shape[0]
+    for i in range(n):
+        out[i] = (np.uint64(words[0, i]) ^ np.uint64(time[i] - time[0])) * _MIX
+    for w in range(1, words.shape[0]):
+        for i in range(n):
+            h = out[i]
+            out[i] = ((h ^ (h >> _S32)) ^ np.uint64(words[w, i])) * _MIX
+    for i in range(n):
+        out[i] ^= out[i] >> _S32
+
+
+@kernel
+def _same(words, time, i, j):
+    for w in range(words.shape[0]):
+        if words[w, i] != words[w, j]:
+            return False
+    return time[i] == time[j]
+
+
+@kernel
+def _stretches(words, time, hashes, of_row, first):
+    """of_row[i] = the number of row i's stretch of neighbours with one (key, time); first[s] = the
+    first row of stretch s. Returns how many."""
+    count = np.int64(0)
+    for i in range(time.shape[0]):
+        if i == 0 or hashes[i - 1] != hashes[i] or not _same(words, time, i - 1, i):
+            first[count] = i
+            count += 1
+        of_row[i] = count - 1
+    return count
+
+
+@kernel
+def _number(words, time, hashes, first, stretches, number):
+    """number[s] = the number of stretch s's (key, time), in order of appearance, and first[r] = the
+    first row of number r, by a hash table that grows: few keys stay in the cache.
+
+    Returns how many; or -1 - stretches, having changed nothing, if more than half of the keys met
+    so far are new: then a table is a detour.
+    """
+    size = _FIRST_TABLE
+    table = np.full(size, -1, np.int32)
+    mask = np.uint64(size - 1)
+    met = np.empty(stretches, np.int64)
+    count = np.int64(0)
+    for s in range(stretches):
+        row = first[s]
+        h = hashes[row]
+        slot = h & mask
+        found = np.int64(table[slot])
+        while found >= 0 and (hashes[met[found]] != h or not _same(words, time, met[found], row)):
+            slot = (slot + _ONE) & mask
+            found = np.int64(table[slot])
+        if found < 0:
+            found = count
+            table[slot] = count
+            met[count] = row
+            count += 1
+            if 2 * count > size:
+                if 2 * count > s:
+                    return np.int64(-1) - stretches
+                size *= 4
+                table = np.full(size, -1, np.int32)
+                mask = np.uint64(size - 1)
+                for r in range(count):
+                    slot = hashes[met[r]] & mask
+                    while table[slot] >= 0:
+                        slot = (slot + _ONE) & mask
+                    table[slot] = r
+        number[s] = found
+    for r in range(count):
+        first[r] = met[r]
+    return count
+
+
+@kernel(signatures=[(INTS2, INTS, INTS_OUT, INTS_OUT, INTS_OUT)])
+def group_rows(words, time, order, starts, key_starts):
+    """Runs of rows with one key and one time, in order of (bucket, key, time).
+
+    Shapes: words int64[w, n], time int64[n]; out: order int64[n], positions of the rows run by run,
+    ascending in each; starts int64[n + 1] of the runs in `order`; key_starts int64[n + 1] of the
+    keys in the runs; both end with what comes behind the last. Returns how many (runs, keys).
+    Cost: O(n), and a sort of one row of each run where rows share keys, else of each stretch of
+    neighbours that do.
+    """
+    n = time.shape[0]
+    width = words.shape[0]
+    of_row = np.empty(n, np.int64)
+    first = np.empty(n, np.int64)
+    hashes = np.empty(n, np.uint64)
+    _hashes(words, time, hashes)
+    stretches = _stretches(words, time, hashes, of_row, first)
+    number = np.empty(stretches, np.int64)
+    units = _number(words, time, hashes, first, stretches, number)
+    numbered = units >= 0
+    if not numbered:
+        units = stretches
+    keys = np.empty((width + 1, units), np.int64)
+    for w in range(width):
+        for u in range(units):
+            keys[w, u] = words[w, first[u]]
+    for u in range(units):
+        keys[width, u] = time[first[u]]
+    ordered = order[:units]
+    rank = np.empty(units, np.int64)
+    argsort_by_bucket(keys, ordered, rank)
+    runs = np.int64(0)
+    groups = np.int64(0)
+    for k in range(units):
+        u = ordered[k]
+        before = ordered[k - 1] if k > 0 else u
+        new_key = k == 0
+        for w in range(width):
+            new_key |= keys[w, before] != keys[w, u]
+        if new_key:
+            key_starts[groups] = runs
+            groups += 1
+        if new_key or keys[width, before] != keys[width, u]:
+            starts[runs] = k
+            runs += 1
+        rank[u] = runs - 1
+    starts[runs] = n
+    key_starts[groups] = runs
+    if units == n:
+        return runs, groups
+    ends = np.zeros(runs + 1, np.int64)
+    for i in range(n):
+        s = of_row[i]
+        k = rank[number[s] if numbered else s]
+        of_row[i] = k
+        ends[k + 1] += 1
+    for k in range(runs):
+        ends[k + 1] += ends[k]
+        starts[k] = ends[k]
+    for i in range(n):
+        k = of_row[i]
+        order[ends[k]] = i
+        ends[k] += 1
+    return runs, groups
+
+
+@kernel
+def _multiply(a, b):
+    """The 128 bits of a * b, as (low, high) uint64, of uint64 factors."""
+    a0 = a & _LOW
+    a1 = a >> _S32
+    b0 = b & _LOW
+    b1 = b >> _S32
+    low = a0 * b0
+    middle = a1 * b0 + (low >> _S32)
+    other = a0 * b1 + (middle & _LOW)
+    return (other << _S32) | (low & _LOW), a1 * b1 + (middle >> _S32) + (other >> _S32)
+
+
+@kernel
+def _add(low, high, top, add_low, add_high, add_top):
+    """The sum of two numbers of three words."""
+    first = np.uint64(low) + np.uint64(add_low)
+    carry = _ONE if first < np.uint64(low) else _ZERO
+    second = np.uint64(high) + np.uint64(add_high)
+    over = _ONE if second < np.uint64(high) else _ZERO
+    third = second + carry
+    if third < second:
+        over = _ONE
+    return np.int64(first), np.int64(third), top + add_top + np.int64(over)
+
+
+@kernel
+def _scaled(low, high, diff):
+    """The 128-bit number (low, high) times diff, in three words."""
+    negative = (high < 0) != (diff < 0)
+    a = np.uint64(low)
+    b = np.uint64(high)
+    if high < 0:
+        a = _ZERO - a
+        b = ~b
+        if a == _ZERO:
+            b += _ONE
+    d = np.uint64(diff) if diff >= 0 else _ZERO - np.uint64(diff)
+    first, carry = _multiply(a, d)
+    second, third = _multiply(b, d)
+    second += carry
+    if second < carry:
+        third += _ONE
     if negative:
-        result_low = np.uint64(0) - result_low
-        result_high = ~result_high
-        if result_low == np.uint64(0):
-            result_high += np.uint64(1)
-    return np.int64(result_low), np.int64(result_high)
-
-
-@kernel
-def _add(low, high, add_low, add_high):
-    total = np.uint64(low) + np.uint64(add_low)
-    carry = np.int64(1) if total < np.uint64(low) else np.int64(0)
-    return np.int64(total), high + add_high + carry
+        first = _ZERO - first
+        second = ~second
+        third = ~third
+        if first == _ZERO:
+            second += _ONE
+            if second == _ZERO:
+                third += _ONE
+    return np.int64(first), np.int64(second), np.int64(third)
 
 
 @kernel(signatures=[(INTS, INTS, INT64, INTS, BOOLS, INTS_OUT)])
@@ -57,46 +246,99 @@ def count_runs(order, starts, runs, diff, valid, out):
         out[r] = total
 
 
-@kernel(signatures=[(INTS, INTS, INT64, INTS, INTS, BOOLS, INTS_OUT, INTS_OUT)])
-def sum_runs(order, starts, runs, diff, values, valid, out_low, out_high):
-    """Exact 128-bit sums of values[row] * diff[row] per run; values int64[n]."""
+@kernel(signatures=[(INTS, INTS, INT64, INTS, INTS, BOOLS, INTS2_OUT)])
+def sum_runs(order, starts, runs, diff, values, valid, out):
+    """Exact sums of values[row] * diff[row] per run; values int64[n], out int64[2 or 3, runs]."""
+    for r in range(runs):
+        # Halves of the values whose diff is 1 or -1 add up without a carry.
+        lower = np.int64(0)
+        upper = np.int64(0)
+        low = np.int64(0)
+        high = np.int64(0)
+        top = np.int64(0)
+        for i in range(starts[r], starts[r + 1]):
+            row = order[i]
+            if valid.shape[0] != 0 and not valid[row]:
+                continue
+            value = values[row]
+            d = diff[row]
+            if d == 1:
+                lower += value & 0xFFFFFFFF
+                upper += value >> 32
+            elif d == -1:
+                lower -= value & 0xFFFFFFFF
+                upper -= value >> 32
+            else:
+                a, b, c = _scaled(value, value >> 63, d)
+                low, high, top = _add(low, high, top, a, b, c)
+        low, high, top = _add(low, high, top, upper << 32, upper >> 32, upper >> 63)
+        low, high, top = _add(low, high, top, lower, lower >> 63, lower >> 63)
+        out[0, r] = low
+        out[1, r] = high
+        if out.shape[0] > 2:
+            out[2, r] = top
+
+
+@kernel(signatures=[(INTS, INTS, INT64, INTS, INTS2, BOOLS, INTS2_OUT)])
+def sum_runs_wide(order, starts, runs, diff, values, valid, out):
+    """`sum_runs` for values int64[n, 2] of two words; modulo 2**128 if out has two words."""
     for r in range(runs):
         low = np.int64(0)
         high = np.int64(0)
+        top = np.int64(0)
         for i in range(starts[r], starts[r + 1]):
             row = order[i]
-            if valid.shape[0] == 0 or valid[row]:
-                if diff[row] == 1:
-                    low, high = _add(low, high, values[row], values[row] >> 63)
-                else:
-                    a, b = _multiply(values[row], diff[row])
-                    low, high = _add(low, high, a, b)
-        out_low[r] = low
-        out_high[r] = high
+            if valid.shape[0] != 0 and not valid[row]:
+                continue
+            a = values[row, 0]
+            b = values[row, 1]
+            c = b >> 63
+            if diff[row] != 1:
+                a, b, c = _scaled(a, b, diff[row])
+            low, high, top = _add(low, high, top, a, b, c)
+        out[0, r] = low
+        out[1, r] = high
+        if out.shape[0] > 2:
+            out[2, r] = top
 
 
-@kernel(signatures=[(INTS, INTS, INT64, INTS, INTS2, BOOLS, INTS_OUT, INTS_OUT)])
-def sum_runs_wide(order, starts, runs, diff, values, valid, out_low, out_high):
-    """`sum_runs` for values int64[n, 2] of two words; modulo 2**128. One addition per copy."""
+@kernel
+def _add_words(total, words, mode, at):
+    """total += words[:, at], word by word as `mode` says (SET: put in its place)."""
+    w = 0
+    while w < total.shape[0]:
+        if mode[w] == ADD:
+            total[w] += words[w, at]
+            w += 1
+        elif mode[w] == SET:
+            total[w] = words[w, at]
+            w += 1
+        elif mode[w] == WIDE:
+            total[w], total[w + 1], _ = _add(
+                total[w], total[w + 1], 0, words[w, at], words[w + 1, at], 0
+            )
+            w += 2
+        else:
+            total[w], total[w + 1], total[w + 2] = _add(
+                total[w], total[w + 1], total[w + 2],
+                words[w, at], words[w + 1, at], words[w + 2, at],
+            )  # fmt: skip
+            w += 3
+
+
+@kernel(signatures=[(INTS, INTS, INT64, INTS2, INTS, INTS2_OUT)])
+def add_runs(order, starts, runs, words, mode, out):
+    """Changes added up: out[:, r] = the sum of words[:, row] over the rows of run r.
+
+    Shapes: words int64[w, n] as `sweep_groups` takes them, mode int64[w], out int64[w, runs].
+    """
+    total = np.empty(words.shape[0], np.int64)
     for r in range(runs):
-        low = np.int64(0)
-        high = np.int64(0)
+        total[:] = 0
         for i in range(starts[r], starts[r + 1]):
-            row = order[i]
-            if valid.shape[0] == 0 or valid[row]:
-                a = values[row, 0]
-                b = values[row, 1]
-                copies = diff[row]
-                if copies < 0:
-                    copies = -copies
-                    a = np.int64(np.uint64(0) - np.uint64(a))
-                    b = ~b
-                    if a == 0:
-                        b += 1
-                for _ in range(copies):
-                    low, high = _add(low, high, a, b)
-        out_low[r] = low
-        out_high[r] = high
+            _add_words(total, words, mode, order[i])
+        for w in range(words.shape[0]):
+            out[w, r] = total[w]
 
 
 @kernel(
@@ -111,12 +353,8 @@ def sum_runs_wide(order, starts, runs, diff, values, valid, out_low, out_high):
             INTS,
             INTS2,
             BOOL,
-            INTS_OUT,
-            INTS_OUT,
-            INTS_OUT,
-            INTS_OUT,
-            INTS_OUT,
-            INTS_OUT,
+            INTS2_OUT,
+            INTS2_OUT,
             INTS2_OUT,
             INTS_OUT,
         )
@@ -124,68 +362,101 @@ def sum_runs_wide(order, starts, runs, diff, values, valid, out_low, out_high):
 )
 def sweep_groups(
     key_starts, keys, run_time, change, mode, touched, old_row, old, always,
-    event_time, event_prior, event_birth, birth_run, birth_time, birth_prior, births, sizes,
+    events, births, totals, sizes,
 ):  # fmt: skip
     """Sweep each group's runs in order of time.
 
     key_starts[k]..key_starts[k+1] are the runs of group k, one per time. change int64[words, runs]:
-    what each run adds to the accumulators, word 0 being the count of rows, or, where mode[word] is
-    SET, what the word is from then on; WIDE is the low word of a 128-bit sum, whose high word
-    follows. touched[run]: something changes beside `change`.
+    what each run adds to the accumulators, word 0 being the count of rows; mode[word]: how (see
+    ADD). touched[run], or length 0 for none: something changes beside `change`.
     old_row[k] is the stored row of the group or -1, old int64[words, groups] its accumulators.
     `always`: the group lives at count 0 too.
-    Out: events (time; prior: NOTHING, a stored row, or -2 - birth; birth or -1), births (their run,
-    time, prior as of the event, and words int64[words, runs]). sizes int64[2] = events, births.
+    Out: events int64[3, runs] (time; prior: NOTHING, a stored row, or -2 - birth; birth or -1);
+    births int64[4, runs] (their run, group, time, prior as of the event), and their accumulators
+    totals int64[words, runs]. sizes int64[3] = events, births, 1 if births ascend in time, else 0.
     Returns: -1, or a run where a group's count would be negative.
     """
     words = change.shape[0]
     current = np.empty(words, np.int64)
-    events = np.int64(0)
+    n_events = np.int64(0)
     born = np.int64(0)
+    ascending = np.int64(1)
     for k in range(keys):
         prior = old_row[k]
         for w in range(words):
             current[w] = old[w, k] if prior >= 0 else 0
         for run in range(key_starts[k], key_starts[k + 1]):
-            same = not touched[run]
+            same = touched.shape[0] == 0 or not touched[run]
             for w in range(words):
                 if change[w, run] != (current[w] if mode[w] == SET else 0):
                     same = False
             if same and not (always and prior == NOTHING):
                 continue
-            w = 0
-            while w < words:
-                if mode[w] == SET:
-                    current[w] = change[w, run]
-                    w += 1
-                elif mode[w] == WIDE:
-                    current[w], current[w + 1] = _add(
-                        current[w], current[w + 1], change[w, run], change[w + 1, run]
-                    )
-                    w += 2
-                else:
-                    current[w] += change[w, run]
-                    w += 1
+            _add_words(current, change, mode, run)
             if current[0] < 0:
                 return np.int64(run)
             lives = always or current[0] > 0
+            if not lives:
+                current[:] = 0  # as it is in any group without rows
             if not lives and prior == NOTHING:
                 continue
-            event_time[events] = run_time[run]
-            event_prior[events] = prior
-            event_birth[events] = -1
+            events[0, n_events] = run_time[run]
+            events[1, n_events] = prior
+            events[2, n_events] = -1
             if lives:
-                event_birth[events] = born
-                birth_run[born] = run
-                birth_time[born] = run_time[run]
-                birth_prior[born] = prior
+                events[2, n_events] = born
+                births[0, born] = run
+                births[1, born] = k
+                births[2, born] = run_time[run]
+                births[3, born] = prior
+                if born > 0 and births[2, born - 1] > run_time[run]:
+                    ascending = 0
                 for v in range(words):
-                    births[v, born] = current[v]
+                    totals[v, born] = current[v]
                 prior = -2 - born
                 born += 1
             else:
                 prior = NOTHING
-            events += 1
-    sizes[0] = events
+            n_events += 1
+    sizes[0] = n_events
     sizes[1] = born
+    sizes[2] = ascending
     return np.int64(-1)
+
+
+@kernel(signatures=[(INTS2, INT64, INT64, INTS, INTS_OUT, INTS_OUT, INTS_OUT, INTS2_OUT)])
+def replace_rows(events, count, first, place, rows, times, diff, pairs):
+    """The changes of the stored rows that `events` of `sweep_groups` are: deaths, then births.
+
+    Birth b is row first + place[b] (length 0: first + b). Out: rows, times, diff int64[2 * count];
+    pairs int64[2, count], positions of an old and its new row. Returns how many (deaths, rows,
+    pairs).
+    """
+    deaths = np.int64(0)
+    for e in range(count):
+        if events[1, e] != NOTHING:
+            deaths += 1
+    dead = np.int64(0)
+    at = deaths
+    paired = np.int64(0)
+    for e in range(count):
+        prior = events[1, e]
+        birth = events[2, e]
+        if prior != NOTHING:
+            if prior < NOTHING:
+                before = -2 - prior
+                prior = first + (place[before] if place.shape[0] else before)
+            rows[dead] = prior
+            times[dead] = events[0, e]
+            diff[dead] = -1
+            if birth >= 0:
+                pairs[0, paired] = dead
+                pairs[1, paired] = at
+                paired += 1
+            dead += 1
+        if birth >= 0:
+            rows[at] = first + (place[birth] if place.shape[0] else birth)
+            times[at] = events[0, e]
+            diff[at] = 1
+            at += 1
+    return deaths, at, paired

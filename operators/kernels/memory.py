@@ -16,7 +16,8 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.core import types
+from llvmlite import ir
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from operators.kernels.jit import (
@@ -24,7 +25,9 @@ from operators.kernels.jit import (
     BYTES_OUT,
     INT32S,
     INT32S_OUT,
+    INT64,
     INTS,
+    INTS2,
     INTS2_OUT,
     INTS_OUT,
     kernel,
@@ -80,11 +83,33 @@ def _storer(name: str, kind: Any, plain: Any) -> Any:
     return intrinsic(typed)
 
 
+def _prefetcher() -> Any:
+    """An intrinsic `prefetch(address)` that has a cache line read ahead; nothing with JIT off."""
+
+    def typed(typingctx: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            # For reading, to be kept in all caches, data.
+            hints = [flag(0), flag(3), flag(1)]
+            builder.call(function, [builder.inttoptr(args[0], byte), *hints])
+            return context.get_dummy_value()
+
+        return types.void(types.int64), codegen
+
+    if numba.config.DISABLE_JIT:
+        return lambda address: None
+    typed.__name__ = "prefetch"
+    return intrinsic(typed)
+
+
 load_u8 = _loader("load_u8", types.uint8, ctypes.c_uint8)
 load_u16 = _loader("load_u16", types.uint16, ctypes.c_uint16)
 load_i32 = _loader("load_i32", types.int32, ctypes.c_int32)
 load_i64 = _loader("load_i64", types.int64, ctypes.c_int64)
 store_i64 = _storer("store_i64", types.int64, ctypes.c_int64)
+prefetch = _prefetcher()
 
 
 @kernel
@@ -155,6 +180,25 @@ def gather_i128(slot, ids, kept, rows, out):
         at = 2 * place(rows[i], ids, kept)
         out[i, 0] = load_i64(address, at)
         out[i, 1] = load_i64(address, at + 1)
+
+
+@kernel(signatures=[(INTS2, INT64, INT64, INTS2, INTS, INTS, INTS2_OUT)])
+def gather_words(addresses, ids_slot, kept_slot, slots, rows, places, out):
+    """out[word:, places[i]] = the words at rows[i], for each of several slots.
+
+    Shapes: addresses int64[all slots, blocks], slots int64[k, 3] of (slot, words a row, first word
+    in out), rows, places int64[n], out int64[words, m].
+    """
+    ids = addresses[ids_slot]
+    kept = addresses[kept_slot]
+    for i in range(rows.shape[0]):
+        block = rows[i] >> BLOCK_BITS
+        at = place(rows[i], ids, kept)
+        for k in range(slots.shape[0]):
+            address = addresses[slots[k, 0], block]
+            words = slots[k, 1]
+            for w in range(words):
+                out[slots[k, 2] + w, places[i]] = load_i64(address, words * at + w)
 
 
 @kernel(signatures=[(INTS, INTS, INTS, INTS, INT32S_OUT)])

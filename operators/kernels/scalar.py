@@ -15,11 +15,14 @@ from operators.kernels.jit import (
     INT32S,
     INT64,
     INTS,
+    INTS2,
     INTS_OUT,
     kernel,
 )
 
 SAFE_PRODUCT = 9.2e18  # below 2**63 by more than a product of doubles can be off
+
+WORD, PAIR, LONGER = 0, 1, 2
 
 YEAR, QUARTER, MONTH, DAY, DAY_OF_WEEK, DAY_OF_YEAR, WEEK = range(7)
 
@@ -98,6 +101,36 @@ def quotient_half_up(numerators, denominators, factor, out):
         if rest >= bottom - rest:
             quotient += 1
         out[i] = quotient if (numerators[i] < 0) == (denominators[i] < 0) else -quotient
+
+
+@kernel(signatures=[(INTS2, INTS, INTS, INTS_OUT)])
+def sums_in_range(sums, tops, bound, out):
+    """How long sums of three words are: WORD if each fits int64, PAIR if not, but each lies between
+    -bound and bound, LONGER otherwise.
+
+    Shapes: sums int64[n, 2], low and high word; tops int64[n], or length 0: sums of two words;
+    bound: the two words of an unsigned number, itself outside; out int64[n]: the sums, if WORD.
+    """
+    length = WORD
+    for i in range(sums.shape[0]):
+        low = sums[i, 0]
+        high = sums[i, 1]
+        out[i] = low
+        if tops.shape[0] != 0 and tops[i] != high >> 63:
+            return LONGER
+        a = np.uint64(low)
+        b = np.uint64(high)
+        if high < 0:
+            a = np.uint64(0) - a
+            b = ~b
+            if a == np.uint64(0):
+                b += np.uint64(1)
+        most = np.uint64(bound[1])
+        if b > most or (b == most and a >= np.uint64(bound[0])):
+            return LONGER
+        if high != low >> 63:
+            length = PAIR
+    return length
 
 
 @kernel(signatures=[(INTS, INTS, BOOLS_OUT)])

@@ -48,69 +48,153 @@ def compare(words, i, j):
 @kernel
 def _is_sorted(words):
     for i in range(1, words.shape[1]):
-        if compare(words, i - 1, i) > 0:
+        if words[0, i - 1] >= words[0, i] and compare(words, i - 1, i) > 0:
             return False
     return True
+
+
+@kernel
+def _insert(words, out, start, end):
+    """Sort positions out[start:end] by their keys, stable; quick where few are out of place."""
+    leading = words[0]
+    for i in range(start + 1, end):
+        x = out[i]
+        word = leading[x]
+        j = i
+        while j > start and (
+            leading[out[j - 1]] > word
+            or (leading[out[j - 1]] == word and compare(words, out[j - 1], x) > 0)
+        ):
+            out[j] = out[j - 1]
+            j -= 1
+        out[j] = x
+
+
+@kernel
+def _varying(column, order, start, end):
+    """The bits in which the words at positions order[start:end] differ."""
+    first = column[order[start]]
+    varies = np.uint64(0)
+    for i in range(start + 1, end):
+        varies |= np.uint64(column[order[i]] ^ first)
+    return varies
+
+
+@kernel
+def _spread(column, source, target, start, end, shift, mask, counts):
+    """Move positions source[start:end] to target, stable, by a digit of their words; the end of
+    each digit's run is in `counts`."""
+    step = np.uint64(shift)
+    counts[: np.int64(mask) + 1] = 0
+    for i in range(start, end):
+        counts[np.int64((np.uint64(column[source[i]] ^ SIGN) >> step) & mask)] += 1
+    total = np.int64(start)
+    for d in range(np.int64(mask) + 1):
+        count = counts[d]
+        counts[d] = total
+        total += count
+    for i in range(start, end):
+        row = source[i]
+        d = np.int64((np.uint64(column[row] ^ SIGN) >> step) & mask)
+        target[counts[d]] = row
+        counts[d] += 1
+
+
+@kernel
+def _radix(words, out, scratch, start, end, counts):
+    """Sort positions out[start:end] by their keys, stable, least significant digit first, passing
+    over digits in which no keys differ."""
+    n = end - start
+    if n <= 48:
+        _insert(words, out, start, end)
+        return
+    digit_bits = 11 if n >= 8192 else 8
+    mask = (np.uint64(1) << np.uint64(digit_bits)) - np.uint64(1)
+    source = out
+    target = scratch
+    swapped = False
+    for back in range(words.shape[0]):
+        column = words[words.shape[0] - 1 - back]
+        varies = _varying(column, out, start, end)
+        shift = 0
+        while shift < 64:
+            if (varies >> np.uint64(shift)) & mask != np.uint64(0):
+                _spread(column, source, target, start, end, shift, mask, counts)
+                source, target = target, source
+                swapped = not swapped
+            shift += digit_bits
+    if swapped:
+        out[start:end] = scratch[start:end]
 
 
 @kernel(signatures=[(INTS2, INTS_OUT, INTS_OUT)])
 def argsort(words, out, scratch):
     """Stable order of the keys words int64[w, n] into out int64[n]; scratch int64[n].
 
-    Least significant digit first, passing over digits in which no keys differ: time
-    O(n × digits that vary). Sorted input costs one pass.
+    Time: O(n × digits that vary). Sorted input costs one pass.
     """
     n = words.shape[1]
     for i in range(n):
         out[i] = i
     if n < 2 or _is_sorted(words):
         return
-    if n <= 48:
-        for i in range(1, n):
-            x = out[i]
-            j = i
-            while j > 0 and compare(words, out[j - 1], x) > 0:
-                out[j] = out[j - 1]
-                j -= 1
-            out[j] = x
-        return
-    digit_bits = 11 if n >= 8192 else 8
-    size = np.int64(1) << digit_bits
-    mask = np.uint64(size - 1)
-    counts = np.empty(size, np.int64)
-    source = out
-    target = scratch
-    swapped = False
-    for back in range(words.shape[0]):
-        column = words[words.shape[0] - 1 - back]
-        first = column[0]
-        varies = np.uint64(0)
-        for i in range(1, n):
-            varies |= np.uint64(column[i] ^ first)
-        shift = 0
-        while shift < 64:
-            step = np.uint64(shift)
-            if (varies >> step) & mask != np.uint64(0):
-                counts[:] = 0
-                for i in range(n):
-                    counts[np.int64((np.uint64(column[i] ^ SIGN) >> step) & mask)] += 1
-                total = np.int64(0)
-                for d in range(size):
-                    count = counts[d]
-                    counts[d] = total
-                    total += count
-                for i in range(n):
-                    row = source[i]
-                    d = np.int64((np.uint64(column[row] ^ SIGN) >> step) & mask)
-                    target[counts[d]] = row
-                    counts[d] += 1
-                source, target = target, source
-                swapped = not swapped
-            shift += digit_bits
-    if swapped:
+    _radix(words, out, scratch, 0, n, np.empty(2048, np.int64))
+
+
+@kernel(signatures=[(INTS2, INTS_OUT, INTS_OUT)])
+def argsort_by_bucket(words, out, scratch):
+    """Stable order of the keys words int64[w, n] by (bucket of the leading word, key) into out
+    int64[n]; scratch int64[n].
+
+    Buckets are told apart first, then the leading bits that differ within each: keys without many
+    duplicates are nearly sorted then. Keys in order cost a pass for the check and one to spread.
+    """
+    n = words.shape[1]
+    leading = words[0]
+    offsets = np.zeros(BUCKETS + 1, np.int64)
+    for i in range(n):
+        offsets[bucket_of(leading[i]) + 1] += 1
+    for b in range(BUCKETS):
+        offsets[b + 1] += offsets[b]
+    ends = offsets[:BUCKETS].copy()
+    if _is_sorted(words):
         for i in range(n):
-            scratch_value = source[i]
-            out[i] = scratch_value
+            b = bucket_of(leading[i])
+            out[ends[b]] = i
+            ends[b] += 1
+        return
+    for i in range(n):
+        b = bucket_of(leading[i])
+        scratch[ends[b]] = i
+        ends[b] += 1
+    counts = np.empty(2048, np.int64)
+    inner = np.empty(2048, np.int64)
+    for b in range(BUCKETS):
+        start = offsets[b]
+        end = offsets[b + 1]
+        varies = np.uint64(0)
+        if end - start > 48:
+            varies = _varying(leading, scratch, start, end)
+        if varies == np.uint64(0):
+            out[start:end] = scratch[start:end]
+            _radix(words, out, scratch, start, end, counts)
+            continue
+        digit_bits = 1
+        while digit_bits < 11 and (np.int64(1) << digit_bits) < end - start:
+            digit_bits += 1
+        top = 0
+        while top < 63 and varies >> np.uint64(top + 1) != np.uint64(0):
+            top += 1
+        shift = max(0, top + 1 - digit_bits)
+        # The bits above `top` are the same in all: they only choose where the digits begin.
+        mask = (np.uint64(1) << np.uint64(digit_bits)) - np.uint64(1)
+        _spread(leading, scratch, out, start, end, shift, mask, counts)
+        at = start
+        for d in range(np.int64(mask) + 1):
+            if counts[d] - at > 48:
+                _radix(words, out, scratch, at, counts[d], inner)
+            at = counts[d]
+        _insert(words, out, start, end)
 
 
 @kernel(signatures=[(INTS2, INTS, INTS_OUT)])
@@ -129,15 +213,26 @@ def run_starts(words, order, out):
     return count
 
 
-@kernel(signatures=[(INTS, INTS_OUT)])
-def bucket_offsets(buckets, out):
-    """out[b] = first position of bucket b in ascending buckets int64[n]; out int64[65]."""
-    n = buckets.shape[0]
-    b = 0
-    for i in range(n):
-        while b <= buckets[i]:
-            out[b] = i
-            b += 1
-    while b <= BUCKETS:
-        out[b] = n
-        b += 1
+@kernel(signatures=[(INTS2, INTS)])
+def ascends(words, after):
+    """Whether the keys words int64[w, n] ascend strictly, from more than `after` int64[w] on (of
+    length 0: from any)."""
+    for w in range(after.shape[0]):
+        if words[w, 0] > after[w]:
+            break
+        if words[w, 0] < after[w] or w == after.shape[0] - 1:
+            return False
+    for i in range(1, words.shape[1]):
+        if words[0, i - 1] >= words[0, i] and compare(words, i - 1, i) >= 0:
+            return False
+    return True
+
+
+@kernel(signatures=[(INTS2,)])
+def greatest(words):
+    """Position of a greatest key of words int64[w, n], n > 0."""
+    best = np.int64(0)
+    for i in range(1, words.shape[1]):
+        if words[0, i] >= words[0, best] and compare(words, i, best) > 0:
+            best = np.int64(i)
+    return best

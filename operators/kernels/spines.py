@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.jit import BOOL, INT64, INTS, INTS2, INTS2_OUT, INTS_OUT, kernel
+from operators.kernels.jit import BOOLS_OUT, INT64, INTS, INTS2, INTS2_OUT, INTS_OUT, kernel
 from operators.kernels.memory import bit_is_set, load_i64
 from operators.kernels.sorting import BUCKETS, bucket_of
-from operators.kernels.versions import is_visible
 
 #: Entries that a batch has in a row before a merge looks for the whole run.
 STREAK = 6
@@ -62,125 +61,45 @@ def _gallop(keys, n, start, end, probes, p):
     return low
 
 
-@kernel(
-    signatures=[
-        (
-            INTS2,
-            INTS2,
-            INTS,
-            INTS,
-            BOOL,
-            BOOL,
-            INTS,
-            INTS,
-            INTS,
-            INTS,
-            INTS,
-            INTS,
-            INTS_OUT,
-            INTS_OUT,
-            INTS_OUT,
-        )
-    ]
-)
-def half_join(
-    spine, probes, order, times, as_of, check_time, bits,
-    dead, born_first, born_time, died_row, died_time,
-    out_probe, out_row, work,
-):  # fmt: skip
-    """Pairs (probe, visible row of the index with that key prefix).
-
-    Shapes: probes int64[w, n], times int64[n]; order int64[n] sorts probes by (bucket, key); bits
-    is a slot of filter bitmaps, or of length 0 for no filter. out_probe, out_row int64[capacity].
-    `check_time` False sees every version that is in the index at all (callers filter).
-    work int64[2] counts index entries visited and seeks.
-    Returns: how many pairs there are; if that exceeds the capacity, call again with more.
-    """
-    count = np.int64(0)
-    capacity = out_probe.shape[0]
-    n_probes = order.shape[0]
-    visited = np.int64(0)
-    seeks = np.int64(0)
-    for b in range(spine.shape[0]):
-        keys = spine[b, 0]
-        rows = spine[b, 1]
-        offsets = spine[b, 2]
-        n = spine[b, 3]
-        bucket = np.int64(-1)
-        at = np.int64(0)
-        end = np.int64(0)
-        for o in range(n_probes):
-            p = order[o]
-            here = bucket_of(probes[0, p])
-            if here != bucket:
-                bucket = here
-                at = load_i64(offsets, bucket)
-                end = load_i64(offsets, bucket + 1)
-            at = _gallop(keys, n, at, end, probes, p)
-            seeks += 1
-            i = at
-            while i < end and _equal(keys, n, i, probes, p):
-                row = load_i64(rows, i)
-                visited += 1
-                if bits.shape[0] == 0 or bit_is_set(bits, row):
-                    if not check_time or is_visible(
-                        row, times[p], as_of, dead, born_first, born_time, died_row, died_time
-                    ):
-                        if count < capacity:
-                            out_probe[count] = p
-                            out_row[count] = row
-                        count += 1
-                i += 1
-    work[0] += visited
-    work[1] += seeks
-    return count
-
-
-@kernel(signatures=[(INTS2, INTS2, INTS, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)])
-def living(spine, probes, order, limit, dead, out_probe, out_row, work):
-    """Pairs (probe, row with that key that has not died), at most limit[p] for probe p.
-
-    Shapes: as half_join; limit int64[n]; out int64[limit.sum()]. Returns: how many pairs.
-    Cost: one seek per probe and batch; entries are visited until the limit is reached.
-    """
-    count = np.int64(0)
-    found = np.zeros(probes.shape[1], np.int64)
-    for b in range(spine.shape[0]):
-        keys, rows, offsets, n = spine[b, 0], spine[b, 1], spine[b, 2], spine[b, 3]
-        bucket = np.int64(-1)
-        at = np.int64(0)
-        end = np.int64(0)
-        for o in range(order.shape[0]):
-            p = order[o]
-            here = bucket_of(probes[0, p])
-            if here != bucket:
-                bucket = here
-                at = load_i64(offsets, bucket)
-                end = load_i64(offsets, bucket + 1)
-            at = _gallop(keys, n, at, end, probes, p)
-            work[1] += 1
-            i = at
-            while i < end and found[p] < limit[p] and _equal(keys, n, i, probes, p):
-                row = load_i64(rows, i)
-                work[0] += 1
-                if not bit_is_set(dead, row):
-                    out_probe[count] = p
-                    out_row[count] = row
-                    count += 1
-                    found[p] += 1
-                i += 1
-    return count
-
-
 @kernel(signatures=[(INTS2, INTS, INTS, INTS2_OUT, INTS_OUT, INTS_OUT)])
-def copy_batch(keys, rows, order, out_keys, out_rows, out_buckets):
-    """Gather a new batch into its sorted order."""
+def copy_batch(keys, rows, order, out_keys, out_rows, out_offsets):
+    """Gather a new batch into its sorted order; out_offsets int64[65]: where each bucket begins."""
+    out_offsets[:] = 0
+    leading = keys[0]
     for i in range(order.shape[0]):
-        source = order[i]
-        out_rows[i] = rows[source]
-        for w in range(keys.shape[0]):
-            out_keys[w, i] = keys[w, source]
-        out_buckets[i] = bucket_of(keys[0, source])
+        at = order[i]
+        out_rows[i] = rows[at]
+        out_keys[0, i] = leading[at]
+        out_offsets[bucket_of(leading[at]) + 1] += 1
+    for w in range(1, keys.shape[0]):
+        for i in range(order.shape[0]):
+            out_keys[w, i] = keys[w, order[i]]
+    for b in range(BUCKETS):
+        out_offsets[b + 1] += out_offsets[b]
+
+
+@kernel(signatures=[(INTS2, INTS, INTS2_OUT, BOOLS_OUT)])
+def follow(keys, offsets, last, some):
+    """Whether a batch goes after all that came before it: in each bucket its keys are not below
+    `last` int64[w, 64], the greatest so far where there are `some` bool[64]. Both become those with
+    the batch, or of the batch alone if it does not."""
+    follows = True
+    for b in range(BUCKETS):
+        first = offsets[b]
+        if some[b] and first < offsets[b + 1]:
+            for w in range(keys.shape[0]):
+                if keys[w, first] != last[w, b]:
+                    follows = follows and keys[w, first] > last[w, b]
+                    break
+    for b in range(BUCKETS):
+        end = offsets[b + 1]
+        if offsets[b] < end:
+            for w in range(keys.shape[0]):
+                last[w, b] = keys[w, end - 1]
+            some[b] = True
+        elif not follows:
+            some[b] = False
+    return follows
 
 
 @kernel
@@ -209,6 +128,52 @@ def _is_gone(row, dead, died_row):
         else:
             right = middle
     return left == died_row.shape[0] or died_row[left] != row
+
+
+@kernel(signatures=[(INTS2, INTS, INTS, INTS2_OUT, INTS_OUT, INTS_OUT, INTS_OUT, INT64)])
+def concatenate(spine, dead, died_row, out_keys, out_rows, out_offsets, state, fuel):
+    """Go on joining batches each of which goes after those before it, for about `fuel` entries;
+    entries whose row is gone are left out. spine int64[b, 4]: see the module. state int64[4] =
+    (bucket, batch, entries of it taken, entries written); done when the bucket is 64."""
+    clean = True
+    for address in dead:
+        clean = clean and address == 0
+    bucket, batch, taken, at = state[0], state[1], state[2], state[3]
+    words = out_keys.shape[0]
+    while bucket < BUCKETS:
+        while batch < spine.shape[0]:
+            keys = spine[batch, 0]
+            rows = spine[batch, 1]
+            n = spine[batch, 3]
+            first = load_i64(spine[batch, 2], bucket) + taken
+            count = min(load_i64(spine[batch, 2], bucket + 1) - first, fuel)
+            if clean:
+                for i in range(count):
+                    out_rows[at + i] = load_i64(rows, first + i)
+                for w in range(words):
+                    source = keys + 8 * (w * n + first)
+                    for i in range(count):
+                        out_keys[w, at + i] = load_i64(source, i)
+                at += count
+            else:
+                for i in range(first, first + count):
+                    row = load_i64(rows, i)
+                    if not _is_gone(row, dead, died_row):
+                        out_rows[at] = row
+                        for w in range(words):
+                            out_keys[w, at] = load_i64(keys, w * n + i)
+                        at += 1
+            fuel -= count
+            taken += count
+            if fuel <= 0:
+                state[0], state[1], state[2], state[3] = bucket, batch, taken, at
+                return
+            batch += 1
+            taken = 0
+        bucket += 1
+        batch = 0
+        out_offsets[bucket] = at
+    state[0], state[1], state[2], state[3] = bucket, batch, taken, at
 
 
 @kernel

@@ -70,13 +70,13 @@ def is_visible(row, t, as_of, dead, born_first, born_time, died_row, died_time):
 @kernel(signatures=[(INT64, INT64, INT64, INTS, INTS, INTS, INTS, INTS, INTS, INTS, INTS_OUT)])
 def visible_rows(start, end, t, dead, born_first, born_time, died_row, died_time, ids, kept, out):
     """The rows of [start, end) visible as of t, ascending, into out; returns how many. `start`
-    begins a block; out has room for the rows that are stored."""
+    begins a block; kept[b] rows of block b are stored; out has room for all of them."""
     count = 0
     first = np.int64(start)
     while first < end:
         block = first >> BLOCK_BITS
         address = ids[block]
-        stored = min(end - first, BLOCK_ROWS) if address == 0 else kept[block]
+        stored = min(end - first, kept[block])
         for i in range(stored):
             row = first + (i if address == 0 else np.int64(load_u16(address, i)))
             if is_visible(row, t, True, dead, born_first, born_time, died_row, died_time):
@@ -84,13 +84,6 @@ def visible_rows(start, end, t, dead, born_first, born_time, died_row, died_time
                 count += 1
         first += BLOCK_ROWS
     return count
-
-
-@kernel(signatures=[(INTS, INTS, INTS, INTS_OUT)])
-def times_of(rows, born_first, born_time, out):
-    """out[i] = born_at(rows[i])."""
-    for i in range(rows.shape[0]):
-        out[i] = born_at(rows[i], born_first, born_time)
 
 
 @kernel(signatures=[(INTS, INTS, INTS, INTS, INTS, INTS, INTS_OUT, INTS_OUT)])

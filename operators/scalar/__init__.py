@@ -21,7 +21,17 @@ from typing import TypeAlias
 import numpy as np
 
 from operators.column import Column, narrow
-from operators.scalar import arithmetic, casts, comparison, dates, logic, numbers, strings
+from operators.scalar import (
+    arithmetic,
+    casts,
+    comparison,
+    dates,
+    edits,
+    formats,
+    logic,
+    numbers,
+    strings,
+)
 from operators.scalar.value import (
     Builder,
     Errors,
@@ -48,8 +58,10 @@ BUILDERS: dict[str, Builder] = {
     **logic.BUILDERS,
     **casts.BUILDERS,
     **strings.BUILDERS,
+    **edits.BUILDERS,
     **numbers.BUILDERS,
     **dates.BUILDERS,
+    **formats.BUILDERS,
 }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from operators import exact_sum
 from operators.column import Bools, Values
+from operators.kernels import scalar as kernels
 from operators.scalar import decimals
 from operators.scalar.value import (
     Builder,
@@ -19,15 +20,21 @@ from operators.scalar.value import (
     Result,
     Run,
     binary,
+    both_valid,
     element,
     failures,
     first_of,
+    inherited,
+    only_where,
+    plain_decimal,
     unary,
     unary_checked,
 )
 from planner import types as t
 from planner.expr import Call
 
+_WORD = (1 << 64) - 1
+_NO_TOPS = np.empty(0, np.int64)
 _ENOUGH = decimal.Context(prec=800, Emax=10_000, Emin=-10_000)
 
 
@@ -146,15 +153,104 @@ def _power(call: Call, args: tuple[Node, ...]) -> Run:
     return binary(args[0], args[1], op)
 
 
+def _whole_domain(function: Any) -> Builder:
+    return lambda call, args: unary(args[0], function)
+
+
+def _logarithm(function: Any, bound: float) -> Builder:
+    """NULL at or below the bound; NaN is its own logarithm."""
+
+    def build(call: Call, args: tuple[Node, ...]) -> Run:
+        inner = args[0].run
+
+        def run(columns: Fetch, n: int) -> Result:
+            values, valid, errors = inner(columns, n)
+            inside = np.logical_not(np.asarray(values) <= bound)
+            safe = np.where(inside, values, 1.0)
+            return function(safe), both_valid(valid, None if inside.all() else inside), errors
+
+        return run
+
+    return build
+
+
+def _log(call: Call, args: tuple[Node, ...]) -> Run:
+    base_of, value_of = args
+
+    def run(columns: Fetch, n: int) -> Result:
+        base, base_valid, base_errors = base_of.run(columns, n)
+        value, value_valid, value_errors = value_of.run(columns, n)
+        inside = np.logical_not((np.asarray(base) <= 0) | (np.asarray(value) <= 0))
+        logs = np.log(np.where(inside, value, 1.0)) / np.log(np.where(inside, base, 2.0))
+        valid = both_valid(both_valid(base_valid, value_valid), inside)
+        return logs, valid, inherited(base_valid, base_errors, value_errors)
+
+    return run
+
+
 def _exact_sum_to_double(call: Call, args: tuple[Node, ...]) -> Run:
     (arg,) = args
 
     return unary(arg, lambda a: np.array([exact_sum.to_double(s) for s in a.to_pylist()], float))
 
 
+def _checked_sum(call: Call, args: tuple[Node, ...]) -> Run:
+    """A sum as a value of its type, from the two or three words that keep it exact."""
+    sum_of, *top_of = args
+    target, scale = call.type, _scale(args[0].type)
+    most = 1 << 127 if isinstance(target, t.IntegerType) else 10 ** _precision(target)
+    bound = np.array([most & _WORD, most >> 64], np.uint64).view(np.int64)
+
+    def run(columns: Fetch, n: int) -> Result:
+        sums, valid, errors = sum_of.run(columns, n)
+        tops = _NO_TOPS
+        if top_of:
+            tops, _, top_errors = top_of[0].run(columns, n)
+            errors = first_of(errors, top_errors)
+        values, own = _in_range(np.asarray(sums), np.asarray(tops), n)
+        if own is not None and valid is not None:
+            own = only_where(own, valid)
+        return values, valid, first_of(errors, own)
+
+    def _in_range(sums: Any, tops: Any, n: int) -> tuple[Values, Errors | None]:
+        if sums.ndim == 1:
+            sums = np.stack((sums, sums >> 63), axis=1)
+        out = np.empty(n, np.int64)
+        length = kernels.sums_in_range(np.ascontiguousarray(sums), tops, bound, out)
+        if length == kernels.WORD:
+            return out, None
+        if length == kernels.PAIR and isinstance(target, t.DecimalType):
+            return sums, None
+        numbers = decimals.objects(sums)
+        if len(tops):
+            numbers = numbers + ((tops.astype(object) + (sums[:, 1] < 0)) << 128)
+        if isinstance(target, t.IntegerType):
+            bad = ((numbers < target.min) | (numbers > target.max)).astype(np.bool_)
+        else:
+            bad = ((numbers >= most) | (numbers <= -most)).astype(np.bool_)
+        rows = np.flatnonzero(bad).tolist()
+        shown = [
+            f"[ARITHMETIC_OVERFLOW] {target} overflow in SUM: {plain_decimal(numbers[i], scale)}"
+            for i in rows
+        ]
+        return decimals.packed(np.where(bad, 0, numbers)), failures(n, rows, shown)
+
+    return run
+
+
+def _precision(kind: t.SqlType) -> int:
+    assert isinstance(kind, t.DecimalType), "a sum is an integer or a decimal"
+    return kind.precision
+
+
+def _scale(kind: t.SqlType) -> int:
+    assert isinstance(kind, t.DecimalType), "sums of integers are kept as decimals, too"
+    return kind.scale
+
+
 def _variance(call: Call, args: tuple[Node, ...]) -> Run:
     """Sums that are exact give a quotient of integers, rounded once."""
-    count_of, total_of, squares_of, reduction = args
+    count_of, total_of, squares_of, reduction, *top_of = args
     assert reduction.literal and isinstance(reduction.value, int)
     less = reduction.value
     kind = total_of.type
@@ -164,6 +260,7 @@ def _variance(call: Call, args: tuple[Node, ...]) -> Run:
         total, _, then_errors = total_of.run(columns, n)
         squares, _, last_errors = squares_of.run(columns, n)
         errors = first_of(first_errors, first_of(then_errors, last_errors))
+        tops = top_of[0].run(columns, n)[0] if top_of else None
         values = np.zeros(n, np.float64)
         valid = np.asarray(count) > less
         for row in np.flatnonzero(valid).tolist():
@@ -171,6 +268,8 @@ def _variance(call: Call, args: tuple[Node, ...]) -> Run:
             sums = (element(kind, total, row), element(squares_of.type, squares, row))
             if isinstance(kind, t.DecimalType):
                 first, second = (int(s or 0) for s in sums)
+                if tops is not None:
+                    second += (int(tops[row]) + (second < 0)) << 128
                 unit = 10 ** (2 * kind.scale)
                 values[row] = exact_sum.ratio(rows * second - first**2, rows * (rows - less) * unit)
             else:
@@ -205,7 +304,17 @@ BUILDERS: dict[str, Builder] = {
     "ceil": _whole,
     "sqrt": _sqrt,
     "power": _power,
+    "exp": _whole_domain(np.exp),
+    "expm1": _whole_domain(np.expm1),
+    "ln": _logarithm(np.log, 0.0),
+    "log10": _logarithm(np.log10, 0.0),
+    "log2": _logarithm(np.log2, 0.0),
+    "log1p": _logarithm(np.log1p, -1.0),
+    "log": _log,
+    "cbrt": _whole_domain(np.cbrt),
+    "rint": _whole_domain(np.rint),
     "exact_sum_to_double": _exact_sum_to_double,
+    "checked_sum": _checked_sum,
     "single_value": _single_value,
     "variance": _variance,
 }

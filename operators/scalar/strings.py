@@ -1,11 +1,12 @@
-"""Functions of strings. Positions count code points, from 1; trimming strips the space alone.
+"""Functions of strings: matching, cutting, joining. Positions count code points, from 1.
 
 Literal arguments (a pattern, a length) are compiled once; arguments that vary by row, and case
-mapping beyond ASCII, take a path through Python, row by row.
+mapping beyond ASCII, take a path through Python, row by row. `edits` has more functions.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -36,14 +37,15 @@ from planner.expr import Call
 _MAX_INT = (1 << 31) - 1
 
 
-def _rowwise(
+def rowwise(
     args: tuple[Node, ...], function: Callable[..., Any], kind: pa.DataType | None = None
 ) -> Run:
     """`function` called with the Python values of each row on which no argument is NULL.
 
-    A ValueError it raises is the row's error. `kind` None: the results are booleans.
+    A ValueError it raises is the row's error. `kind`: the results are of that type, string or
+    int64; None: booleans.
     """
-    blank: Any = False if kind is None else ""
+    blank: Any = False if kind is None else 0 if kind == pa.int64() else ""
 
     def run(columns: Fetch, n: int) -> Result:
         valid: Bools | None = None
@@ -64,8 +66,9 @@ def _rowwise(
                 except ValueError as error:
                     failed[i] = str(error)
         errors = first_of(errors, failures(n, failed, failed.values()))
-        values = np.array(out, np.bool_) if kind is None else pa.array(out, kind)
-        return values, valid, errors
+        if kind == pa.string():
+            return pa.array(out, kind), valid, errors
+        return np.array(out, np.bool_ if kind is None else np.int64), valid, errors
 
     return run
 
@@ -127,7 +130,7 @@ _MATCHERS = {
 def _match(call: Call, args: tuple[Node, ...]) -> Run:
     compiled, plain = _MATCHERS[call.function]
     needle = text_of(args[1])
-    return _rowwise(args, plain) if needle is None else unary(args[0], compiled(needle))
+    return rowwise(args, plain) if needle is None else unary(args[0], compiled(needle))
 
 
 def like_tokens(pattern: str, escape: str) -> list[str | None]:
@@ -174,11 +177,13 @@ def like_tokens(pattern: str, escape: str) -> list[str | None]:
 def _like(call: Call, args: tuple[Node, ...]) -> Run:
     arg = args[0]
     if any(node.literal and node.value is None for node in args[1:]):
-        return _rowwise(args, lambda *_: False)
+        return rowwise(args, lambda *_: False)
     pattern = text_of(args[1])
     escape = text_of(args[2]) if len(args) > 2 else "\\"
-    if pattern is None or escape is None:
-        raise ValueError("LIKE takes a literal pattern and a literal escape character")
+    if escape is None:
+        raise ValueError("LIKE takes a literal escape character")
+    if pattern is None:
+        return rowwise(args[:2], _like_by_row(escape))
     match like_tokens(pattern, escape):
         case []:
             op = among([""])
@@ -197,6 +202,26 @@ def _like(call: Call, args: tuple[Node, ...]) -> Run:
     return unary(arg, op)
 
 
+#: Patterns of one expression that are kept compiled.
+_PATTERNS = 4096
+
+
+def _like_by_row(escape: str) -> Callable[[str, str], bool]:
+    """LIKE with patterns that vary: those seen lately are compiled once."""
+
+    @functools.lru_cache(maxsize=_PATTERNS)
+    def compiled(pattern: str) -> re.Pattern[str]:
+        try:
+            tokens = like_tokens(pattern, escape)
+        except BindError as error:
+            where = "AT_THE_END" if "ends" in str(error.detail) else "IN_THE_MIDDLE"
+            raise ValueError(f"[INVALID_FORMAT.ESC_{where}] {error.message}") from None
+        parts = [".*" if x is None else re.escape(x) if x else "." for x in tokens]
+        return re.compile("".join(parts), re.DOTALL)
+
+    return lambda text, pattern: compiled(pattern).fullmatch(text) is not None
+
+
 def _like_regex(tokens: list[str | None]) -> str:
     parts = [".*" if x is None else _quoted(x) if x else "." for x in tokens]
     return "(?s)\\A" + "".join(parts) + "\\z"
@@ -208,7 +233,7 @@ def _quoted(text: str) -> str:
 
 def _rlike(call: Call, args: tuple[Node, ...]) -> Run:
     if args[1].literal and args[1].value is None:
-        return _rowwise(args, lambda *_: False)
+        return rowwise(args, lambda *_: False)
     regex = text_of(args[1])
     if regex is None:
         raise ValueError("RLIKE takes a literal regular expression")
@@ -225,7 +250,7 @@ def _substring(call: Call, args: tuple[Node, ...]) -> Run:
             slicing = pc.get_function("utf8_slice_codeunits")
             options = pc.SliceOptions(begin, end)
             return unary(arg, lambda a: slicing.call([a], options=options))
-    return _rowwise(args, substring, pa.string())
+    return rowwise(args, substring, pa.string())
 
 
 def substring(text: str, start: int, length: int) -> str:
@@ -283,11 +308,11 @@ def _replace(call: Call, args: tuple[Node, ...]) -> Run:
         replacing = pc.get_function("replace_substring")
         options = pc.ReplaceSubstringOptions(pattern, by)
         return unary(arg, lambda a: replacing.call([a], options=options))
-    return _rowwise(args, lambda s, old, new: s.replace(old, new) if old else s, pa.string())
+    return rowwise(args, lambda s, old, new: s.replace(old, new) if old else s, pa.string())
 
 
 def _split_part(call: Call, args: tuple[Node, ...]) -> Run:
-    return _rowwise(args, split_part, pa.string())
+    return rowwise(args, split_part, pa.string())
 
 
 def split_part(text: str, delimiter: str, part: int) -> str:
@@ -299,8 +324,6 @@ def split_part(text: str, delimiter: str, part: int) -> str:
     return pieces[at] if 0 <= at < len(pieces) else ""
 
 
-_SPACE = pc.TrimOptions(" ")
-
 BUILDERS: dict[str, Builder] = {
     **dict.fromkeys(_MATCHERS, _match),
     "like": _like,
@@ -308,9 +331,6 @@ BUILDERS: dict[str, Builder] = {
     "substring": _substring,
     "upper": _case_mapping("ascii_upper", str.upper),
     "lower": _case_mapping("ascii_lower", str.lower),
-    "trim": _arrow("utf8_trim", _SPACE),
-    "ltrim": _arrow("utf8_ltrim", _SPACE),
-    "rtrim": _arrow("utf8_rtrim", _SPACE),
     "length": _length,
     "concat": _concat,
     "replace": _replace,

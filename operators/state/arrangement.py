@@ -5,7 +5,8 @@ the whole row (to find a copy of a row in a bag), and in SQL order (top-k). All 
 sorted batches; versions are the relation's, so that an update or delete touches no index.
 
 Invariant: every row of the relation that some reader may see is in the spine exactly once, except
-rows with NULL in a key column that has no NULL word.
+rows with NULL in a key column that has no NULL word, and those that a partial index's filter leaves
+out.
 Source: Shared Arrangements §4.2-4.3, §5.3.1.
 """
 
@@ -16,10 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from operators.column import Column, Ints
-from operators.kernels import fronts, spines
+from operators.kernels import fronts, lookup
+from operators.kernels.memory import BLOCK_ROWS
 from operators.state import encode
+from operators.state.filters import Filter
+from operators.state.probes import Probes, sort_probes
 from operators.state.relation import Relation
-from operators.state.spine import Spine, make_batch, sort_keys
+from operators.state.spine import Spine, make_batch
 from operators.state.work import Work
 from planner import dataflow as ir
 from planner.algebra import SortKey
@@ -38,12 +42,15 @@ class Matches:
 class ArrangementState:
     """The index `spec` over `relation`.
 
-    State: 8 bytes per key word and 8 for the row id, per row in the relation.
+    `filter`: of a partial index, the bitmap of its predicate; it absorbs a step's rows before the
+    index does. State: 8 bytes per key word and 8 for the row id, per row in the relation that passes.
     """
 
-    def __init__(self, spec: ir.Index, relation: Relation) -> None:
+    def __init__(self, spec: ir.Index, relation: Relation, filter: Filter | None = None) -> None:
         self.spec = spec
         self.relation = relation
+        self.filter = filter
+        self._counted_deaths = 0
         self.work = Work()
         fields = relation.schema
         match spec:
@@ -122,19 +129,22 @@ class ArrangementState:
 
     def absorb(self) -> int:
         """Index the rows appended to the relation since the last call; returns how many."""
-        first, end = self._next_row, self.relation.next_row
-        if first == end:
+        if self._next_row == self.relation.next_row:
             return 0
-        return self.insert(np.arange(first, end, dtype=np.int64))
+        return self.insert(self.relation.rows_from(self._next_row))
 
     def insert(self, rows: Ints, keys: Ints | None = None, order: Ints | None = None) -> int:
         """Index `rows` (ascending ids, all appended since the last call that some reader may see);
         `keys` and `order` (sort_keys of them) where the caller has them."""
+        self._next_row = self.relation.next_row
+        if self.filter is not None and len(rows):
+            rows = rows[self.filter.test(rows)]
+            if len(rows) == 0:
+                return 0
         if keys is None:
             keys, rows = self.key_words(rows)
         if len(rows):
             self.spine.insert(make_batch(keys, rows, order))
-        self._next_row = self.relation.next_row
         return len(rows)
 
     @property
@@ -161,26 +171,36 @@ class ArrangementState:
 
         Shapes: probes int64[w, n] (w may be fewer words than the index has), times int64[n].
         bits: a filter's bitmap slot (see filters). order: sort_keys(probes), if known.
-        Cost: O(n) seeks per batch, galloping, plus the entries under the probed keys.
+        Cost: a sort, a seek per distinct key and batch that has keys around it, plus the entries
+        under the probed keys, visited once for a key and time.
         """
-        n = probes.shape[1]
+        if probes.shape[1] == 0 or self.spine.entries == 0:
+            return Matches(_EMPTY, _EMPTY)
+        return self.lookup_sorted(sort_probes(probes, order), times, as_of, bits)
+
+    def lookup_sorted(
+        self, probes: Probes, times: Ints, as_of: bool, bits: Ints = _EMPTY
+    ) -> Matches:
+        """`lookup`, with the keys sorted already."""
+        n = len(probes)
         if n == 0 or self.spine.entries == 0:
             return Matches(_EMPTY, _EMPTY)
-        order = sort_keys(probes) if order is None else order
-        work = np.zeros(2, np.int64)
-        capacity = 2 * n + 64
+        table, work = self.spine.table, np.zeros(2, np.int64)
+        runs, count = _runs(table, probes, work)
         dead, born_first, born_time, died_row, died_time = self.relation.versions
+        out_probe, out_row = np.empty(4 * n + 64, np.int64), np.empty(4 * n + 64, np.int64)
+        state = np.zeros(3, np.int64)
         while True:
-            out_probe, out_row = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-            found = spines.half_join(
-                self.spine.table, probes, order, times, as_of, True, bits,
-                dead, born_first, born_time, died_row, died_time, out_probe, out_row, work,
+            needed = lookup.emit(
+                table, runs, count, probes.order, probes.starts, times, as_of, bits,
+                dead, born_first, born_time, died_row, died_time,
+                out_probe, out_row, state, work,
             )  # fmt: skip
-            if found <= capacity:
+            if needed == 0:
                 break
-            capacity = found
-            work[:] = 0
+            out_probe, out_row = _grown(out_probe, needed), _grown(out_row, needed)
         self.looked_up(work)
+        found = int(state[2])
         return Matches(out_probe[:found], out_row[:found])
 
     def living(self, probes: Ints, limit: Ints) -> Matches:
@@ -188,14 +208,16 @@ class ArrangementState:
 
         Shapes: probes int64[w, n], limit int64[n]. Cost: as `lookup`, up to the limit.
         """
-        n, total = probes.shape[1], int(limit.sum())
-        if n == 0 or self.spine.entries == 0:
+        total = int(limit.sum())
+        if total == 0 or self.spine.entries == 0:
             return Matches(_EMPTY, _EMPTY)
+        sought, work = sort_probes(probes), np.zeros(2, np.int64)
+        table = self.spine.table
+        runs, count = _runs(table, sought, work)
         out_probe, out_row = np.empty(total, np.int64), np.empty(total, np.int64)
-        work = np.zeros(2, np.int64)
         dead = self.relation.versions[0]
-        found = spines.living(
-            self.spine.table, probes, sort_keys(probes), limit, dead, out_probe, out_row, work
+        found = lookup.living(
+            table, runs, count, sought.order, sought.starts, limit, dead, out_probe, out_row, work
         )
         self.looked_up(work)
         return Matches(out_probe[:found], out_row[:found])
@@ -209,12 +231,37 @@ class ArrangementState:
     def maintain(self, inserted: int) -> None:
         """Merge under fuel and drop entries of rows that are gone. Between steps only."""
         dead, _, _, died_row, _ = self.relation.versions
-        self.spine.sweep(self.relation.live_rows, dead, died_row)
+        if self.filter is None:
+            self.spine.sweep(self.relation.live_rows, dead, died_row)
+        else:
+            self._sweep_part(dead, died_row)
         self.spine.work(inserted, dead, died_row)
+
+    def _sweep_part(self, dead: Ints, died_row: Ints) -> None:
+        """`sweep` of a partial index. How many of its rows are alive is counted when a quarter of
+        them may have died since the last time: a death pays for four entries."""
+        deaths = self.relation.deaths
+        if 4 * (deaths - self._counted_deaths) >= max(self.spine.entries, BLOCK_ROWS // 16):
+            self._counted_deaths = deaths
+            self.spine.sweep(self.spine.living(dead), dead, died_row)
 
     @property
     def nbytes(self) -> int:
         return self.spine.nbytes
+
+
+def _runs(table: Ints, probes: Probes, work: Ints) -> tuple[Ints, int]:
+    """Where the batches have the keys of `probes`: see kernels.lookup.seek."""
+    room = int(np.minimum(table[:, 3], probes.distinct).sum())
+    runs = np.empty((room, 4), np.int64)
+    return runs, lookup.seek(table, probes.keys, probes.buckets, runs, work)
+
+
+def _grown(values: Ints, needed: int) -> Ints:
+    """A copy with twice the room, and `needed` more."""
+    grown = np.empty(2 * len(values) + needed, np.int64)
+    grown[: len(values)] = values
+    return grown
 
 
 def order_keys(spec: ir.OrderedArrangement) -> tuple[SortKey, ...]:

@@ -46,10 +46,9 @@ class Filter:
     def absorb(self) -> None:
         """Evaluate the rows appended since the last call."""
         self._release()
-        first, end = self._next_row, self.relation.next_row
-        if first < end:
-            self._evaluate(np.arange(first, end, dtype=np.int64))
-            self._next_row = end
+        if self._next_row < self.relation.next_row:
+            self._evaluate(self.relation.rows_from(self._next_row))
+            self._next_row = self.relation.next_row
 
     def test(self, rows: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Whether each of `rows` int64[n] passes."""

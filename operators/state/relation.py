@@ -1,10 +1,14 @@
 """A relation: each row of a table or derived collection, once, in columns.
 
 Rows are appended and never changed. A row is named by its row id, which ascends with time and never
-recurs. They lie in blocks of 65,536 (see `operators.kernels.memory`): the last one is being filled,
-those before it are immutable, and one that is mostly dead is rewritten with the rows that some
-reader may still see, under the same ids, so that no index is touched. Of a block without such rows
-only its addresses stay.
+recurs. They lie in blocks of up to 65,536 (see `operators.kernels.memory`): the last one is being
+filled, those before it are immutable, and one that is mostly dead is rewritten with the rows that
+some reader may still see, under the same ids, so that no index is touched. Of a block without such
+rows only its addresses stay.
+
+A few rows are copied into the block that is being filled. Many at once become blocks of their own,
+which take over the arrays that they came in; the row ids that such a block leaves unused name no
+row.
 
 Versions are kept apart from the rows (see `operators.kernels.versions`): appending gives births,
 `kill` gives deaths, and `advance` forgets the distinctions that no reader can make any more.
@@ -18,7 +22,7 @@ max(time, since)); rows once and indexes by row id are this project's own.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +32,14 @@ import pyarrow as pa
 from operators.column import Bools, Column, Ints, widen
 from operators.kernels import memory, versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
+from operators.slabs import ROWS, held_bytes
 from operators.state.work import Work
 from planner import types as t
 
+#: So many rows at once become blocks of their own.
+BULK_ROWS = BLOCK_ROWS // 4
+#: An array that came in is taken over unless it keeps this many times its bytes in memory.
+_WASTE = 4
 #: A block is rewritten when fewer than this share of its rows can still be seen.
 COMPACT_BELOW = 0.25
 _BITMAP_BYTES = BLOCK_ROWS // 8
@@ -85,6 +94,8 @@ class Relation:
         self._gathered: weakref.ref[Ints] | None = None
         self.next_row = 0
         self.live_rows = 0
+        #: Deaths since the beginning.
+        self.deaths = 0
         self._layouts = tuple(layout_of(f.type) for f in schema)
         self._value_slot: list[int] = []
         slot = 0
@@ -96,6 +107,8 @@ class Relation:
         self._addresses = np.zeros((self._slots, 4), np.int64)
         self._buffers: list[list[np.ndarray[Any, Any] | None]] = []
         self._has_nulls = [False] * len(schema)
+        #: Of each block, how many rows were appended to it, and how many of them died.
+        self._block_rows: list[int] = []
         self._block_deaths: list[int] = []
         self._born_first = _EMPTY
         self._born_time = _EMPTY
@@ -110,21 +123,17 @@ class Relation:
     def append(self, columns: list[Column], times: Ints) -> int:
         """Append rows born at `times` (int64[n], ascending, not before earlier births).
 
-        Returns: the first new row id; the others follow it. Cost: one copy of the values.
+        Returns: the first new row id; the others follow it. Cost: one copy of the values, none of
+        many at once where they come as they are stored.
         """
         n = len(times)
-        first = self.next_row
         if n == 0:
-            return first
-        done = 0
-        while done < n:
-            room = BLOCK_ROWS - (self.next_row & BLOCK_MASK)
-            if room == BLOCK_ROWS:
-                self._open_block()
-            count = min(room, n - done)
-            self._fill(columns, done, count)
-            self.next_row += count
-            done += count
+            return self.next_row
+        if n >= BULK_ROWS:
+            first = self._adopt(columns, n)
+        else:
+            first = self.next_row
+            self._copy(columns, n)
         self.live_rows += n
         if times[0] == times[-1]:
             new_first = np.array([first], np.int64)
@@ -149,6 +158,7 @@ class Relation:
             memory.set_bits(self._dead_bits(block), places)
             self._block_deaths[block] += len(places)
         self.live_rows -= len(rows)
+        self.deaths += len(rows)
         if len(self._died_row) == 0:
             self._died_row, self._died_time = rows, times
             return
@@ -205,6 +215,22 @@ class Relation:
     def gather_all(self, rows: Ints) -> list[Column]:
         return [self.gather(i, rows) for i in range(len(self.schema))]
 
+    def word_slots(self, columns: Sequence[tuple[int, int]]) -> Ints:
+        """What `gather_words` takes, of (column, the word of its output where the column's begin).
+        The columns are stored in one or two words of 64 bits, and never NULL."""
+        slots = [(self._value_slot[c], self._layouts[c].words, word) for c, word in columns]
+        return np.array(slots, np.int64).reshape(-1, 3)
+
+    def gather_words(self, slots: Ints, rows: Ints, places: Ints, out: Ints) -> None:
+        """out[:, places[i]] = the words at rows[i] of several columns: see `word_slots`.
+
+        Shapes: rows, places int64[n], out int64[words, m]. Cost: one pass for all columns.
+        """
+        self.work.rows += len(rows)
+        memory.gather_words(
+            self._addresses, self._ids_slot, self._kept_slot, slots, rows, places, out
+        )
+
     def _gather(self, column: int, rows: Ints) -> Column:
         field, layout, slot = self.schema[column], self._layouts[column], self._value_slot[column]
         values_at = self._addresses[slot]
@@ -253,21 +279,26 @@ class Relation:
         living = self._living(0, self.next_row)
         return np.union1d(living, self._died_row) if len(self._died_row) else living
 
-    def births_after(self, row: int) -> Ints:
-        """Times at which rows [row, next_row) were born, as int64[next_row - row]."""
-        rows = np.arange(row, self.next_row, dtype=np.int64)
-        out = np.empty(len(rows), np.int64)
-        versions.times_of(rows, self._born_first, self._born_time, out)
-        return out
+    def rows_from(self, row: int) -> Ints:
+        """Ids, ascending, of the rows from `row` on that are stored. Cost: O(those)."""
+        parts: list[Ints] = []
+        for block in range(row >> BLOCK_BITS, len(self._block_rows)):
+            first = block << BLOCK_BITS
+            if self.compacted_rows(block) is None:
+                parts.append(np.arange(max(row, first), first + self._block_rows[block]))
+            else:
+                ids = self._buffers[block][self._ids_slot]
+                assert ids is not None
+                kept = first + ids[: self._addresses[self._kept_slot, block]].astype(np.int64)
+                parts.append(kept[np.searchsorted(kept, row) :])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts or [_EMPTY])
 
     def stored(
         self, block: int, columns: frozenset[int]
     ) -> Iterator[tuple[int, np.ndarray[Any, Any], int]]:
         """(slot, buffer, bytes in use) of every buffer that holds the values of `columns` in one
         block, to be copied elsewhere. The bytes of a block that is full never change."""
-        compacted = self.compacted_rows(block)
-        rows = min(self.next_row - (block << BLOCK_BITS), BLOCK_ROWS)
-        rows = rows if compacted is None else compacted
+        rows = int(self._addresses[self._kept_slot, block])
         buffers = self._buffers[block]
         if rows == 0:
             yield self._ids_slot, _NO_IDS, 0
@@ -306,24 +337,76 @@ class Relation:
     @property
     def nbytes(self) -> int:
         """Bytes in use: buffers filled so far, validity, bitmaps and row id lists."""
+        every = frozenset(range(len(self.schema)))
         total = 0
         for block, buffers in enumerate(self._buffers):
-            full = block < len(self._buffers) - 1 or self.next_row & BLOCK_MASK == 0
-            share = 1.0 if full else (self.next_row & BLOCK_MASK) / BLOCK_ROWS
-            own = (b for b in buffers if b is not None and b is not _ALL_DEAD and b is not _NO_IDS)
-            total += sum(int(b.nbytes * share) for b in own)
+            if buffers[self._ids_slot] is not _NO_IDS:
+                total += sum(used for _, _, used in self.stored(block, every))
+                dead = buffers[self._dead_slot]
+                total += 0 if dead is None else dead.nbytes
         return total + self._died_row.nbytes * 2 + self._born_first.nbytes * 2
 
     # -- blocks ----------------------------------------------------------------------------------
 
-    def _open_block(self) -> None:
+    def _copy(self, columns: list[Column], n: int) -> None:
+        done = 0
+        while done < n:
+            room = BLOCK_ROWS - (self.next_row & BLOCK_MASK)
+            if room == BLOCK_ROWS:
+                self._open_block()
+            count = min(room, n - done)
+            self._fill(columns, done, count)
+            self._grow(count)
+            self.next_row += count
+            done += count
+
+    def _adopt(self, columns: list[Column], n: int) -> int:
+        """Append rows as blocks of their own; returns the first row id."""
+        first = self._next_block()
+        for start in range(0, n, BLOCK_ROWS):
+            count = min(BLOCK_ROWS, n - start)
+            block = self._new_block()
+            for i, (layout, slot) in enumerate(zip(self._layouts, self._value_slot, strict=True)):
+                column = columns[i]
+                if layout.textual:
+                    offsets, text = _text_buffers(column.values, start, count)
+                    self._set(block, slot, offsets)
+                    self._set(block, slot + 2, text)
+                else:
+                    values = widen(column).values if layout.words == 2 else column.values
+                    self._set(block, slot, _own(values[start : start + count], layout.storage))
+                if column.valid is not None:
+                    self._set(block, slot + 1, _own(column.valid[start : start + count], np.bool_))
+                    self._has_nulls[i] = True
+            self._grow(count)
+        self.next_row = first + n
+        self.next_row = self._next_block()
+        return first
+
+    def _next_block(self) -> int:
+        """The first row id of the block after those that there are."""
+        return (self.next_row + BLOCK_MASK) & ~BLOCK_MASK
+
+    def _grow(self, count: int) -> None:
+        """Count rows appended to the last block."""
+        self._block_rows[-1] += count
+        self._addresses[self._kept_slot, len(self._block_rows) - 1] = self._block_rows[-1]
+
+    def _new_block(self) -> int:
+        """A block without buffers; returns its number."""
         block = len(self._buffers)
         if block == self._addresses.shape[1]:
             grown = np.zeros((self._slots, 2 * block), np.int64)
             grown[:, :block] = self._addresses
             self._addresses = grown
         self._buffers.append([None] * self._slots)
+        self._block_rows.append(0)
         self._block_deaths.append(0)
+        return block
+
+    def _open_block(self) -> None:
+        """A block with room for all its rows."""
+        block = self._new_block()
         for layout, slot in zip(self._layouts, self._value_slot, strict=True):
             if layout.textual:
                 offsets = np.empty(BLOCK_ROWS + 1, np.int32)
@@ -332,7 +415,7 @@ class Relation:
                 self._set(block, slot + 2, np.empty(1024, np.uint8))
             else:
                 shape = (BLOCK_ROWS, 2) if layout.words == 2 else (BLOCK_ROWS,)
-                self._set(block, slot, np.empty(shape, layout.storage))
+                self._set(block, slot, ROWS.empty(shape, layout.storage))
 
     def _set(self, block: int, slot: int, buffer: np.ndarray[Any, Any] | None) -> None:
         self._buffers[block][slot] = buffer
@@ -377,7 +460,8 @@ class Relation:
             # Room for the whole block at this rate: a bulk load grows once, not by doubling.
             needed, filled = used + length, at + count
             expected = needed * BLOCK_ROWS // filled if filled >= 1024 else 0
-            grown = np.empty(max(2 * len(text), needed, min(expected, 1 << 28)), np.uint8)
+            room = max(2 * len(text), needed, min(expected, 1 << 28))
+            grown = ROWS.empty((room,), np.uint8)
             grown[:used] = text[:used]
             self._set(block, slot + 2, grown)
             text = grown
@@ -412,11 +496,12 @@ class Relation:
         """Rewrite a full block if few of its rows can still be seen."""
         first = block << BLOCK_BITS
         low, high = np.searchsorted(self._died_row, (first, first + BLOCK_ROWS))
-        needed = BLOCK_ROWS - self._block_deaths[block] + int(high - low)
+        rows = self._block_rows[block]
+        needed = rows - self._block_deaths[block] + int(high - low)
         compacted = self.compacted_rows(block)
         if needed == 0 and compacted != 0:
             self._empty(block)
-        elif needed < COMPACT_BELOW * (BLOCK_ROWS if compacted is None else compacted):
+        elif needed < COMPACT_BELOW * (rows if compacted is None else compacted):
             told = self._died_row[low:high]
             self._rewrite(block, np.union1d(self._living(first, first + BLOCK_ROWS), told))
 
@@ -430,8 +515,7 @@ class Relation:
         """Rows of [first, end) visible as of `time` by versions `of`; `first` begins a block."""
         ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
         blocks = slice(first >> BLOCK_BITS, (end + BLOCK_MASK) >> BLOCK_BITS)
-        stored = np.where(ids[blocks] != 0, kept[blocks], BLOCK_ROWS)
-        out = np.empty(int(stored.sum()), np.int64)
+        out = np.empty(int(kept[blocks].sum()), np.int64)
         dead, born_first, born_time, died_row, died_time = of
         count = versions.visible_rows(
             first, end, time, dead, born_first, born_time, died_row, died_time, ids, kept, out
@@ -472,3 +556,28 @@ def by_block(rows: Ints) -> Iterator[tuple[int, Ints]]:
     starts = np.flatnonzero(np.diff(blocks, prepend=-1)).tolist()
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=False):
         yield int(blocks[start]), rows[start:end] & BLOCK_MASK
+
+
+def _own(values: np.ndarray[Any, Any], storage: Any) -> np.ndarray[Any, Any]:
+    """The array as it is stored: itself, or a copy where that is smaller than what it keeps."""
+    if storage == np.uint8:
+        values = values.view(np.uint8)
+    fits = values.dtype == storage and values.flags.c_contiguous
+    if fits and held_bytes(values) <= _WASTE * values.nbytes:
+        return values
+    return ROWS.copy(values, storage)
+
+
+def _text_buffers(
+    values: pa.Array, start: int, count: int
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Offsets int32[count + 1] from 0 and bytes of `count` texts from `start` on."""
+    _, source_offsets, source = values.buffers()
+    offsets = np.frombuffer(source_offsets, np.int32, count + 1, (values.offset + start) * 4)
+    first, length = int(offsets[0]), int(offsets[-1]) - int(offsets[0])
+    text = np.empty(0, np.uint8)
+    if length:
+        text = np.frombuffer(source, np.uint8, length, first)
+        if source.size > _WASTE * length:
+            text = ROWS.copy(text, np.uint8)
+    return offsets - offsets[0], text

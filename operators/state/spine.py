@@ -1,9 +1,11 @@
 """A spine: the immutable sorted batches of one index, merged geometrically under fuel.
 
 Inserting a batch buys work in proportion to its size for every merge in progress, so that no
-insertion pays for a big merge, and the number of batches stays logarithmic. While two batches are
-being merged readers go on using both. Entries of rows that no reader can see are left out by
-merges; a spine with many of those is rewritten under the same fuel (`sweep`).
+insertion pays for a big merge, and the number of batches stays logarithmic. While batches are being
+merged readers go on using them. Batches of which each goes after those before it, as with ascending
+keys, are a chain: they are not merged but joined, four of a size at a time. Entries of rows that no
+reader can see are left out by merges; a spine with many of those is rewritten under the same fuel
+(`sweep`).
 
 Invariant: the entries of all batches together are those inserted, less entries of rows that are
 gone; batches are adjacent in insertion order.
@@ -18,13 +20,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from operators.column import Ints
-from operators.kernels import sorting, spines
+from operators.kernels import memory, sorting, spines
 from operators.kernels.memory import BLOCK_ROWS
+from operators.slabs import BATCHES
 
 #: Entries merged per entry inserted, for each merge in progress; more is more eager.
 EFFORT = 4
 #: Entries merged at every insertion, so that trickles finish their merges too.
 MINIMUM_FUEL = 2048
+#: So many neighbours of one size in a chain are joined to one batch.
+CHAIN = 4
 #: A batch merges with its successor when it is less than this many times as large.
 RATIO = 2.0
 
@@ -35,12 +40,14 @@ class Batch:
 
     skips int64[n], of ordered indexes: how many entries from each on are known to be gone. It is
     the one thing here that changes, and only to leap over what nobody can see again.
+    chain: in each bucket, the keys of batches with one number follow each other.
     """
 
     keys: Ints
     rows: Ints
     offsets: Ints
     skips: Ints | None = None
+    chain: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -51,13 +58,13 @@ class Batch:
 
 
 def sort_keys(keys: Ints) -> Ints:
-    """Positions that sort keys int64[w, n] by (bucket, key), stable. Cost: see sorting.argsort."""
+    """Positions that sort keys int64[w, n] by (bucket, key), stable.
+
+    Cost: see sorting.argsort_by_bucket.
+    """
     n = keys.shape[1]
-    framed = np.empty((keys.shape[0] + 1, n), np.int64)
-    sorting.buckets_of(keys[0], framed[0])
-    framed[1:] = keys
     order = np.empty(n, np.int64)
-    sorting.argsort(framed, order, np.empty(n, np.int64))
+    sorting.argsort_by_bucket(keys, order, np.empty(n, np.int64))
     return order
 
 
@@ -74,42 +81,58 @@ def make_batch(keys: Ints, rows: Ints, order: Ints | None = None) -> Batch:
     """
     n = len(rows)
     order = sort_keys(keys) if order is None else order
-    out_keys, out_rows = np.empty((keys.shape[0], n), np.int64), np.empty(n, np.int64)
-    buckets = np.empty(n, np.int64)
-    spines.copy_batch(keys, rows, order, out_keys, out_rows, buckets)
+    out_keys = BATCHES.empty((keys.shape[0], n), np.int64)
+    out_rows = BATCHES.empty((n,), np.int64)
     offsets = np.empty(sorting.BUCKETS + 1, np.int64)
-    sorting.bucket_offsets(buckets, offsets)
+    spines.copy_batch(keys, rows, order, out_keys, out_rows, offsets)
     return Batch(out_keys, out_rows, offsets)
 
 
 class _Merge:
-    """Two adjacent batches on their way to be one."""
+    """Adjacent batches on their way to be one: two of any keys, or some of one chain."""
 
-    def __init__(self, left: Batch, right: Batch) -> None:
-        self.left, self.right = left, right
-        n = len(left) + len(right)
-        self._keys = np.empty((left.keys.shape[0], n), np.int64)
-        self._rows = np.empty(n, np.int64)
+    def __init__(self, inputs: list[Batch], chain: int) -> None:
+        self.inputs = inputs
+        self._chain = chain
+        self._joined = all(b.chain == chain for b in inputs)
+        n = sum(map(len, inputs))
+        self._keys = BATCHES.empty((inputs[0].keys.shape[0], n), np.int64)
+        self._rows = BATCHES.empty((n,), np.int64)
         self._offsets = np.zeros(sorting.BUCKETS + 1, np.int64)
         self._state = np.zeros(4, np.int64)
 
     def work(self, fuel: int, dead: Ints, died_row: Ints) -> Batch | None:
-        a, b = self.left, self.right
-        spines.merge(
-            a.keys, a.rows, a.offsets, b.keys, b.rows, b.offsets,
-            dead, died_row, self._keys, self._rows, self._offsets, self._state, fuel,
-        )  # fmt: skip
+        if self._joined:
+            spines.concatenate(
+                _table(self.inputs), dead, died_row,
+                self._keys, self._rows, self._offsets, self._state, fuel,
+            )  # fmt: skip
+        else:
+            a, b = self.inputs
+            spines.merge(
+                a.keys, a.rows, a.offsets, b.keys, b.rows, b.offsets,
+                dead, died_row, self._keys, self._rows, self._offsets, self._state, fuel,
+            )  # fmt: skip
         if self._state[0] < sorting.BUCKETS:
             return None
         n = int(self._state[3])
-        if n == len(self._rows):
-            return Batch(self._keys, self._rows, self._offsets)
-        return Batch(self._keys[:, :n].copy(), self._rows[:n].copy(), self._offsets)
+        keys, rows = self._keys, self._rows
+        if n < len(rows):
+            keys, rows = keys[:, :n].copy(), rows[:n].copy()
+        return Batch(keys, rows, self._offsets, chain=self._chain)
 
     @property
     def nbytes(self) -> int:
-        """Bytes written so far, beside the two batches."""
+        """Bytes written so far, beside the batches."""
         return int(self._state[3]) * 8 * (self._keys.shape[0] + 1)
+
+
+def _table(batches: list[Batch]) -> Ints:
+    """int64[b, 4] for kernels: the addresses of keys, rows and offsets, and the length."""
+    rows = [
+        (b.keys.ctypes.data, b.rows.ctypes.data, b.offsets.ctypes.data, len(b)) for b in batches
+    ]
+    return np.array(rows, np.int64).reshape(-1, 4)
 
 
 class Spine:
@@ -120,11 +143,18 @@ class Spine:
         self._parts: list[Batch | _Merge] = []
         self._table: Ints | None = None
         self.entries = 0
+        #: The latest chain, and the greatest key that it has in each bucket where it has some.
+        self._chain = 0
+        self._chains = 0
+        self._last = np.zeros((width, sorting.BUCKETS), np.int64)
+        self._some = np.zeros(sorting.BUCKETS, np.bool_)
 
     def insert(self, batch: Batch) -> None:
         """Add a batch; do not merge yet (see `work`)."""
         if len(batch):
-            self._parts.append(batch)
+            if not spines.follow(batch.keys, batch.offsets, self._last, self._some):
+                self._chain = self._new_chain()
+            self._parts.append(replace(batch, chain=self._chain))
             self.entries += len(batch)
             self._table = None
 
@@ -142,7 +172,7 @@ class Spine:
                 if isinstance(part, _Merge):
                     merged = part.work(fuel, dead, died_row)
                     if merged is not None:
-                        self.entries += len(merged) - len(part.left) - len(part.right)
+                        self.entries += len(merged) - sum(map(len, part.inputs))
                         self._parts[at : at + 1] = [merged] if len(merged) else []
                         self._table = None
                         # Fuel was for merges in progress; one that this makes possible starts now.
@@ -160,37 +190,37 @@ class Spine:
         if any(isinstance(p, _Merge) for p in self._parts) or not self._parts:
             return
         largest = max(range(len(self._parts)), key=lambda i: len(self._batch(i)))
-        empty = Batch(
-            np.empty((self.width, 0), np.int64),
-            np.empty(0, np.int64),
-            np.zeros(sorting.BUCKETS + 1, np.int64),
-        )
-        self._parts[largest] = _Merge(self._batch(largest), empty)
+        batch = self._batch(largest)
+        self._parts[largest] = _Merge([batch], batch.chain)
+
+    def living(self, dead: Ints) -> int:
+        """Entries of rows that are not `dead`. Cost: a bit test per entry."""
+        count = self.entries
+        for batch in self.batches:
+            gone = np.empty(len(batch), np.bool_)
+            memory.test_bits(dead, batch.rows, gone)
+            count -= int(np.count_nonzero(gone))
+        return count
 
     @property
     def batches(self) -> list[Batch]:
         out: list[Batch] = []
         for part in self._parts:
-            out.extend((part.left, part.right) if isinstance(part, _Merge) else (part,))
+            out.extend(part.inputs if isinstance(part, _Merge) else (part,))
         return out
 
     @property
     def table(self) -> Ints:
         """int64[b, 4] for kernels; valid until the next insert or work."""
         if self._table is None:
-            rows = [
-                (b.keys.ctypes.data, b.rows.ctypes.data, b.offsets.ctypes.data, len(b))
-                for b in self.batches
-                if len(b)
-            ]
-            self._table = np.array(rows, np.int64).reshape(-1, 4)
+            self._table = _table([b for b in self.batches if len(b)])
         return self._table
 
     def table_with_skips(self) -> Ints:
         """int64[b, 5]: `table`, and the address of each batch's skips, made where missing."""
         for at, part in enumerate(self._parts):
             if isinstance(part, _Merge):
-                part.left, part.right = _with_skips(part.left), _with_skips(part.right)
+                part.inputs = [_with_skips(b) for b in part.inputs]
             else:
                 self._parts[at] = _with_skips(part)
         skips = [b.skips.ctypes.data for b in self.batches if len(b) and b.skips is not None]
@@ -208,17 +238,34 @@ class Spine:
         assert isinstance(part, Batch)
         return part
 
+    def _new_chain(self) -> int:
+        self._chains += 1
+        return self._chains
+
     def _begin_merges(self) -> bool:
         """Begin every merge that the sizes call for; returns whether any is in progress."""
         at = len(self._parts) - 2
         while at >= 0:
             left, right = self._parts[at], self._parts[at + 1]
             if isinstance(left, Batch) and isinstance(right, Batch):
-                if len(left) < RATIO * len(right):
-                    self._parts[at : at + 2] = [_Merge(left, right)]
+                if left.chain == right.chain:
+                    self._begin_join(at)
+                elif len(left) < RATIO * len(right):
+                    self._parts[at : at + 2] = [_Merge([left, right], self._new_chain())]
                     at -= 1
             at -= 1
         return any(isinstance(p, _Merge) for p in self._parts)
+
+    def _begin_join(self, first: int) -> None:
+        """Join the CHAIN parts from `first` on, if they are batches of one chain and of one size:
+        none is so much smaller than the others that it has to wait for more of its own."""
+        parts = self._parts[first : first + CHAIN]
+        batches = [p for p in parts if isinstance(p, Batch)]
+        chain = batches[0].chain
+        if len(batches) < CHAIN or any(b.chain != chain for b in batches):
+            return
+        if len(batches[0]) < CHAIN * min(map(len, batches)):
+            self._parts[first : first + CHAIN] = [_Merge(batches, chain)]
 
 
 def _with_skips(batch: Batch) -> Batch:

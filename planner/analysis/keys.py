@@ -22,6 +22,7 @@ from planner.algebra import (
     Plan,
     Project,
     Repeat,
+    Retain,
     Scan,
     SemiJoin,
     SingleRow,
@@ -29,6 +30,7 @@ from planner.algebra import (
     TopK,
     UnionAll,
     Values,
+    identity,
 )
 from planner.analysis.equality import Link, as_link, classes
 from planner.expr import Column, Expr, Literal, conjuncts
@@ -64,7 +66,7 @@ def plan_keys(plan: Plan, table_key: TableKey = no_table_key) -> tuple[Key, ...]
         case MarkJoin():
             return plan_keys(plan.left, table_key)
         case Apply():
-            return plan_keys(plan.input, table_key)
+            return () if plan.is_lateral else plan_keys(plan.input, table_key)
         case TopK():
             one = (plan.partition,) if plan.limit <= 1 else ()
             return (*one, *plan_keys(plan.input, table_key))
@@ -85,7 +87,7 @@ def plan_keys(plan: Plan, table_key: TableKey = no_table_key) -> tuple[Key, ...]
         case Aggregate():
             # A constant tells no rows apart.
             return (tuple(i for i, k in enumerate(plan.keys) if not isinstance(k, Literal)),)
-        case Repeat():
+        case Repeat() | Retain():
             return ()
         case _:
             assert_never(plan)
@@ -167,6 +169,10 @@ def node_keys(
             return () if key is None else (key,)
         case dataflow.Reduce():
             return (tuple(i for i, k in enumerate(node.keys) if not _is_constant(node.input, k)),)
+        case dataflow.Recompute():
+            below, columns = node.index.relation, node.index.columns
+            every = identity(below.schema)
+            return (tuple(i for i, c in enumerate(columns) if not _is_constant(below, every[c])),)
         case dataflow.Store():
             return node_keys(node.input, primary_key)
         case dataflow.TopK():
@@ -185,7 +191,7 @@ def node_keys(
             negated = node.negated or (False,) * len(node.inputs)
             kept = [i for i, minus in zip(node.inputs, negated, strict=True) if not minus]
             return node_keys(kept[0], primary_key) if len(kept) == 1 else ()
-        case dataflow.Repeat():
+        case dataflow.Repeat() | dataflow.Stream():
             return ()
         case _:
             assert_never(node)

@@ -57,13 +57,13 @@ def aggregate(
             return keep(AggregateCall("count_rows", None, BIGINT, False))
         return keep(AggregateCall("count", counted, BIGINT, False, distinct))
     if name == "count_if":
-        counted = _when(_both(condition, boolean(args[0], shown)), _ONE)
+        counted = when(_both(condition, boolean(args[0], shown)), _ONE)
         return keep(AggregateCall("count", counted, BIGINT, False, distinct))
     if name in ("bool_and", "bool_or"):
         return _all_or_any(name, boolean(args[0], shown), condition, grouped, keep)
     arg, kind = _argument(name, args[0])
     if condition is not None:
-        arg = _when(condition, arg)
+        arg = when(condition, arg)
     nullable = arg.nullable or not grouped or name.endswith("_samp")
     counts_twice = distinct and name not in ("min", "max", "any_value")
     return keep(AggregateCall(name, arg, kind, nullable, counts_twice))
@@ -95,19 +95,19 @@ def _counted(args: Sequence[Expr], condition: Expr | None, distinct: bool) -> Ex
     """What is not NULL on the rows that COUNT counts; None where it counts all."""
     if distinct:
         value = args[0] if len(args) == 1 else _combined(args)
-        return value if condition is None else _when(condition, value)
+        return value if condition is None else when(condition, value)
     # An argument that is never NULL and cannot fail changes nothing.
     relevant = [a for a in args if a.nullable or may_fail(a)]
     if not relevant:
-        return None if condition is None else _when(condition, _ONE)
+        return None if condition is None else when(condition, _ONE)
     if len(relevant) == 1:
-        return relevant[0] if condition is None else _when(condition, relevant[0])
+        return relevant[0] if condition is None else when(condition, relevant[0])
     any_null = is_null(relevant[0])
     for arg in relevant[1:]:
         any_null = logic("or", any_null, is_null(arg))
     if condition is None:
         return Call("case", (any_null, Literal(None, INT), _ONE), INT, True)
-    return _when(logic("and", condition, negation(any_null)), _ONE)
+    return when(logic("and", condition, negation(any_null)), _ONE)
 
 
 def _combined(args: Sequence[Expr]) -> Expr:
@@ -135,7 +135,7 @@ def _combined(args: Sequence[Expr]) -> Expr:
 def _all_or_any(name: str, value: Expr, condition: Expr | None, grouped: bool, keep: Keep) -> Expr:
     """BOOL_AND: there is no FALSE; BOOL_OR: there is a TRUE; NULL where all values are NULL."""
     wanted = negation(value) if name == "bool_and" else value
-    seen = AggregateCall("count", _when(_both(condition, wanted), _ONE), BIGINT, False)
+    seen = AggregateCall("count", when(_both(condition, wanted), _ONE), BIGINT, False)
     none = Literal(0, BIGINT)
     result = compare("eq" if name == "bool_and" else "gt", keep(seen), none)
     if grouped and condition is None and not value.nullable:
@@ -151,5 +151,6 @@ def _both(condition: Expr | None, value: Expr) -> Expr:
     return value if condition is None else logic("and", condition, value)
 
 
-def _when(condition: Expr, value: Expr) -> Expr:
+def when(condition: Expr, value: Expr) -> Expr:
+    """The value where the condition is TRUE, else NULL."""
     return Call("case", (condition, value, Literal(None, value.type)), value.type, True)

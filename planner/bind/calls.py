@@ -7,17 +7,14 @@ the types. Functions that are built from others (RIGHT, LAST_DAY, WEEKDAY) are b
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from sqlglot import exp
 
-from planner import coercion, functions
-from planner.bind.report import CHANGING_FUNCTIONS, Refusal, Report, suggestion
+from planner import functions
+from planner.bind.named import NAMED, Binder, bind_named, field_of, locate
+from planner.bind.report import CHANGING_FUNCTIONS, Refusal, suggestion
 from planner.bind.tables import (
-    EXTRACT,
-    NAMED,
     NAMED_AGGREGATES,
-    NAMED_CASTS,
     TO_THE_END,
     TRUNC_DATE,
     TRUNC_TIMESTAMP,
@@ -31,36 +28,8 @@ from planner.types import (
 )
 
 
-class Binder(Protocol):
-    """What a function needs of the binder of its clause."""
-
-    report: Report
-
-    def bind(self, node: exp.Expression) -> Expr:
-        """The bound argument."""
-
-    def argument(self, node: exp.Expression, name: str) -> Expr:
-        """The argument of that name, which must be there."""
-
-    def rlike(self, value: exp.Expression, pattern: exp.Expression) -> Expr:
-        """value RLIKE pattern."""
-
-
 def _extract(binder: Binder, node: exp.Expression) -> Expr:
-    return _field(binder, node, str(node.this.this).upper(), node.expression)
-
-
-def _field(binder: Binder, node: exp.Expression, field: str, value: exp.Expression) -> Expr:
-    if field not in EXTRACT:
-        binder.report.refuse(
-            node,
-            Refusal(
-                f"EXTRACT({field} …)",
-                "is not among the functions",
-                f"Use one of {', '.join(sorted(set(EXTRACT.values())))}, or second(…).",
-            ),
-        )
-    return functions.scalar(EXTRACT[field], [binder.bind(value)])
+    return field_of(binder, node, str(node.this.this).upper(), node.expression)
 
 
 def _ts_or_ds_add(binder: Binder, node: exp.Expression) -> Expr:
@@ -118,19 +87,9 @@ def _right(binder: Binder, node: exp.Expression) -> Expr:
 
 def _trim(binder: Binder, node: exp.Expression) -> Expr:
     characters = node.args.get("expression")
-    if characters is not None:
-        spaces = coercion.cast(binder.bind(characters), STRING)
-        if spaces != Literal(" ", STRING):
-            binder.report.refuse(
-                characters,
-                Refusal(
-                    "TRIM of other characters than spaces",
-                    "is not among the functions",
-                    "Use TRIM(text), or replace(text, …, '').",
-                ),
-            )
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
-    return functions.scalar(name, [binder.bind(node.this)])
+    args = [node.this] if characters is None else [node.this, characters]
+    return functions.scalar(name, [binder.bind(a) for a in args])
 
 
 def _concat(binder: Binder, node: exp.Expression) -> Expr:
@@ -187,47 +146,38 @@ def _is_nan(binder: Binder, node: exp.Expression) -> Expr:
     return functions.is_nan(binder.bind(node.this))
 
 
-def _date_part(binder: Binder, node: exp.Expression) -> Expr:
-    field, value = node.expressions
-    binder.report.check(field)
-    if not (isinstance(field, exp.Literal) and field.is_string):
-        binder.report.fail(field, "DATE_PART needs the name of a field, as a string")
-    return _field(binder, node, str(field.this).upper(), value)
+def _chr(binder: Binder, node: exp.Expression) -> Expr:
+    if len(node.expressions) != 1:
+        binder.report.fail(node, f"CHR takes 1 argument, not {len(node.expressions)}")
+    return functions.scalar("chr", [binder.bind(node.expressions[0])])
+
+
+def _initcap(binder: Binder, node: exp.Expression) -> Expr:
+    """The parser gives it the characters that part words, which Spark does not take."""
+    if node.expression != exp.Literal.string(" "):
+        binder.report.fail(node, "INITCAP takes 1 argument, not 2")
+    return functions.scalar("initcap", [binder.bind(node.this)])
+
+
+def _position(binder: Binder, node: exp.Expression) -> Expr:
+    """POSITION(part IN text) and position(part, text[, start])."""
+    return locate(binder.bind(node.this), binder.argument(node, "substr"), _start_of(binder, node))
+
+
+def _start_of(binder: Binder, node: exp.Expression) -> Expr:
+    start = node.args.get("position")
+    return Literal(1, INT) if start is None else binder.bind(start)
 
 
 def _anonymous(binder: Binder, node: exp.Expression) -> Expr:
-    name, args = str(node.this).lower(), node.expressions
+    name = str(node.this).lower()
     if name in CHANGING_FUNCTIONS:
         changing = CHANGING_FUNCTIONS[name]
         binder.report.refuse(node, Refusal(name.upper(), changing.why, changing.hint))
     if name not in NAMED:
         known = [*FUNCTIONS, *NAMED, *NAMED_AGGREGATES, "sum", "count", "avg", "datediff", "nvl"]
         binder.report.fail(node, f'unknown function "{name}"', hint=suggestion(name, known))
-    if len(args) != NAMED[name]:
-        binder.report.fail(node, f"{name.upper()} takes {_arguments(NAMED[name])}, not {len(args)}")
-    match name:
-        case "date_part":
-            return _date_part(binder, node)
-        case "regexp":
-            return binder.rlike(args[0], args[1])
-        case "isnull" | "isnotnull":
-            missing = functions.is_null(binder.bind(args[0]))
-            return missing if name == "isnull" else functions.negation(missing)
-        case "positive":
-            return functions.positive(binder.bind(args[0]))
-        case "weekday":
-            # 0 = Monday, where day_of_week has 1 = Sunday.
-            sunday_first = functions.scalar("day_of_week", [binder.bind(args[0])])
-            shifted = functions.arithmetic("add", sunday_first, Literal(5, INT))
-            return functions.arithmetic("remainder", shifted, Literal(7, INT))
-        case "btrim":
-            return functions.scalar("trim", [binder.bind(args[0])])
-        case _:
-            return coercion.explicit_cast(binder.bind(args[0]), NAMED_CASTS[name], False)
-
-
-def _arguments(count: int) -> str:
-    return "1 argument" if count == 1 else f"{count} arguments"
+    return bind_named(binder, node)
 
 
 #: How each kind of node is bound.
@@ -240,6 +190,9 @@ CALLS: dict[type[exp.Expression], Callable[[Binder, exp.Expression], Expr]] = {
     exp.Substring: _substring,
     exp.Left: _left,
     exp.Trim: _trim,
+    exp.Chr: _chr,
+    exp.Initcap: _initcap,
+    exp.StrPosition: _position,
     exp.Concat: _concat,
     exp.DPipe: _dpipe,
     exp.Replace: _replace,

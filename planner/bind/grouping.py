@@ -8,12 +8,13 @@ a key becomes that key, and a column of FROM that is left over is an error.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 
 from sqlglot import exp
 
 from planner.algebra import Aggregate, AggregateCall
-from planner.bind.aggregates import aggregate
+from planner.bind.aggregates import Keep, aggregate
+from planner.bind.group_aggregates import GROUP_AGGREGATES, Ordered, group_aggregate, written
 from planner.bind.report import Refusal, Report
 from planner.bind.resolve import FromResolver
 from planner.bind.scalars import NoAggregates, Scalars
@@ -57,10 +58,6 @@ class AggregateCalls:
             condition = self._arguments.predicate(where.this, "FILTER")
         name = aggregate_name(call)
         assert name is not None
-        args, distinct = self._written_arguments(call, name)
-        bound = [self._arguments.bind(a) for a in args]
-        for expr, arg in zip(bound, args, strict=True):
-            self._refuse_outer(name, expr, arg)
 
         def keep(made: AggregateCall) -> Expr:
             if made not in self.calls:
@@ -69,7 +66,38 @@ class AggregateCalls:
             position = self.width + self.calls.index(made)
             return Column(position, made.type, made.nullable, made.function)
 
+        if name in GROUP_AGGREGATES:
+            return self._group_aggregate(name, call, condition, keep)
+        args, distinct = self._written_arguments(call, name)
+        bound = [self._argument(name, a) for a in args]
         return aggregate(name, bound, distinct, condition, self.grouped, keep)
+
+    def _group_aggregate(
+        self, name: str, call: exp.Expression, condition: Expr | None, keep: Keep
+    ) -> Expr:
+        within = None
+        if isinstance(call, exp.WithinGroup):
+            call, within = call.this, call.expression
+            self.report.check(call)
+        parts = written(name, call, within, self.report)
+        args = [self._argument(name, a) for a in parts.args]
+        order = [
+            Ordered(
+                self._argument(name, key.this),
+                bool(key.args.get("desc")),
+                bool(key.args.get("nulls_first")),
+            )
+            for key in parts.order
+        ]
+        parameter = None if parts.parameter is None else self._arguments.bind(parts.parameter)
+        return group_aggregate(
+            name, args, order, parameter, parts.distinct, condition, self.grouped, keep
+        )
+
+    def _argument(self, name: str, node: exp.Expression) -> Expr:
+        bound = self._arguments.bind(node)
+        self._refuse_outer(name, bound, node)
+        return bound
 
     def _written_arguments(
         self, node: exp.Expression, name: str
@@ -120,7 +148,7 @@ class Grouped:
         schema += [Field(c.function, c.type, c.nullable) for c in calls.calls]
         placed = tuple(below.place(k, places[k]) for k in self._keys)
         made = tuple(
-            replace(c, arg=below.place(c.arg, node)) if c.arg is not None else c
+            c.over(partial(below.place, node=node))
             for c, node in zip(calls.calls, calls.places, strict=True)
         )
         self.plan = Aggregate(below.plan, placed, made, tuple(schema))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.bind.literals import has_suffix
+from planner.parse import written_name
 
 _OPERATORS: dict[type[exp.Expression], str] = {
     exp.Add: "+",
@@ -151,15 +152,23 @@ def _printed(node: exp.Expression) -> str:
         case exp.DateTrunc():
             return f"trunc({_printed(node.this)}, {str(node.args['unit'].this).lower()})"
         case exp.Trim():
-            names = {"LEADING": "ltrim", "TRAILING": "rtrim"}
-            return _call(names.get(str(node.args.get("position")), "trim"), node.this)
+            return _trim(node)
+        case exp.Chr():
+            return _call(str(written_name(node) or "chr").lower(), *node.expressions)
+        case exp.StrPosition():
+            # POSITION(a IN b) has no name in the tree; position(a, b) has.
+            start = node.args.get("position") or exp.Literal.number(1)
+            name = written_name(node)
+            return _call((name or "locate").lower(), node.args["substr"], node.this, start)
+        case exp.Initcap():
+            return _call("initcap", node.this)
         case exp.Round():
             return _call("round", node.this, node.args.get("decimals") or exp.Literal.number(0))
         case exp.Anonymous(this=str() as name) if name.lower() in ("isnull", "isnotnull"):
             negated = "NOT " if name.lower() == "isnotnull" else ""
             return f"({_printed(node.expressions[0])} IS {negated}NULL)"
         case exp.Anonymous():
-            return _call(str(node.this).lower(), *node.expressions)
+            return _named(str(node.this).lower(), node.expressions)
         case exp.Func():
             return _call(str(node.sql_name()).lower(), *_arguments(node))
         case _:
@@ -168,6 +177,31 @@ def _printed(node: exp.Expression) -> str:
 
 def _call(name: str, *args: exp.Expression) -> str:
     return f"{name}({', '.join(_printed(a) for a in args)})"
+
+
+#: Functions that Spark prints in capitals.
+_CAPITALS = frozenset("exp expm1 log10 log2 log1p cbrt degrees radians pi e".split())
+
+
+def _named(name: str, args: list[exp.Expression]) -> str:
+    """A call under its name, with the arguments that Spark fills in."""
+    if name in ("lpad", "rpad") and len(args) == 2:
+        args = [*args, exp.Literal.string(" ")]
+    elif name == "locate" and len(args) == 2:
+        args = [*args, exp.Literal.number(1)]
+    elif name == "log":
+        inner = ", ".join(_printed(a) for a in args)
+        return f"LOG({inner})" if len(args) == 2 else f"LOG(E(), {inner})"
+    elif name in ("decimal", "binary") and isinstance(args[0], exp.Column):
+        return _printed(args[0])
+    return _call(name.upper() if name in _CAPITALS else name, *args)
+
+
+def _trim(node: exp.Expression) -> str:
+    position = str(node.args.get("position") or "BOTH")
+    if node.expression is not None:
+        return f"TRIM({position} {_printed(node.expression)} FROM {_printed(node.this)})"
+    return _call({"LEADING": "ltrim", "TRAILING": "rtrim"}.get(position, "trim"), node.this)
 
 
 def _like(node: exp.Expression) -> str:

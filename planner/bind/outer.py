@@ -5,8 +5,8 @@ is found there becomes `Outer` of the number of subqueries in between. A plan is
 known over which row its Apply will stand (an aggregation may come between), so its outer
 references are moved afterwards, by `rewrite`.
 
-Invariant: `Outer(depth, …)` counts the subqueries of expressions alone; a derived table or a CTE is
-at the depth of the query around it.
+Invariant: `Outer(depth, …)` counts the subqueries of expressions and LATERAL joins alone; a derived
+table or a CTE is at the depth of the query around it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Environment:
 
     def inside(self, resolver: Resolver) -> Environment:
         """The environment of a subquery in a clause with these names."""
-        moved = {name: _deeper(plan) for name, plan in self.ctes.items()}
+        moved = {name: deeper(plan) for name, plan in self.ctes.items()}
         return Environment(moved, _Around(resolver))
 
 
@@ -86,14 +86,16 @@ def _inward(expr: Expr) -> Expr:
     )
 
 
-def _deeper(plan: Plan) -> Plan:
-    """A plan that is used one subquery further in than where it was bound."""
+def deeper(plan: Plan, least: int = 1) -> Plan:
+    """A plan that is used one subquery further in than where it was bound; `least`: for what is at
+    least so far out."""
 
     def change(expr: Expr, depth: int) -> Expr:
+        first = depth + least - 1
         return transform(
             expr,
             lambda e: (
-                replace(e, depth=e.depth + 1) if isinstance(e, Outer) and e.depth >= depth else e
+                replace(e, depth=e.depth + 1) if isinstance(e, Outer) and e.depth >= first else e
             ),
         )
 
@@ -158,8 +160,7 @@ def rewrite(plan: Plan, change: Change) -> Plan:
         return None if expr is None else change(expr, depth)
 
     def call(c: AggregateCall, depth: int) -> AggregateCall:
-        arg = one(c.arg, depth)
-        return c if arg is c.arg else replace(c, arg=arg)
+        return c.over(lambda e: change(e, depth))
 
     def _rebuilt(node: Plan, depth: int) -> Plan:
         fields: dict[str, object]

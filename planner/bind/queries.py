@@ -44,6 +44,7 @@ from planner.context import CatalogReader
 from planner.errors import UnsupportedError
 from planner.expr import Expr, Literal
 from planner.parse import CreateView, Query
+from planner.streams import retain_events
 from planner.types import INT, Field
 
 #: The limit of an OFFSET alone.
@@ -78,6 +79,11 @@ def bind_query(query: Query, catalog: CatalogReader) -> BoundQuery:
     Raises: BindError for names, types and calls that do not fit, UnsupportedError for what cannot
     be maintained; both with line and column in the statement's text.
     """
+    bound = _bind(query, catalog)
+    return BoundQuery(retain_events(bound.plan), bound.order)
+
+
+def _bind(query: Query, catalog: CatalogReader) -> BoundQuery:
     try:
         report = Report(query.source)
         bound = _Queries(catalog, report).bind(query.tree, Environment({}))
@@ -95,7 +101,7 @@ def bind_view(view: CreateView, catalog: CatalogReader) -> BoundQuery:
 
     Raises: as `bind_query`.
     """
-    bound = bind_query(view.query, catalog)
+    bound = _bind(view.query, catalog)
     report, schema = Report(view.query.source), bound.plan.schema
     names = view.columns if view.columns is not None else tuple(f.name for f in schema)
     if len(names) != len(schema):
@@ -112,7 +118,8 @@ def bind_view(view: CreateView, catalog: CatalogReader) -> BoundQuery:
                 hint="Give the columns different aliases.",
             )
     fields = tuple(Field(n, f.type, f.nullable) for n, f in zip(names, schema, strict=True))
-    return BoundQuery(project(bound.plan, identity(schema), fields), bound.order)
+    renamed = project(bound.plan, identity(schema), fields)
+    return BoundQuery(retain_events(renamed), bound.order)
 
 
 class _Queries:

@@ -1,7 +1,8 @@
 """FROM: tables, views, CTEs, derived tables, VALUES and joins.
 
 Inner joins are flattened into one n-way join; an outer or semi join is one input of it. A comma is
-a cross join like any other, as in Spark: joins go from left to right.
+a cross join like any other, as in Spark: joins go from left to right, and LATERAL sees what is on
+its left.
 """
 
 from __future__ import annotations
@@ -11,7 +12,17 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner import functions
-from planner.algebra import Join, OuterJoin, Plan, Project, Scan, SemiJoin, identity
+from planner.algebra import (
+    Apply,
+    Join,
+    OuterJoin,
+    Plan,
+    Project,
+    Scan,
+    SemiJoin,
+    identity,
+)
+from planner.bind.dependent import asks_pairs, meeting, pairs_join
 from planner.bind.outer import Environment
 from planner.bind.report import Refusal, Report, suggestion
 from planner.bind.resolve import FromResolver
@@ -30,6 +41,9 @@ from planner.coercion import TypeMismatch
 from planner.context import CatalogReader
 from planner.expr import Column, Expr, columns_used, remap
 from planner.types import Field
+
+#: Joins that keep or drop a row of one side by whether a pair meets the condition.
+_ONE_BY_ONE = ("LEFT", "RIGHT", "FULL", "SEMI", "ANTI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +111,8 @@ class Relations:
             source = self._aliased(self._query(node, environment), "", node.args.get("alias"))
         elif isinstance(node, exp.Values):
             source = self._aliased(self.bind_query(node, environment), "", node.args.get("alias"))
+        elif isinstance(node, exp.Lateral):
+            source = self._lateral_query(node, environment)  # nothing is before it
         else:
             self.report.check(node)
             self.report.refuse(
@@ -113,6 +129,20 @@ class Relations:
         plan = self.bind_query(node, environment)
         check_stored(plan, node, self.report)
         return plan
+
+    def _lateral_query(self, node: exp.Lateral, environment: Environment) -> Source:
+        self.report.check(node)
+        if not isinstance(node.this, exp.Subquery):
+            self.report.refuse(
+                node,
+                Refusal(
+                    "LATERAL with a table function",
+                    "makes rows from arrays, maps or numbers",
+                    "Store one row for each element.",
+                ),
+            )
+        self.report.check(node.this)
+        return self._aliased(self._query(node.this, environment), "", node.args.get("alias"))
 
     def _table(self, node: exp.Table, environment: Environment) -> tuple[Plan, str]:
         self.report.check(node)
@@ -144,7 +174,7 @@ class Relations:
                 f'table or view "{name}" does not exist',
                 hint=suggestion(name, (*self.catalog.names(), *environment.ctes)),
             )
-        return Scan(found.name, found.schema), name
+        return Scan(found.name, found.schema, found.is_stream), name
 
     def _aliased(self, plan: Plan, name: str, alias: exp.Expression | None) -> Source:
         if alias is None:
@@ -168,21 +198,36 @@ class Relations:
             )
         if kind == "OUTER" and not side:
             side = "FULL"
+        if isinstance(node.this, exp.Lateral):
+            if side in ("RIGHT", "FULL") or kind in ("SEMI", "ANTI") or method or _using(node):
+                self.report.fail(
+                    node,
+                    "LATERAL stands behind an INNER, CROSS or LEFT JOIN",
+                    "It is evaluated for each row before it.",
+                    "Write another join, its condition with ON.",
+                )
+            return self._lateral_join(left, node, side == "LEFT", environment)
         right = self._relation(node.this, replace(environment, beside=left.scope))
         both = left.beside(right)
-        names = [i.name for i in node.args.get("using") or []]
+        names = [i.name for i in _using(node)]
         if method == "NATURAL":
             shared = {c.name.lower() for c in right.scope.visible}
             names = [c.name for c in left.scope.visible if c.name.lower() in shared]
         pairs = self._pairs(both.scope, len(left.scope.visible), names, node)
         condition, subqueries = self._condition(both, pairs, node, environment)
+        form = kind if kind in ("SEMI", "ANTI") else side
+        if form in _ONE_BY_ONE and condition is not None:
+            if asks_pairs(condition, subqueries, left.width):
+                plan = pairs_join(form, left.plan, right.plan, condition, subqueries, node)
+                names_of = left if kind in ("SEMI", "ANTI") else both
+                return Source((plan,), (), names_of.scope.typed(plan.schema))
         if kind in ("SEMI", "ANTI"):
-            sides = _Sides(left, right, condition, subqueries, node, self.report)
-            plan: Plan = SemiJoin(sides.left, sides.right, sides.condition, kind == "ANTI")
+            sides = _Sides(left, right, condition, subqueries, node)
+            plan = SemiJoin(sides.left, sides.right, sides.condition, kind == "ANTI")
             scope = _shared_first(left.scope, [a for a, _ in pairs], [a for a, _ in pairs])
             return Source((first_columns(plan, left.plan.schema),), (), scope)
         if side:
-            sides = _Sides(left, right, condition, subqueries, node, self.report)
+            sides = _Sides(left, right, condition, subqueries, node)
             return _outer_join(sides, both.scope, side, pairs)
         keys = [a for a, _ in pairs]
         scope = _shared_first(both.scope, keys, [c for pair in pairs for c in pair])
@@ -191,6 +236,24 @@ class Relations:
         if any(c >= FIRST for c in columns_used(condition)):
             return Source((filtered(both.plan, condition, node, subqueries),), (), scope)
         return Source(both.inputs, (*both.conditions, condition), scope)
+
+    def _lateral_join(
+        self, left: Source, node: exp.Expression, padded: bool, environment: Environment
+    ) -> Source:
+        """Each row of `left` with the rows of a query that sees it."""
+        names = FromResolver(left.scope, self.report, environment.outer, environment.beside)
+        right = self._lateral_query(node.this, environment.inside(names))
+        both = left.beside(right)
+        condition, subqueries = self._condition(both, [], node, environment)
+        query = right.plan
+        if padded and condition is not None:
+            # A pair that does not meet it is none, so it is a filter of the query.
+            around, own = range(left.width), range(left.width, both.width)
+            query = meeting(query, around, own, condition, subqueries, node)
+        plan = Apply(left.plan, query, "left" if padded else "inner", "lateral")
+        if padded or condition is None:
+            return Source((plan,), (), both.scope.typed(plan.schema))
+        return Source((filtered(plan, condition, node, subqueries),), (), both.scope)
 
     def _condition(
         self,
@@ -225,7 +288,7 @@ class Relations:
         self, name: str, side: tuple[ScopeColumn, ...], node: exp.Expression
     ) -> ScopeColumn:
         found = [c for c in side if c.name.lower() == name.lower()]
-        place = next((i for i in node.args.get("using") or [] if i.name == name), node)
+        place = next((i for i in _using(node) if i.name == name), node)
         if not found:
             self.report.fail(
                 place,
@@ -242,7 +305,8 @@ class Relations:
 class _Sides:
     """The inputs of an outer or semi join, and its condition over their columns.
 
-    A subquery in ON is applied to the side whose columns it reads, below the join.
+    A subquery in ON is applied to the side whose columns it reads, below the join (one that reads
+    both: planner.bind.dependent).
     """
 
     def __init__(
@@ -252,7 +316,6 @@ class _Sides:
         condition: Expr | None,
         subqueries: Subqueries,
         node: exp.Expression,
-        report: Report,
     ) -> None:
         cut = left.width
         self.shown = (cut, right.width)
@@ -266,15 +329,6 @@ class _Sides:
             value = subqueries.reference(column)
             reads = [c for c in subqueries.columns(value) if c < FIRST]
             on_right = all(c >= cut for c in reads)
-            if not on_right and any(c >= cut for c in reads):
-                report.refuse(
-                    node.args["on"],
-                    Refusal(
-                        "a subquery over both sides of an outer or semi join",
-                        "would be asked for each pair of rows in ON",
-                        "Use columns of one side in it, or an inner join.",
-                    ),
-                )
             side = second if on_right else first
             found = side.place(value, node)
             assert isinstance(found, Column)
@@ -317,6 +371,10 @@ def _outer_join(
     hidden = [c for pair in pairs for c in pair]
     shown = _shared_first(scope, keys, hidden).typed(fields)
     return Source((project(plan, exprs, fields),), (), shown)
+
+
+def _using(node: exp.Expression) -> list[exp.Expression]:
+    return node.args.get("using") or []
 
 
 def _shared_first(scope: Scope, keys: list[ScopeColumn], hidden: list[ScopeColumn]) -> Scope:

@@ -16,7 +16,7 @@ from typing import NoReturn, cast
 from sqlglot import exp
 
 from planner.errors import BindError, UnsupportedError
-from planner.parse import line_and_column, offset_of
+from planner.parse import line_and_column, offset_of, written_name
 from planner.parse.tokens import TOKEN
 
 
@@ -37,6 +37,7 @@ _READ = _table(
     (exp.Subquery, "this alias joins order limit offset with_"),
     (exp.With, "expressions"),
     (exp.CTE, "this alias"),
+    (exp.Lateral, "this alias"),
     (exp.TableAlias, "this columns"),
     (exp.From, "this"),
     (exp.Table, "this db catalog alias joins"),
@@ -45,7 +46,7 @@ _READ = _table(
     (exp.Having, "this"),
     (exp.Group, "expressions"),
     (exp.Distinct, "expressions"),
-    (exp.Order, "expressions"),
+    (exp.Order, "this expressions"),
     (exp.Ordered, "this desc nulls_first"),
     (exp.Limit, "expression"),
     (exp.Offset, "expression"),
@@ -105,6 +106,9 @@ _READ = _table(
     (exp.Upper, "this"),
     (exp.Lower, "this"),
     (exp.Trim, "this position expression"),
+    (exp.Chr, "expressions charset"),
+    (exp.Initcap, "this expression"),
+    (exp.StrPosition, "this substr position"),
     (exp.Right, "this expression"),
     (exp.Sign, "this"),
     (exp.Negative, "this"),
@@ -133,6 +137,18 @@ _READ = _table(
     *((k, "this") for k in (exp.Stddev, exp.StddevSamp, exp.StddevPop)),
     *((k, "this") for k in (exp.Variance, exp.VariancePop)),
     (exp.Filter, "this expression"),
+    (exp.WithinGroup, "this expression"),
+    *((k, "this") for k in (exp.Median, exp.PercentileCont, exp.PercentileDisc)),
+    (exp.Quantile, "this quantile"),
+    (exp.Mode, "this deterministic"),
+    (exp.GroupConcat, "this separator"),
+    *((k, "this expression") for k in (exp.ArgMax, exp.ArgMin)),
+    *((k, "this") for k in (exp.BitwiseAndAgg, exp.BitwiseOrAgg, exp.BitwiseXorAgg)),
+    *((k, "this") for k in (exp.Skewness, exp.Kurtosis)),
+    *((k, "this expression") for k in (exp.CovarPop, exp.CovarSamp, exp.Corr)),
+    *((k, "this expression") for k in (exp.RegrCount, exp.RegrAvgx, exp.RegrAvgy, exp.RegrR2)),
+    *((k, "this expression") for k in (exp.RegrSlope, exp.RegrIntercept)),
+    *((k, "this expression") for k in (exp.RegrSxx, exp.RegrSyy, exp.RegrSxy)),
 )
 
 
@@ -157,16 +173,14 @@ _RANDOM = Refusal(
     "gives another value each time it is evaluated, so its row could not be found again to delete",
     "Compute it where the rows are made, or when reading the view.",
 )
+_ARRAY = "gives an ARRAY, and there is no such type here"
+_AS_TEXT = "Use listagg(x, ',') WITHIN GROUP (ORDER BY x)."
+_NEARLY = "is an estimate, and views are exact"
 _GROUPING = "groups the same rows several times"
 _UNION_GROUPS = "Write one GROUP BY for each set of columns, joined by UNION ALL."
 
 _NODES: dict[type[exp.Expression], Refusal] = {
     exp.Window: Refusal("a window function", "depends on the other rows of its partition", _LATER),
-    exp.Lateral: Refusal(
-        "LATERAL",
-        "is evaluated once for each row before it",
-        "Write a scalar subquery, or a join with a subquery in FROM.",
-    ),
     exp.Rollup: Refusal("ROLLUP", _GROUPING, _UNION_GROUPS),
     exp.Cube: Refusal("CUBE", _GROUPING, _UNION_GROUPS),
     exp.GroupingSets: Refusal("GROUPING SETS", _GROUPING, _UNION_GROUPS),
@@ -191,6 +205,23 @@ _NODES: dict[type[exp.Expression], Refusal] = {
         (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.CurrentUser), _CHANGING
     ),
     **dict.fromkeys((exp.Rand, exp.Randn, exp.Uuid), _RANDOM),
+    **dict.fromkeys(
+        (exp.First, exp.Last, exp.FirstValue, exp.LastValue),
+        Refusal(
+            "",
+            "depends on the order of the rows, and a table has none",
+            "Use min_by(x, y) or max_by(x, y), which say by what, or any_value(x).",
+        ),
+    ),
+    exp.IgnoreNulls: Refusal(
+        "IGNORE NULLS",
+        "belongs to aggregates that depend on the order of the rows, or ignore NULL anyway",
+        "Use min_by(x, y) or max_by(x, y), which say by what, or any_value(x).",
+    ),
+    exp.ArrayAgg: Refusal("COLLECT_LIST (ARRAY_AGG)", _ARRAY, _AS_TEXT),
+    exp.ArrayUniqueAgg: Refusal("COLLECT_SET", _ARRAY, _AS_TEXT.replace("(x", "(DISTINCT x")),
+    exp.ApproxQuantile: Refusal("PERCENTILE_APPROX", _NEARLY, "Use percentile(x, p)."),
+    exp.ApproxDistinct: Refusal("APPROX_COUNT_DISTINCT", _NEARLY, "Use count(DISTINCT x)."),
 }
 
 #: Functions that sqlglot does not know as such.
@@ -219,6 +250,9 @@ _ARGUMENTS: dict[str, Refusal] = {
     "cube": Refusal("CUBE", _GROUPING, _UNION_GROUPS),
     "grouping_sets": Refusal("GROUPING SETS", _GROUPING, _UNION_GROUPS),
     "all": Refusal("GROUP BY ALL", "names no columns", "Name the grouping columns."),
+    "decimals": Refusal(
+        "a number of digits", "is an argument of ROUND alone", "Use ROUND, or leave it out."
+    ),
     "version": Refusal(
         "a table as of an earlier version", "never changes", "Read the table itself."
     ),
@@ -315,9 +349,12 @@ class Report:
 
 
 def describe(node: exp.Expression) -> str:
-    """A node as the user would call it: COUNT_IF, ARRAY_AGG, BITWISE AND."""
+    """A node as the user called it: COUNT_IF, ARRAY_AGG, BITWISE AND."""
     if isinstance(node, exp.Anonymous):
         return str(node.this).upper()
+    written = written_name(node)
+    if written is not None:
+        return written.upper()
     if isinstance(node, exp.Func):
         return node.sql_name().upper()
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).upper()

@@ -78,7 +78,7 @@ class FromResolver:
                     node,
                     f'column "{_written(node)}" cannot be used here',
                     "A subquery in FROM does not see the relations beside it.",
-                    "Compare the column in ON or WHERE of the outer query.",
+                    "Write LATERAL before the subquery, or compare the column in ON or WHERE.",
                 )
             raise unknown_column(node, self.report, self.known(bool(node.table)))
         return found

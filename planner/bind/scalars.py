@@ -380,7 +380,6 @@ class Scalars:
 
     def _matched(self, node: exp.Expression, escape: Literal) -> Expr:
         any_case = isinstance(node, exp.ILike)
-        name = "ILIKE" if any_case else "LIKE"
         value = self._operand(node.this)
         if any_case:
             value = functions.scalar("lower", (value,))
@@ -390,10 +389,12 @@ class Scalars:
             patterns = self._row(several.this) or [several.this]
         results = []
         for pattern in patterns:
-            literal = self._pattern(pattern, name)
-            if any_case:
-                literal = Literal(str(literal.value).lower(), STRING)
-            result = functions.scalar("like", (value, literal, escape))
+            bound = coercion.cast(self._operand(pattern), STRING)
+            if any_case and isinstance(bound, Literal) and isinstance(bound.value, str):
+                bound = Literal(bound.value.lower(), STRING)
+            elif any_case:
+                bound = functions.scalar("lower", (bound,))
+            result = functions.scalar("like", (value, bound, escape))
             results.append(functions.negation(result) if node.args.get("negate") else result)
         return functions.chain("and" if isinstance(several, exp.All) else "or", results)
 
@@ -401,21 +402,17 @@ class Scalars:
         return self.rlike(node.this, node.expression)
 
     def rlike(self, value: exp.Expression, pattern: exp.Expression) -> Expr:
-        args = (self._operand(value), self._pattern(pattern, "RLIKE"))
-        return functions.scalar("rlike", args)
-
-    def _pattern(self, node: exp.Expression, name: str) -> Literal:
-        pattern = coercion.cast(self._operand(node), STRING)
-        if not isinstance(pattern, Literal) or pattern.value is None:
+        regex = coercion.cast(self._operand(pattern), STRING)
+        if not isinstance(regex, Literal) or regex.value is None:
             self.report.refuse(
-                node,
+                pattern,
                 Refusal(
-                    f"{name} with a pattern that is not a string",
+                    "RLIKE with a pattern that is not a string",
                     "would have to be compiled for each row",
-                    "Write the pattern as a literal, or use contains, startswith or endswith.",
+                    "Write the pattern as a literal, or use LIKE, contains, startswith or endswith.",
                 ),
             )
-        return pattern
+        return functions.scalar("rlike", (self._operand(value), regex))
 
     # conditionals
 

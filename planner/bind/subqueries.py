@@ -9,13 +9,13 @@ Apply for each subquery that they read. Equal subqueries are one, and so is thei
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from planner import coercion, functions
 from planner.algebra import Apply, Filter, Plan, Project, identity
-from planner.bind.outer import Environment, move_outer, outer_columns
+from planner.bind.outer import Environment, deeper, move_outer, outer_columns
 from planner.bind.report import Refusal, Report
 from planner.bind.resolve import Resolver
 from planner.coercion import TypeMismatch
@@ -111,6 +111,13 @@ class Subqueries:
         """x > ALL s is NOT (x <= ANY s)."""
         inverse = INVERSE[comparison]
         return functions.negation(self.any(inverse, (operand,), node, resolver, what))
+
+    def further_in(self) -> Subqueries:
+        """The same, where one more row is around the clause than when they were bound."""
+        moved = Subqueries(self._bind_query, self._environment, self._report)
+        moved._found = [replace(s, plan=deeper(s.plan, least=2)) for s in self._found]
+        moved._references = self._references
+        return moved
 
     def reference(self, column: int) -> Column:
         """The value of the subquery that is this column of the wide row."""

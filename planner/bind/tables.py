@@ -83,6 +83,31 @@ _AGGREGATES: dict[type[exp.Expression], str] = {
     exp.StddevPop: "stddev_pop",
     exp.Variance: "var_samp",
     exp.VariancePop: "var_pop",
+    exp.Median: "median",
+    exp.Quantile: "percentile",
+    exp.PercentileCont: "percentile_cont",
+    exp.PercentileDisc: "percentile_disc",
+    exp.Mode: "mode",
+    exp.ArgMax: "max_by",
+    exp.ArgMin: "min_by",
+    exp.GroupConcat: "listagg",
+    exp.BitwiseAndAgg: "bit_and",
+    exp.BitwiseOrAgg: "bit_or",
+    exp.BitwiseXorAgg: "bit_xor",
+    exp.Skewness: "skewness",
+    exp.Kurtosis: "kurtosis",
+    exp.CovarPop: "covar_pop",
+    exp.CovarSamp: "covar_samp",
+    exp.Corr: "corr",
+    exp.RegrCount: "regr_count",
+    exp.RegrAvgx: "regr_avgx",
+    exp.RegrAvgy: "regr_avgy",
+    exp.RegrR2: "regr_r2",
+    exp.RegrSlope: "regr_slope",
+    exp.RegrIntercept: "regr_intercept",
+    exp.RegrSxx: "regr_sxx",
+    exp.RegrSyy: "regr_syy",
+    exp.RegrSxy: "regr_sxy",
 }
 #: Aggregates that sqlglot leaves by their name.
 NAMED_AGGREGATES = {
@@ -97,24 +122,13 @@ def aggregate_name(node: exp.Expression) -> str | None:
     """Which aggregate the node is, if it is one."""
     if isinstance(node, exp.Anonymous):
         return NAMED_AGGREGATES.get(str(node.this).lower())
+    if isinstance(node, exp.WithinGroup):
+        return aggregate_name(node.this)
     if isinstance(node, exp.Any) and isinstance(node.this, exp.Paren):
         return None if isinstance(node.this.unnest(), (exp.Query, exp.Values)) else "bool_or"
     return _AGGREGATES.get(type(node))
 
 
-#: Functions that sqlglot leaves by their name: name -> number of arguments.
-NAMED = {
-    **dict.fromkeys(("isnull", "isnotnull", "positive", "weekday", "btrim"), 1),
-    **dict.fromkeys(("regexp", "date_part"), 2),
-    **dict.fromkeys(("bigint", "smallint", "tinyint", "float"), 1),
-}
-#: Those of them that are casts; sqlglot knows the others, such as int(…), as such.
-NAMED_CASTS: dict[str, SqlType] = {
-    "bigint": types.BIGINT,
-    "smallint": types.SMALLINT,
-    "tinyint": types.TINYINT,
-    "float": types.FLOAT,
-}
 EXTRACT = {
     **dict.fromkeys(("YEAR", "YEARS", "Y", "YR", "YRS"), "year"),
     **dict.fromkeys(("QUARTER", "QTR"), "quarter"),
@@ -125,6 +139,7 @@ EXTRACT = {
     "DOY": "day_of_year",
     **dict.fromkeys(("HOUR", "HOURS", "H", "HR", "HRS"), "hour"),
     **dict.fromkeys(("MINUTE", "MINUTES", "MIN", "MINS", "M"), "minute"),
+    **dict.fromkeys(("SECOND", "SECONDS", "SEC", "SECS", "S"), "second_fraction"),
 }
 TRUNC_DATE = {
     **dict.fromkeys(("YEAR", "YYYY", "YY"), "year"),
@@ -150,6 +165,7 @@ CAST_TYPES: dict[str, SqlType] = {
     "TEXT": types.STRING,
     "BINARY": types.BINARY,
     "DATE": types.DATE,
+    "TIMESTAMP": types.TIMESTAMP,
     "TIMESTAMPTZ": types.TIMESTAMP,
     "TIMESTAMPLTZ": types.TIMESTAMP,
     "TIMESTAMPNTZ": types.TIMESTAMP_NTZ,

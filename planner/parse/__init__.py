@@ -5,15 +5,18 @@ statements  CREATE, DROP, EXPLAIN, SHOW, VERIFY
 queries     SELECT, by sqlglot
 """
 
-from planner.parse.queries import Query, offset_of, oracle_sql, parse_query
+from planner.parse.queries import Query, offset_of, oracle_sql, parse_query, written_name
 from planner.parse.statements import (
+    CreateStream,
     CreateTable,
     CreateView,
+    DropStream,
     DropTable,
     DropView,
     ExplainView,
     Select,
     ShowArrangements,
+    ShowStreams,
     ShowTables,
     ShowViews,
     Statement,
@@ -23,14 +26,17 @@ from planner.parse.statements import (
 from planner.parse.tokens import line_and_column
 
 __all__ = [
+    "CreateStream",
     "CreateTable",
     "CreateView",
+    "DropStream",
     "DropTable",
     "DropView",
     "ExplainView",
     "Query",
     "Select",
     "ShowArrangements",
+    "ShowStreams",
     "ShowTables",
     "ShowViews",
     "Statement",
@@ -40,4 +46,5 @@ __all__ = [
     "oracle_sql",
     "parse_query",
     "parse_statement",
+    "written_name",
 ]

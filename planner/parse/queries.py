@@ -13,11 +13,13 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass, field
-from typing import cast
+from typing import ClassVar, cast
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.parsers.spark import SparkParser
 
 from planner.errors import SqlSyntaxError
 from planner.parse.tokens import TOKEN, Cursor, Token
@@ -27,6 +29,24 @@ _INTERVAL_UNITS = frozenset(
     for unit in "YEAR QUARTER MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND".split()
     for plural in ("", "S")
 )
+
+
+#: Functions that sqlglot's tree would hold in another form than they were written in: under one
+#: name for several, with other arguments, or with a format of another language.
+_BY_NAME = frozenset(
+    "LPAD RPAD REPEAT REVERSE SPACE INSTR LOCATE TRANSLATE ASCII CONCAT_WS "
+    "SUBSTRING_INDEX EXP LN LOG LOG10 LOG2 CBRT RINT DEGREES RADIANS PI NEXT_DAY DATE_FORMAT "
+    "DAYNAME MONTHNAME UNIX_DATE DATE_FROM_UNIX_DATE TO_DATE TO_TIMESTAMP".split()
+)
+
+
+class _ViewLanguage(Spark):
+    """Spark SQL, with the functions of `_BY_NAME` left as they were written."""
+
+    class Parser(SparkParser):
+        FUNCTIONS: ClassVar = {
+            name: build for name, build in SparkParser.FUNCTIONS.items() if name not in _BY_NAME
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +84,15 @@ def offset_of(node: exp.Expression) -> int | None:
     return min(below, default=None)
 
 
+def written_name(node: exp.Expression) -> str | None:
+    """The name of a function as the text has it, which sqlglot changes into its own."""
+    return node.meta.get(_NAME) if node.meta else None
+
+
+#: Where a function's node keeps its name in the text.
+_NAME = "name"
+
+
 def query_at(cursor: Cursor) -> Query:
     """The rest of the text as a query; everything before it is blanked, so that offsets hold."""
     if cursor.peek().kind == "end":
@@ -72,6 +101,9 @@ def query_at(cursor: Cursor) -> Query:
     start, text = cursor.peek().start, cursor.text
     blank = re.sub(r"\S", " ", text[:start])
     tree = _parse_tree(cursor, blank + normalise(text[start : cursor.stop]))
+    for node in tree.find_all(exp.Func):
+        if node.meta and "start" in node.meta:
+            node.meta[_NAME] = text[node.meta["start"] : node.meta["end"] + 1]
     return Query(text[start : cursor.stop].rstrip(), text, tree)
 
 
@@ -79,7 +111,7 @@ def _parse_tree(cursor: Cursor, text: str) -> exp.Expression:
     logger = logging.getLogger("sqlglot")
     disabled, logger.disabled = logger.disabled, True  # sqlglot warns where it falls back
     try:
-        tree = sqlglot.parse_one(text, read="spark")
+        tree = sqlglot.parse_one(text, read=_ViewLanguage)
     except ParseError as error:
         raise _syntax_error(cursor, error) from None
     except RecursionError:
@@ -154,6 +186,13 @@ def _refuse_misread(cursor: Cursor) -> None:
             )
         if token.word == "," and (after[0] in (")", "FROM") or i + 1 == len(tokens)):
             raise cursor.error(token, 'syntax error at or near ","')
+        if token.word == "PERCENTILE" and after[0] == "(" and _arguments(tokens, i + 1) > 2:
+            cursor.unsupported(
+                "PERCENTILE with a frequency",
+                token,
+                "counts each row as often as a column says",
+                "Store each row as often, or compute it when reading the view.",
+            )
         if token.word == "LIMIT" and after[1] == ",":
             raise cursor.error(
                 tokens[i + 2], 'syntax error at or near ","', hint="Write LIMIT n OFFSET m."
@@ -162,6 +201,17 @@ def _refuse_misread(cursor: Cursor) -> None:
             cursor.unsupported(
                 "pipe syntax", token, "is not part of the view language", "Nest subqueries in FROM."
             )
+
+
+def _arguments(tokens: list[Token], opening: int) -> int:
+    """How many arguments there are between the parenthesis at that position and its closing one."""
+    depth, commas = 0, 0
+    for token in tokens[opening:]:
+        depth += (token.word == "(") - (token.word == ")")
+        commas += depth == 1 and token.word == ","
+        if depth == 0:
+            break
+    return commas + 1
 
 
 def _in_interval(tokens: list[Token], unit: int) -> bool:

@@ -27,6 +27,15 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateStream:
+    """A source of events, which have `columns` and are not kept."""
+
+    name: str
+    columns: tuple[Field, ...]
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CreateView:
     """`columns` renames the query's columns; None keeps their names."""
 
@@ -39,6 +48,12 @@ class CreateView:
 
 @dataclass(frozen=True, slots=True)
 class DropTable:
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropStream:
     name: str
     if_exists: bool
 
@@ -68,6 +83,11 @@ class ShowTables:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowStreams:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class ShowViews:
     pass
 
@@ -86,21 +106,24 @@ class Select:
 
 Statement: TypeAlias = (
     CreateTable
+    | CreateStream
     | CreateView
     | DropTable
+    | DropStream
     | DropView
     | ExplainView
     | ShowArrangements
     | ShowTables
+    | ShowStreams
     | ShowViews
     | VerifyView
     | Select
 )
 
 _STATEMENTS = (
-    "CREATE TABLE, CREATE MATERIALIZED VIEW, DROP TABLE, DROP MATERIALIZED VIEW, "
-    "EXPLAIN MATERIALIZED VIEW, EXPLAIN CREATE MATERIALIZED VIEW, SHOW TABLES, SHOW VIEWS, "
-    "SHOW ARRANGEMENTS, VERIFY MATERIALIZED VIEW and queries"
+    "CREATE TABLE, CREATE STREAM, CREATE MATERIALIZED VIEW, DROP TABLE, DROP STREAM, "
+    "DROP MATERIALIZED VIEW, EXPLAIN MATERIALIZED VIEW, EXPLAIN CREATE MATERIALIZED VIEW, "
+    "SHOW TABLES, SHOW STREAMS, SHOW VIEWS, SHOW ARRANGEMENTS, VERIFY MATERIALIZED VIEW and queries"
 )
 
 _TYPES: dict[str, SqlType] = {
@@ -156,7 +179,7 @@ def parse_statement(text: str) -> Statement:
             raise cursor.near(hint=f"The statements are {_STATEMENTS}.")
 
 
-def _create(cursor: Cursor) -> CreateTable | CreateView:
+def _create(cursor: Cursor) -> CreateTable | CreateStream | CreateView:
     start = cursor.expect("CREATE")
     or_replace = cursor.accept("OR", "REPLACE")
     if cursor.accept("MATERIALIZED", "VIEW"):
@@ -170,6 +193,8 @@ def _create(cursor: Cursor) -> CreateTable | CreateView:
                 "Drop the table and create it again.",
             )
         return _create_table(cursor)
+    if not or_replace and cursor.accept("STREAM"):
+        return _create_stream(cursor)
     if cursor.accept("VIEW") or cursor.accept("TEMPORARY") or cursor.accept("TEMP"):
         cursor.unsupported(
             "a view that is not materialized",
@@ -235,6 +260,32 @@ def _create_table(cursor: Cursor) -> CreateTable:
         spelled.append(by_name[part.lower()])
     fields = tuple(Field(c.name, c.type, c.nullable and c.name not in spelled) for c in columns)
     return CreateTable(name, fields, tuple(spelled), enforced, exists)
+
+
+def _create_stream(cursor: Cursor) -> CreateStream:
+    exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.name("stream")
+    cursor.expect("(")
+    columns: list[Field] = []
+    while True:
+        here = cursor.peek()
+        constraint = here.word in ("CONSTRAINT", "PRIMARY")
+        column, is_key = (None, True) if constraint else _column(cursor)
+        if column is None or is_key:
+            cursor.unsupported(
+                "a primary key of a stream",
+                here,
+                "would be checked against past events, which are not kept",
+                "Leave it out, or create a table.",
+            )
+        if any(column.name.lower() == c.name.lower() for c in columns):
+            cursor.fail_at(here, f'column "{column.name}" is specified more than once')
+        columns.append(column)
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    cursor.end(hint="A stream has columns, and no other clauses.")
+    return CreateStream(name, tuple(columns), exists)
 
 
 def _column(cursor: Cursor) -> tuple[Field, bool]:
@@ -328,25 +379,31 @@ def _sizes(cursor: Cursor, most: int) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _drop(cursor: Cursor) -> DropTable | DropView:
+def _drop(cursor: Cursor) -> DropTable | DropStream | DropView:
     start = cursor.expect("DROP")
-    is_view = cursor.accept("MATERIALIZED", "VIEW")
-    if not is_view and cursor.accept("VIEW"):
+    made: type[DropTable | DropStream | DropView]
+    if cursor.accept("MATERIALIZED", "VIEW"):
+        made, kind = DropView, "view"
+    elif cursor.accept("STREAM"):
+        made, kind = DropStream, "stream"
+    elif cursor.accept("VIEW"):
         cursor.fail_at(start, "views are dropped with DROP MATERIALIZED VIEW")
-    if not is_view:
+    else:
         cursor.expect("TABLE")
+        made, kind = DropTable, "table"
     exists = cursor.accept("IF", "EXISTS")
-    name = cursor.name("view" if is_view else "table")
+    name = cursor.name(kind)
     cursor.end()
-    return DropView(name, exists) if is_view else DropTable(name, exists)
+    return made(name, exists)
 
 
 def _explain(cursor: Cursor) -> ExplainView:
     cursor.expect("EXPLAIN")
     if cursor.peek().word == "CREATE":
         created = _create(cursor)
-        if isinstance(created, CreateTable):
-            cursor.fail_at(cursor.first, "EXPLAIN shows how a view is maintained, not a table")
+        if not isinstance(created, CreateView):
+            kind = "table" if isinstance(created, CreateTable) else "stream"
+            cursor.fail_at(cursor.first, f"EXPLAIN shows how a view is maintained, not a {kind}")
         return ExplainView(created.name, created)
     if cursor.peek().word != "MATERIALIZED":
         cursor.fail(
@@ -358,16 +415,18 @@ def _explain(cursor: Cursor) -> ExplainView:
     return ExplainView(name, None)
 
 
-def _show(cursor: Cursor) -> ShowArrangements | ShowTables | ShowViews:
+def _show(cursor: Cursor) -> ShowArrangements | ShowTables | ShowStreams | ShowViews:
     cursor.expect("SHOW")
-    shown: ShowArrangements | ShowTables | ShowViews
+    shown: ShowArrangements | ShowTables | ShowStreams | ShowViews
     if cursor.accept("ARRANGEMENTS"):
         shown = ShowArrangements()
     elif cursor.accept("TABLES"):
         shown = ShowTables()
+    elif cursor.accept("STREAMS"):
+        shown = ShowStreams()
     elif cursor.accept("VIEWS") or cursor.accept("MATERIALIZED", "VIEWS"):
         shown = ShowViews()
     else:
-        cursor.fail(hint="SHOW knows TABLES, VIEWS and ARRANGEMENTS.")
+        cursor.fail(hint="SHOW knows TABLES, STREAMS, VIEWS and ARRANGEMENTS.")
     cursor.end()
     return shown

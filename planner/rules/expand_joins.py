@@ -19,6 +19,11 @@
 It changes when the count of a binding's matches becomes zero or ceases to be, as its other changes
 touch no column that the join reads. What is left of l is told by sign: l is never stored for it.
 
+Bindings of a join l of which other inputs than theirs throw most rows away are those of l itself,
+whose rows are kept then: a change of r looks up few rows, and l is computed once, not in each of
+the joins that read it. (Suppliers of one nation, and of their many late lineitems those whose order
+has another supplier: a lineitem finds none of them in 24 of 25 cases.)
+
 Law: the conditions are evaluated on pairs of rows that the query pairs too.
 """
 
@@ -41,6 +46,7 @@ from planner.algebra import (
 from planner.analysis.constants import FALSE, TRUE
 from planner.analysis.equality import plain_column
 from planner.analysis.keys import TableKey, matches_once
+from planner.analysis.restriction import is_selective
 from planner.domains import provider
 from planner.expr import (
     Call,
@@ -63,15 +69,17 @@ def apply(plan: Plan, table_key: TableKey) -> Plan:
 def _expand(plan: Plan, table_key: TableKey) -> Plan:
     match plan:
         case SemiJoin():
-            matched = _matching(plan.left, plan.right, plan.condition, table_key)
+            left = _kept(plan.left, plan.right, plan.condition, table_key)
+            matched = _matching(left, plan.right, plan.condition, table_key)
             if not plan.anti:
                 return matched
-            return UnionAll((plan.left, matched), plan.schema, (False, True))
+            return UnionAll((left, matched), plan.schema, (False, True))
         case MarkJoin():
-            matched = _matching(plan.left, plan.right, plan.condition, table_key)
+            left = _kept(plan.left, plan.right, plan.condition, table_key)
+            matched = _matching(left, plan.right, plan.condition, table_key)
             parts = (
                 _with(matched, TRUE, plan.schema),
-                _with(plan.left, FALSE, plan.schema),
+                _with(left, FALSE, plan.schema),
                 _with(matched, FALSE, plan.schema),
             )
             return UnionAll(parts, plan.schema, (False, False, True))
@@ -86,7 +94,7 @@ def _with(plan: Plan, mark: Literal, schema: Schema) -> Plan:
 
 
 def _outer(plan: OuterJoin, table_key: TableKey) -> Plan:
-    left, right = plan.left, plan.right
+    left, right = _kept(plan.left, plan.right, plan.condition, table_key), plan.right
     schema = plan.schema
     join = Join((left, right), plan.condition)
     # Columns of the join itself may be NOT NULL: the union's are nullable where a side is padded.
@@ -153,6 +161,30 @@ def _sides(predicate: Expr, width: int) -> tuple[Expr, Expr] | None:
     return None
 
 
+def _kept(left: Plan, right: Plan, condition: Expr | None, table_key: TableKey) -> Plan:
+    """`left` as it is to be read: kept, where its own rows are the bindings to choose."""
+    width = len(left.schema)
+    parts = _sorted(condition, width)
+    if not parts.other or _is_unique(parts, right, width, table_key):
+        return left
+    if is_selective(left, _bound(parts, width), table_key):
+        return UnionAll((left,), left.schema)
+    return left
+
+
+def _is_unique(parts: _Condition, right: Plan, width: int, table_key: TableKey) -> bool:
+    """Whether the equalities find at most one row of `right`."""
+    plain = (plain_column(e) for _, _, e in parts.equal)
+    found = frozenset(c.index - width for c in plain if c is not None)
+    return matches_once(right, found, table_key)
+
+
+def _bound(parts: _Condition, width: int) -> tuple[int, ...]:
+    """Columns of the left input that the condition reads."""
+    condition = (*(p for p, _, _ in parts.equal), *parts.left, *parts.other)
+    return tuple(sorted(c for c in columns_used(*condition) if c < width))
+
+
 def _matching(left: Plan, right: Plan, condition: Expr | None, table_key: TableKey) -> Plan:
     """The rows of `left` that have a match."""
     width = len(left.schema)
@@ -160,10 +192,8 @@ def _matching(left: Plan, right: Plan, condition: Expr | None, table_key: TableK
     local = {width + c: c for c in range(len(right.schema))}
     if parts.right:
         right = Filter(right, conjunction(tuple(remap(p, local) for p in parts.right)))
-    plain = (plain_column(e) for _, _, e in parts.equal)
-    found = frozenset(c.index - width for c in plain if c is not None)
     predicates: list[Expr]
-    if matches_once(right, found, table_key):
+    if _is_unique(parts, right, width, table_key):
         predicates = [*(p for p, _, _ in parts.equal), *parts.left, *parts.other]
         return _joined(left, right, predicates)
     if parts.other:
@@ -184,7 +214,7 @@ def _matching(left: Plan, right: Plan, condition: Expr | None, table_key: TableK
 def _by_bindings(left: Plan, right: Plan, parts: _Condition) -> Plan:
     width = len(left.schema)
     condition = (*(p for p, _, _ in parts.equal), *parts.left, *parts.other)
-    bound = tuple(sorted(c for c in columns_used(*condition) if c < width))
+    bound = _bound(parts, width)
     source, at = provider(left, bound)
     moved = dict(zip(bound, at, strict=True))
     moved.update({width + c: len(source.schema) + c for c in range(len(right.schema))})

@@ -6,7 +6,7 @@ FALSE` is FALSE whatever x does, as SQL may evaluate either side first.
 
 from __future__ import annotations
 
-from planner.algebra import Aggregate, AggregateCall, Filter, Join, Plan, Project
+from planner.algebra import Aggregate, Filter, Join, Plan, Project
 from planner.analysis.constants import TRUE, fold, fold_predicate
 from planner.expr import Expr
 from planner.visit import transform
@@ -33,7 +33,7 @@ def _fold_node(plan: Plan) -> Plan:
             return plan if exprs is plan.exprs else Project(plan.input, exprs, plan.schema)
         case Aggregate():
             keys = _fold_all(plan.keys)
-            aggregates = tuple(_fold_aggregate(a) for a in plan.aggregates)
+            aggregates = tuple(a.over(fold) for a in plan.aggregates)
             if keys is plan.keys and all(
                 a is b for a, b in zip(aggregates, plan.aggregates, strict=True)
             ):
@@ -46,12 +46,3 @@ def _fold_node(plan: Plan) -> Plan:
 def _fold_all(exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
     folded = tuple(fold(e) for e in exprs)
     return exprs if all(a is b for a, b in zip(folded, exprs, strict=True)) else folded
-
-
-def _fold_aggregate(call: AggregateCall) -> AggregateCall:
-    if call.arg is None:
-        return call
-    arg = fold(call.arg)
-    if arg is call.arg:
-        return call
-    return AggregateCall(call.function, arg, call.type, call.nullable, call.distinct)

@@ -14,7 +14,7 @@ Runs once, when only those columns are left in a join that something reads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from planner.algebra import Aggregate, Filter, Join, Plan, Project, Threshold, TopK, identity
 from planner.analysis.equality import as_link, classes
@@ -29,6 +29,7 @@ from planner.expr import (
     may_fail,
     remap,
 )
+from planner.streams import gives_events
 from planner.types import BOOLEAN
 from planner.unnest import project
 from planner.visit import expressions, transform
@@ -55,7 +56,7 @@ def _over(plan: Project | Aggregate, below: Plan, at: dict[int, int]) -> Project
     if isinstance(plan, Project):
         return Project(below, tuple(remap(e, at) for e in plan.exprs), plan.schema)
     keys = tuple(remap(k, at) for k in plan.keys)
-    calls = tuple(a if a.arg is None else replace(a, arg=remap(a.arg, at)) for a in plan.aggregates)
+    calls = tuple(a.over(lambda e: remap(e, at)) for a in plan.aggregates)
     return Aggregate(below, keys, calls, plan.schema)
 
 
@@ -75,7 +76,10 @@ class _Bound:
 def _threshold(
     join: Join, needed: frozenset[int], table_key: TableKey
 ) -> tuple[Plan, dict[int, int]] | None:
-    """The threshold, and where the needed columns of the join are in it."""
+    """The threshold, and where the needed columns of the join are in it. Events meet the scalar at
+    their own instant alone, so their comparison stays in the join."""
+    if gives_events(join):
+        return None
     start = 0
     for position, i in enumerate(join.inputs):
         own = range(start, start + len(i.schema))

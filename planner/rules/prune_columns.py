@@ -24,6 +24,7 @@ from planner.algebra import (
     Plan,
     Project,
     Repeat,
+    Retain,
     Scan,
     SemiJoin,
     SingleRow,
@@ -67,6 +68,8 @@ class _Pruning:
         return self._narrowed[key]
 
     def _exactly(self, plan: Plan, columns: tuple[int, ...]) -> Plan:
+        if isinstance(plan, Retain):
+            return Retain(self.exactly(plan.input, columns))
         narrow, at = self.narrow(plan, frozenset(columns))
         if columns and tuple(at[c] for c in columns) == tuple(range(len(narrow.schema))):
             return narrow
@@ -94,6 +97,9 @@ class _Pruning:
                 return Repeat(below, at[plan.count]), at
             case OuterJoin() | SemiJoin() | MarkJoin():
                 return self._narrow_sides(plan, needed)
+            case Retain():
+                below, at = self.narrow(plan.input, needed)
+                return Retain(below), at
             case Filter():
                 below, at = self.narrow(plan.input, needed | columns_used(plan.predicate))
                 return Filter(below, remap(plan.predicate, at)), at
@@ -108,6 +114,10 @@ class _Pruning:
                 return self._narrow_join(plan, needed)
             case Aggregate():
                 return self._narrow_aggregate(plan, needed)
+            case UnionAll(inputs=(only,)):
+                # Kept once, whatever each of its readers reads.
+                every = tuple(range(len(plan.schema)))
+                return UnionAll((self.exactly(only, every),), plan.schema), dict(enumerate(every))
             case UnionAll():
                 kept = tuple(sorted(needed)) or (0,)
                 narrowed = tuple(self.exactly(i, kept) for i in plan.inputs)
@@ -160,19 +170,10 @@ class _Pruning:
         if not kept and not plan.keys:
             kept = [0]
         calls = tuple(plan.aggregates[c] for c in kept)
-        args = tuple(a.arg for a in calls if a.arg is not None)
+        args = tuple(e for a in calls for e in a.args)
         below, at = self.narrow(plan.input, columns_used(*plan.keys, *args))
         fields = plan.schema[:first] + tuple(plan.schema[first + c] for c in kept)
-        calls = tuple(
-            type(a)(
-                a.function,
-                None if a.arg is None else remap(a.arg, at),
-                a.type,
-                a.nullable,
-                a.distinct,
-            )
-            for a in calls
-        )
+        calls = tuple(a.over(lambda e: remap(e, at)) for a in calls)
         result = Aggregate(below, tuple(remap(k, at) for k in plan.keys), calls, fields)
         positions = {c: c for c in range(first)}
         positions.update({first + c: first + i for i, c in enumerate(kept)})

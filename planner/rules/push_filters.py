@@ -22,6 +22,7 @@ Law (p a conjunct, in the order in which the query evaluates them):
                     alone; else it would change
                     which rows are first
     SingleRow       no: it changes how many rows there are
+    Retain          yes                            yes: it meets the same rows
     Scan, Values    ends here
 
 A conjunct of the condition of an outer, semi or mark join that reads the right input alone and
@@ -46,6 +47,7 @@ from planner.algebra import (
     Plan,
     Project,
     Repeat,
+    Retain,
     SemiJoin,
     TopK,
     UnionAll,
@@ -139,6 +141,8 @@ def _push_filter(plan: Filter) -> Plan:
                 return plan
             pushed: Plan = replace(inner, inputs=tuple(_below(i, below) for i in inner.inputs))
             return Filter(pushed, conjunction(above)) if above else pushed
+        case Retain():
+            return Retain(_below(inner.input, parts))
         case Join():
             own = () if inner.predicate is None else conjuncts(inner.predicate)
             return _push_into_join(Join(inner.inputs, conjunction(own + parts)), own + parts)

@@ -31,10 +31,12 @@ def apply(plan: Plan) -> Plan:
 
 def _simplify(plan: Plan) -> Plan:
     match plan:
-        case Filter():
+        case Filter() if _ends_in_outer_join(plan.input):
             below = _rejecting(plan.input, conjuncts(plan.predicate))
             return with_inputs(plan, (below,))
-        case Join(predicate=predicate) if predicate is not None:
+        case Join(predicate=predicate) if predicate is not None and any(
+            map(_ends_in_outer_join, plan.inputs)
+        ):
             inputs: list[Plan] = []
             start = 0
             for i in plan.inputs:
@@ -44,6 +46,13 @@ def _simplify(plan: Plan) -> Plan:
             return with_inputs(plan, tuple(inputs))
         case _:
             return plan
+
+
+def _ends_in_outer_join(plan: Plan) -> bool:
+    """Whether `_rejecting` comes to an outer join."""
+    while isinstance(plan, (Filter, Project)):
+        plan = plan.input
+    return isinstance(plan, OuterJoin)
 
 
 #: A column of which nothing is known.

@@ -1,22 +1,25 @@
-"""An aggregate of distinct values is an aggregate over a DISTINCT.
+"""Aggregates apart that are kept in different ways; one of distinct values is over a DISTINCT.
 
     Aggregate[k; count(DISTINCT x), sum(y)](r)
         ->  Join[k <=> k](Aggregate[k; sum(y)](r), Aggregate[k; count(x)](Distinct[k, x](r)))
+    Aggregate[k; mode(x), sum(y)](r)
+        ->  Join[k <=> k](Aggregate[k; sum(y)](r), Aggregate[k; mode(x)](r))
 
 All have a row for the same groups, and the join reads their group indexes. MIN, MAX and ANY_VALUE
-do not care for copies.
+do not care for copies; what recomputes a group (RECOMPUTED) tells the distinct values itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.algebra import Aggregate, AggregateCall, Join, Plan, Project, identity
+from planner.algebra import RECOMPUTED, Aggregate, AggregateCall, Join, Plan, Project, identity
 from planner.expr import Call, Column, Expr, conjunction
 from planner.types import BOOLEAN, Field
 from planner.visit import transform
 
 _WHATEVER_COPIES = frozenset(("min", "max", "any_value"))
+_RECOMPUTED = "recomputed"
 
 
 def apply(plan: Plan) -> Plan:
@@ -24,13 +27,14 @@ def apply(plan: Plan) -> Plan:
 
 
 def _split(plan: Plan) -> Plan:
-    if not isinstance(plan, Aggregate) or not any(a.distinct for a in plan.aggregates):
+    if not isinstance(plan, Aggregate):
         return plan
     #: What each piece computes: positions of calls, by the argument whose values are distinct.
-    pieces: dict[Expr | None, list[int]] = {}
+    pieces: dict[Expr | str | None, list[int]] = {}
     for i, call in enumerate(plan.aggregates):
-        plain = not call.distinct or call.function in _WHATEVER_COPIES
-        pieces.setdefault(None if plain else call.arg, []).append(i)
+        pieces.setdefault(_kind(call), []).append(i)
+    if set(pieces) <= {None} or set(pieces) == {_RECOMPUTED}:
+        return plan
     plans = [_piece(plan, arg, positions) for arg, positions in pieces.items()]
     width = len(plan.keys)
     starts = [sum(len(p.schema) for p in plans[:i]) for i in range(len(plans))]
@@ -55,10 +59,20 @@ def _split(plan: Plan) -> Plan:
     return Project(joined, exprs, fields)
 
 
-def _piece(plan: Aggregate, arg: Expr | None, positions: list[int]) -> Aggregate:
+def _kind(call: AggregateCall) -> Expr | str | None:
+    """None for calls that one Reduce keeps, the argument of one of distinct values."""
+    if call.function in RECOMPUTED:
+        return _RECOMPUTED
+    return call.arg if call.distinct and call.function not in _WHATEVER_COPIES else None
+
+
+def _piece(plan: Aggregate, arg: Expr | str | None, positions: list[int]) -> Aggregate:
     width = len(plan.keys)
-    calls = tuple(replace(plan.aggregates[i], distinct=False) for i in positions)
+    calls = tuple(plan.aggregates[i] for i in positions)
     fields = tuple(plan.schema[width + i] for i in positions)
+    if isinstance(arg, str):
+        return Aggregate(plan.input, plan.keys, calls, plan.schema[:width] + fields)
+    calls = tuple(replace(c, distinct=False) for c in calls)
     if arg is None:
         return Aggregate(plan.input, plan.keys, calls, plan.schema[:width] + fields)
     key_fields = plan.schema[:width]

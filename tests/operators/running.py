@@ -84,7 +84,8 @@ class Running:
         changes: dict[Key, Delta] = {}
         for name, result in checked.items():
             state = self.dataflow.tables[self.sources[name]]
-            delta = state.write(result, ())
+            live = self.dataflow.live_index(state.row_index)
+            delta = state.write(result, None if live is None else live.state)
             self.dataflow.absorb(state.source)
             if len(delta):
                 changes["", state.source] = delta
@@ -123,8 +124,12 @@ class Running:
     def _check(self, name: str, batch: list[Statement]) -> Checked:
         state = self.dataflow.tables[self.sources[name]]
         plain = all(s.action == INSERT for s in batch) and name not in self.enforced
-        index = None if plain else self.dataflow.index(state.row_index, TABLE_READER)
-        result = state.check(batch, index)
+        if plain:
+            result = state.check(batch, None)
+        else:
+            index = self.dataflow.index(state.row_index, TABLE_READER)
+            live = self.dataflow.live_index(state.row_index)
+            result = state.check(batch, index, deferred=live is not None and live.deferred)
         if isinstance(result, Refusal):
             raise Refused(result)
         return result
@@ -186,10 +191,12 @@ def join(
     equalities: Sequence[tuple[tuple[int, int], tuple[int, int]]],
     residual: Sequence[Expr] = (),
     null_safe: bool = False,
+    partial: bool = False,
 ) -> ir.DeltaJoin:
     """A delta join on equalities ((input, column), (input, column)), in the order of the inputs.
 
-    `residual`: predicates over all columns, tested at the end of every path.
+    `residual`: predicates over all columns, tested at the end of every path. `partial`: whether
+    the indexes are those of the rows that pass their input's filter.
     """
     firsts = ir.offsets(tuple(i.schema for i in inputs))
     paths = []
@@ -202,7 +209,10 @@ def join(
                 if i not in bound and (pairs := _meeting(equalities, i, bound))
             )
             index = ir.Arrangement(
-                inputs[chosen].relation, tuple(own for own, _, _ in pairs), null_safe
+                inputs[chosen].relation,
+                tuple(own for own, _, _ in pairs),
+                null_safe,
+                inputs[chosen].filter if partial else None,
             )
             bound.add(chosen)
             steps.append(

@@ -35,6 +35,11 @@ def _positive() -> Expr:
     return Call("ge", (column(1, t.INT), Literal(1, t.INT)), t.BOOLEAN, True)
 
 
+def _part(node: ir.Stored, k: int) -> ir.JoinInput:
+    """The rows with k = `k`."""
+    return ir.JoinInput(node, Call("eq", (column(1, t.INT), Literal(k, t.INT)), t.BOOLEAN, True))
+
+
 def _joined(left: ir.Source, right: ir.Source) -> ir.DeltaJoin:
     inputs = [ir.JoinInput(left, _positive()), ir.JoinInput(right, None)]
     return join(inputs, [((0, 1), (1, 0))])
@@ -85,6 +90,37 @@ def test_retiring_drops_what_nobody_reads() -> None:
     running.retire("c")
     assert (set(_specs(running)), len(flow.relations())) == bare
     assert flow.installed == flow.filters == ()
+
+
+def test_a_partial_index_is_shared_by_its_filter() -> None:
+    running, left, right = _running()
+    flow = running.dataflow
+    stream = Stream(Random(2), running.tables)
+    running.apply([stream.filling()])
+    some = [_part(left, 0), ir.JoinInput(right, None)]
+    joined = join(some, [((0, 1), (1, 0))], partial=True)
+    running.install("a", map_(joined, [], columns(joined, 0, 4)))
+    running.install("b", map_(joined, [], columns(joined, 2, 3)))
+    other = join([_part(left, 1), some[1]], [((0, 1), (1, 0))], partial=True)
+    running.install("c", map_(other, [], columns(other, 0)))
+    parts = [i for i in flow.indexes if isinstance(i.spec, ir.Arrangement) and i.spec.filter]
+    assert [sorted(i.readers) for i in parts] == [["a", "b"], ["c"]]
+    running.apply([stream.transaction() for _ in range(5)])
+    running.check()
+    for index in parts:
+        passed = index.state.filter
+        assert passed is not None
+        assert index.state.spine.entries < index.state.relation.next_row
+        for batch in index.state.spine.batches:
+            assert passed.test(batch.rows).all()
+    running.retire("a")
+    assert parts[0].spec in _specs(running)
+    running.retire("c")
+    running.apply([stream.transaction() for _ in range(5)])
+    running.check()
+    running.retire("b")
+    assert not any(isinstance(i, ir.Arrangement) and i.filter for i in _specs(running))
+    assert flow.filters == ()
 
 
 def test_a_view_over_a_view_keeps_what_it_reads() -> None:

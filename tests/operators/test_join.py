@@ -41,6 +41,11 @@ def _at_least(c: int, bound: int) -> Expr:
     return Call("ge", (column(c, t.INT), Literal(bound, t.INT)), t.BOOLEAN, True)
 
 
+def _counted(least: int) -> Expr:
+    """Groups of `_joins` with at least so many rows."""
+    return Call("ge", (column(2, t.BIGINT), Literal(least, t.BIGINT)), t.BOOLEAN, False)
+
+
 def _operator(running: Running) -> DeltaJoinOperator:
     return next(
         i.operator for i in running.dataflow.installed if isinstance(i.operator, DeltaJoinOperator)
@@ -58,6 +63,17 @@ def _joins(a: ir.Source, b: ir.Source) -> dict[str, ir.Node]:
         ),
         "filters on both": join(
             [ir.JoinInput(a, _at_least(1, 1)), ir.JoinInput(b, _at_least(2, 0))], [((0, 1), (1, 0))]
+        ),
+        "partial indexes": join(
+            [ir.JoinInput(a, _at_least(1, 1)), ir.JoinInput(b, _at_least(2, 0))],
+            [((0, 1), (1, 0)), ((0, 2), (1, 1))],
+            null_safe=True,
+            partial=True,
+        ),
+        "parts of groups": join(
+            [ir.JoinInput(a, None), ir.JoinInput(sums, _counted(2))],
+            [((0, 1), (1, 0))],
+            partial=True,
         ),
         "residual over both": join(_plain(a, b), [((0, 2), (1, 1))], [_less(1, 5)]),
         "three times the same bag": join(_plain(b, b, b), [((0, 0), (1, 0)), ((1, 1), (2, 1))]),

@@ -43,7 +43,6 @@ _TESTS = {
     "kernels": [
         "tests/operators/test_sorting.py::test_argsort",
         "tests/operators/test_sorting.py::test_run_starts",
-        "tests/operators/test_sorting.py::test_bucket_offsets",
         "tests/operators/test_sorting.py::test_argsort_around_thresholds[300-300]",
         "tests/operators/test_encode.py",
         "tests/operators/test_changes.py::test_normalise",

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from operators import exact_sum
 from operators.column import Ints
-from operators.kernels import grouping
+from operators.kernels import grouping, sorting
+from operators.reduce import group_rows
 from planner import dataflow as ir
 from planner import types as t
 from planner.algebra import SortKey, identity
@@ -51,43 +52,92 @@ def test_sums(rows: list[tuple[int, int, int, bool]]) -> None:
     values, diff = ints(*(r[1] for r in rows)), ints(*(r[2] for r in rows))
     valid = np.array([r[3] for r in rows], np.bool_)
     for mask, counted in ((valid, rows), (np.empty(0, np.bool_), [(*r[:3], True) for r in rows])):
-        low, high, count = (np.empty(runs, np.int64) for _ in range(3))
-        grouping.sum_runs(order, starts, runs, diff, values, mask, low, high)
+        pair, three = np.empty((2, runs), np.int64), np.empty((3, runs), np.int64)
+        count = np.empty(runs, np.int64)
+        grouping.sum_runs(order, starts, runs, diff, values, mask, pair)
+        grouping.sum_runs(order, starts, runs, diff, values, mask, three)
         grouping.count_runs(order, starts, runs, diff, mask, count)
         expected = naive.sums((g, v if ok else None, d) for g, v, d, ok in counted)
-        assert _numbers(low, high) == [expected[g] for g in sorted(expected)]
+        assert _numbers(pair) == _numbers(three) == [expected[g] for g in sorted(expected)]
         counts = naive.sums((g, 1 if ok else None, d) for g, _, d, ok in counted)
         assert count.tolist() == [counts[g] for g in sorted(counts)]
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), _INT128, st.integers(-3, 3)), max_size=20))
+@given(st.lists(st.tuples(st.integers(0, 2), _INT128, _DIFF), max_size=20))
 def test_wide_sums(rows: list[tuple[int, int, int]]) -> None:
     order, starts, runs = _runs([r[0] for r in rows])
     values = np.array([naive.words(r[1]) for r in rows], np.int64).reshape(-1, 2)
-    low, high = np.empty(runs, np.int64), np.empty(runs, np.int64)
+    pair, three = np.empty((2, runs), np.int64), np.empty((3, runs), np.int64)
     diff = ints(*(r[2] for r in rows))
-    grouping.sum_runs_wide(order, starts, runs, diff, values, np.empty(0, np.bool_), low, high)
+    for out in (pair, three):
+        grouping.sum_runs_wide(order, starts, runs, diff, values, np.empty(0, np.bool_), out)
     expected = naive.sums(rows)
-    assert _numbers(low, high) == [naive.wrapped(expected[g]) for g in sorted(expected)]
+    assert _numbers(three) == [expected[g] for g in sorted(expected)]
+    assert _numbers(pair) == [naive.wrapped(expected[g]) for g in sorted(expected)]
 
 
-def _numbers(low: Ints, high: Ints) -> list[int]:
-    return [naive.from_words(a, b) for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+def _numbers(words: Ints) -> list[int]:
+    return [naive.from_words(*column) for column in words.T.tolist()]
 
 
-_MODE = ints(grouping.ADD, grouping.WIDE, grouping.ADD, grouping.ADD)
+_KEYS = st.lists(
+    st.tuples(st.sampled_from([0, 1, -1, 2**63 - 1]), st.integers(-2, 2), st.integers(1, 3)),
+    max_size=600,
+)
+
+
+@given(_KEYS, st.booleans())
+def test_group_rows(rows: list[tuple[int, int, int]], many: bool) -> None:
+    if many:  # more groups than the first table holds
+        rows = [(a + 7 * i, b, c) for i, (a, b, c) in enumerate(rows) for _ in (0, 1)]
+    words = np.array([[r[0] % 2**63, r[1]] for r in rows], np.int64).reshape(-1, 2).T.copy()
+    time = ints(*(r[2] for r in rows))
+    grouped = group_rows(words, time)
+    keyed = [(tuple(words[:, i].tolist()), r[2]) for i, r in enumerate(rows)]
+    order = sorted(
+        range(len(rows)), key=lambda i: (int(sorting.bucket_of(words[0, i])), *keyed[i], i)
+    )
+    runs = [list(members) for _, members in groupby(order, keyed.__getitem__)]
+    keys = [len(list(g)) for _, g in groupby(runs, lambda run: keyed[run[0]][0])]
+    assert grouped.order.tolist() == order
+    assert grouped.starts.tolist() == np.cumsum([0, *map(len, runs)]).tolist()
+    assert grouped.key_starts.tolist() == np.cumsum([0, *keys]).tolist()
+
+
+_MODE = ints(*(getattr(grouping, m) for m in "ADD WIDE ADD WIDER ADD ADD ADD".split()))
 
 
 def _spread(accumulators: tuple[int, ...]) -> tuple[int, ...]:
-    """(count, 128-bit sum, sum) as the kernel's words."""
-    count, wide, other = accumulators
-    return (count, *naive.words(wide), other)
+    """(count, 128-bit sum, 192-bit sum, sum) as the kernel's words."""
+    count, wide, wider, other = accumulators
+    return (count, *naive.words(wide), *naive.words(wider, 3), other)
 
 
-_TOTALS = st.tuples(st.integers(1, 3), st.integers(-(2**126), 2**126), st.integers(-5, 5))
-_ADDS = st.tuples(
-    st.integers(-2, 2), st.integers(-(2**100), 2**100) | st.just(0), st.integers(-1, 1)
+_TOTALS = st.tuples(
+    st.integers(1, 3),
+    st.integers(-(2**126), 2**126),
+    st.integers(-(2**180), 2**180) | st.just(-(2**128)),
+    st.integers(-5, 5),
 )
+_ADDS = st.tuples(
+    st.integers(-2, 2),
+    st.integers(-(2**100), 2**100) | st.just(0),
+    st.sampled_from([0, 1, -1, 2**128 - 1, -(2**64), 2**127]),
+    st.integers(-1, 1),
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), _ADDS), max_size=12))
+def test_add_runs(rows: list[tuple[int, tuple[int, ...]]]) -> None:
+    order, starts, runs = _runs([r[0] for r in rows])
+    words = np.array([_spread(r[1]) for r in rows], np.int64).reshape(-1, 7).T.copy()
+    out = np.empty((7, runs), np.int64)
+    grouping.add_runs(order, starts, runs, words, _MODE, out)
+    expected = []
+    for g in sorted({r[0] for r in rows}):
+        members = [a for group, a in rows if group == g]
+        expected.append(_spread(tuple(map(sum, zip(*members, strict=True)))))
+    assert [tuple(c) for c in out.T.tolist()] == expected
 
 
 @given(
@@ -102,18 +152,17 @@ def test_sweep_groups(drawn: list[tuple[Any, list[tuple[int, int, int]]]], alway
         for time, add in enumerate(adds, start=1)
     ]
     groups, runs = len(drawn), len(changes)
-    change = np.array([_spread(a) for _, _, a in changes], np.int64).reshape(-1, 4).T.copy()
-    old = np.zeros((4, groups), np.int64)
+    change = np.array([_spread(a) for _, _, a in changes], np.int64).reshape(-1, 7).T.copy()
+    old = np.zeros((7, groups), np.int64)
     for k, total in stored.items():
         old[:, k] = _spread(total)
-    names = ["event_time", "event_prior", "event_birth", "birth_run", "birth_time", "birth_prior"]
-    out = {name: np.empty(runs, np.int64) for name in names}
-    births, sizes = np.empty((4, runs), np.int64), np.zeros(2, np.int64)
+    events, births = np.empty((3, runs), np.int64), np.empty((4, runs), np.int64)
+    totals, sizes = np.empty((7, runs), np.int64), np.zeros(3, np.int64)
     bad = grouping.sweep_groups(
         np.cumsum([0, *(len(adds) for _, adds in drawn)]), groups, ints(*(c[1] for c in changes)),
         change, _MODE, np.zeros(runs, np.bool_),
         ints(*(100 + k if k in stored else -1 for k in range(groups))), old, always,
-        *out.values(), births, sizes,
+        events, births, totals, sizes,
     )  # fmt: skip
     try:
         expected = naive.sweep(changes, stored, always)
@@ -121,24 +170,45 @@ def test_sweep_groups(drawn: list[tuple[Any, list[tuple[int, int, int]]]], alway
         assert bad >= 0
         return
     assert bad == -1
-    n_events, n_births = sizes.tolist()
+    n_events, n_births, ascending = sizes.tolist()
+    assert ascending == (births[2, :n_births].tolist() == sorted(births[2, :n_births].tolist()))
     found = []
-    for e in range(n_events):
-        prior, birth = int(out["event_prior"][e]), int(out["event_birth"][e])
+    for time, prior, birth in events[:, :n_events].T.tolist():
         old_words = (
             None
             if prior == grouping.NOTHING
             else tuple(old[:, prior - 100].tolist())
             if prior >= 0
-            else tuple(births[:, -2 - prior].tolist())
+            else tuple(totals[:, -2 - prior].tolist())
         )
-        new_words = None if birth < 0 else tuple(births[:, birth].tolist())
+        new_words = None if birth < 0 else tuple(totals[:, birth].tolist())
         if birth >= 0:
-            assert out["birth_prior"][birth] == prior
-            assert out["birth_time"][birth] == out["event_time"][e]
-        found.append((int(out["event_time"][e]), old_words, new_words))
+            assert births[2:, birth].tolist() == [time, prior]
+            assert changes[births[0, birth]][:2] == (births[1, birth], time)
+        found.append((time, old_words, new_words))
     assert found == [(e.time, e.old and _spread(e.old), e.new and _spread(e.new)) for e in expected]
     assert n_births == sum(e.new is not None for e in expected)
+    _check_replaced(events, n_events, births[2, :n_births])
+
+
+def _check_replaced(events: Ints, n: int, birth_times: Ints) -> None:
+    """Rows that events replace, with births as rows from 1000 on in order of time."""
+    place = np.argsort(np.argsort(birth_times, kind="stable"))
+    out = [np.empty(2 * n, np.int64) for _ in range(3)]
+    pairs = np.empty((2, n), np.int64)
+    deaths, total, paired = grouping.replace_rows(events, n, 1000, place, *out, pairs)
+    row_of = {b: 1000 + int(r) for b, r in enumerate(place)}
+    dead, born, both = [], [], []
+    for time, prior, birth in events[:, :n].T.tolist():
+        if prior != grouping.NOTHING:
+            dead.append((prior if prior >= 0 else row_of[-2 - prior], time, -1))
+        if birth >= 0:
+            born.append((row_of[birth], time, 1))
+        if prior != grouping.NOTHING and birth >= 0:
+            both.append((dead[-1], born[-1]))
+    rows = list(zip(*(o[:total].tolist() for o in out), strict=True))
+    assert rows == dead + born and deaths == len(dead)
+    assert [(rows[a], rows[b]) for a, b in pairs[:, :paired].T.tolist()] == both
 
 
 # -- the operator ----------------------------------------------------------------------------------
@@ -292,13 +362,53 @@ def test_losing_rows_that_are_not_there_is_a_bug_of_ours() -> None:
         installed.operator.step(twice)  # type: ignore[union-attr,call-arg]
 
 
-@pytest.mark.xfail(strict=True, reason="sums beyond 127 bits wrap around without an error")
-@pytest.mark.parametrize("rows", [2, 4])
-def test_a_decimal_sum_of_more_than_38_digits_is_an_error(connect: Connect, rows: int) -> None:
+# -- sums beyond their type ------------------------------------------------------------------------
+
+_MOST = Decimal(9) * 10**37
+
+
+@pytest.mark.parametrize("rows", [2, 4, 37])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("function", ["SUM", "AVG"])
+def test_a_decimal_sum_of_more_than_38_digits_is_an_error(
+    connect: Connect, function: str, sign: int, rows: int
+) -> None:
+    """It is an error as long as the sum is beyond the type, through any wrap of 128 bits."""
     db = connect().db
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, x DECIMAL(38, 0))")
-    db.sql("CREATE MATERIALIZED VIEW v AS SELECT SUM(x) AS s FROM t")
+    db.sql(f"CREATE MATERIALIZED VIEW v AS SELECT {function}(x) AS s FROM t")
     with db.transaction() as tx:
-        tx.insert("t", [(i, Decimal(9) * 10**37) for i in range(rows)])
-    with pytest.raises(ViewError):
+        tx.insert("t", [(i, sign * _MOST) for i in range(rows)])
+    with pytest.raises(ViewError, match=r"ARITHMETIC_OVERFLOW.*overflow in SUM") as raised:
         db.view("v").rows()
+    assert f"overflow in SUM: {sign * rows * 9}0000" in str(raised.value.__dict__)
+    with db.transaction() as tx:
+        tx.delete("t", [(i,) for i in range(1, rows)])
+    if function == "SUM":
+        assert db.view("v").rows() == [(sign * _MOST,)]
+        with db.transaction() as tx:  # there and back within a group that stays in range
+            tx.insert("t", [(i, sign * -_MOST) for i in (1, 2)])
+        assert db.view("v").rows() == [(sign * -_MOST,)]
+
+
+def test_a_bigint_sum_beyond_64_bits_is_an_overflow_of_the_sum(connect: Connect) -> None:
+    db = connect().db
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, g INT, x BIGINT)")
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT g, SUM(x) AS s FROM t GROUP BY g")
+    with db.transaction() as tx:
+        tx.insert("t", [(1, 1, 2**63 - 1), (2, 1, 1), (3, 2, 5), (4, 3, -(2**63))])
+    with pytest.raises(ViewError, match="BIGINT overflow in SUM: 9223372036854775808"):
+        db.view("v").rows()
+    with db.transaction() as tx:
+        tx.delete("t", [(2,)])
+    assert sorted(db.view("v").rows()) == [(1, 2**63 - 1), (2, 5), (3, -(2**63))]
+
+
+def test_squares_beyond_128_bits(connect: Connect) -> None:
+    """The sum of the squares of wide values passes 2**127 after some hundred rows."""
+    db = connect().db
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, x DECIMAL(18, 0))")
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT VAR_POP(x) AS s FROM t")
+    with db.transaction() as tx:
+        tx.insert("t", [(i, (10**18 - 1) * (-1) ** i) for i in range(1000)])
+    assert db.view("v").rows() == [(float((10**18 - 1) ** 2),)]

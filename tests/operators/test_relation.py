@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from operators.column import Column, Ints
 from operators.kernels import versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_ROWS
-from operators.state.relation import Relation
+from operators.state.relation import BULK_ROWS, Relation
 from planner import types as t
 from tests.operators.columns import Row, ints, schema, to_columns, to_rows
 from tests.reference.trace import Trace
@@ -52,10 +52,9 @@ def values(number: int) -> Row:
     return tuple(None if (number + i) % 7 == 0 else v for i, v in enumerate(row))
 
 
-def _visible_just_before(relation: Relation, time: int) -> list[int]:
-    rows = np.arange(relation.next_row, dtype=np.int64)
+def _visible_just_before(relation: Relation, rows: list[int], time: int) -> list[int]:
     dead, *others = relation.versions
-    return [r for r in rows.tolist() if versions.is_visible(r, time, False, dead, *others)]
+    return [r for r in rows if versions.is_visible(r, time, False, dead, *others)]
 
 
 class Lockstep:
@@ -64,6 +63,8 @@ class Lockstep:
     def __init__(self) -> None:
         self.relation = Relation(FIELDS)
         self.trace = Trace()
+        #: Row ids of the model's rows.
+        self.ids: list[int] = []
         self.upper = 1
         self.since = 0
 
@@ -77,7 +78,8 @@ class Lockstep:
             self.trace.append(row, time)
         if rows:
             at = self.relation.append(to_columns(rows, FIELDS), np.array(born, np.int64))
-            assert at == first
+            assert at >= (self.ids[-1] + 1 if self.ids else 0)
+            self.ids += range(at, at + len(rows))
         victims: dict[int, int] = {}
         for i, fraction in enumerate(kills):
             if living:
@@ -88,7 +90,7 @@ class Lockstep:
                 victims[first + i] = time + 1
         for row_id, time in victims.items():
             self.trace.kill(row_id, time)
-        self.relation.kill(ints(*victims.keys()), ints(*victims.values()))
+        self.relation.kill(ints(*(self.ids[v] for v in victims)), ints(*victims.values()))
         self.upper += times
 
     def advance(self, hold: int) -> None:
@@ -98,17 +100,22 @@ class Lockstep:
 
     def check(self) -> None:
         relation, trace = self.relation, self.trace
-        assert relation.next_row == len(trace.lives)
+        of = dict(zip(self.ids, range(len(self.ids)), strict=True))
         assert relation.live_rows == len(trace.living())
         for time in range(self.since, self.upper + 1):
-            assert relation.visible(time).tolist() == trace.visible(time)
+            assert [of[r] for r in relation.visible(time).tolist()] == trace.visible(time)
             if time > self.since:
-                assert _visible_just_before(relation, time) == trace.visible(time, as_of=False)
+                before = _visible_just_before(relation, self.ids, time)
+                assert [of[r] for r in before] == trace.visible(time, as_of=False)
         needed = list(trace.needed(self.since))
-        assert relation.visible_to_any().tolist() == needed
-        shuffled = np.array(needed[::-1] + needed[:3], np.int64)
-        got = to_rows(relation.gather_all(shuffled), FIELDS)
+        assert [of[r] for r in relation.visible_to_any().tolist()] == needed
+        shuffled = needed[::-1] + needed[:3]
+        got = to_rows(relation.gather_all(ints(*(self.ids[i] for i in shuffled))), FIELDS)
         assert got == to_rows(to_columns([trace.lives[i].row for i in shuffled], FIELDS), FIELDS)
+        stored = relation.rows_from(0).tolist()
+        assert set(needed) <= {of[r] for r in stored}
+        for row in self.ids[-3:]:
+            assert relation.rows_from(row).tolist() == [r for r in stored if r >= row]
 
 
 _STEPS = st.lists(
@@ -196,9 +203,9 @@ def test_a_held_reader_keeps_its_rows_through_compaction() -> None:
 def test_a_block_that_died_while_it_was_filled_is_rewritten_once_it_is_full() -> None:
     """Only its last rows live on, and none of them dies afterwards."""
     relation = Relation(TWO)
-    half = BLOCK_ROWS // 2
     time = 0
-    for numbers in (np.arange(half), np.arange(half, BLOCK_ROWS - 100)):
+    for numbers in np.array_split(np.arange(BLOCK_ROWS - 100), 8):
+        assert len(numbers) < BULK_ROWS
         time += 1
         relation.append(_two(numbers), np.full(len(numbers), time, np.int64))
         time += 1
@@ -235,9 +242,9 @@ def test_a_trailing_reader_does_not_make_every_step_rewrite_a_block() -> None:
 def test_bytes_stay_in_proportion_to_living_rows() -> None:
     """A queue of 10,000 rows through which two million pass."""
     relation = Relation(TWO)
-    live, batch = 10_000, 20_000
+    live, batch = 10_000, 10_000
     peak = 0
-    for time in range(1, 101):
+    for time in range(1, 201):
         first = relation.next_row
         relation.append(_two(np.arange(first, first + batch)), np.full(batch, time, np.int64))
         end = relation.next_row - live
@@ -245,7 +252,7 @@ def test_bytes_stay_in_proportion_to_living_rows() -> None:
         relation.kill(np.arange(start, end), np.full(end - start, time + 1, np.int64))
         relation.advance(time)
         peak = max(peak, relation.nbytes)
-    relation.advance(101)
+    relation.advance(201)
     assert relation.live_rows == live
     row_bytes = 8 + 4 + 20
     assert peak < 6 * BLOCK_ROWS * row_bytes
@@ -279,9 +286,32 @@ def test_slices_of_arrow_arrays_are_copied_from_their_offset() -> None:
     assert to_rows(relation.gather_all(ints(2, 0)), TWO) == [(4, "abababab"), (2, "abab")]
 
 
-def test_births_after() -> None:
-    relation = Relation(schema(t.BIGINT))
-    relation.append([Column(t.BIGINT, np.arange(5))], ints(1, 1, 2, 2, 4))
-    assert relation.births_after(1).tolist() == [1, 2, 2, 4]
-    relation.advance(2)
-    assert relation.births_after(4).tolist() == [4]
+def test_many_rows_at_once_stay_where_they_are() -> None:
+    relation = Relation(TWO)
+    relation.append(_two(np.arange(3)), ints(1, 1, 1))
+    n = BLOCK_ROWS + BULK_ROWS
+    numbers = np.arange(n)
+    first = relation.append(_two(numbers), np.full(n, 2, np.int64))
+    later = relation.append(_two(np.arange(2)), ints(3, 3))
+    assert first % BLOCK_ROWS == 0 and later % BLOCK_ROWS == 0 and later > first + n
+    expected = [*range(3), *range(first, first + n), later, later + 1]
+    assert relation.visible(3).tolist() == expected == relation.rows_from(0).tolist()
+    assert relation.rows_from(first + n).tolist() == [later, later + 1]
+    assert np.array_equal(relation.gather(0, np.arange(first, first + n)).values, numbers)
+    buffers = {slot: b for slot, b, _ in relation.stored(1, frozenset({0}))}
+    assert any(np.shares_memory(b, numbers) for b in buffers.values())
+    relation.kill(np.arange(first, first + n), np.full(n, 4, np.int64))
+    relation.advance(4)
+    assert relation.visible(4).tolist() == [0, 1, 2, later, later + 1]
+
+
+def test_a_part_of_a_large_array_does_not_keep_all_of_it() -> None:
+    relation = Relation(TWO)
+    large = np.arange(16 * BULK_ROWS)
+    texts = to_columns([(None, "x" * 20)], TWO)[1].take(np.zeros(len(large), np.int64))
+    part = [Column(t.BIGINT, large[-BULK_ROWS:]), Column(t.STRING, texts.values[-BULK_ROWS:])]
+    relation.append(part, np.full(BULK_ROWS, 1, np.int64))
+    held = [b for _, b, _ in relation.stored(0, frozenset({0, 1}))]
+    assert not any(np.shares_memory(b, large) for b in held)
+    assert relation.gather(0, ints(BULK_ROWS - 1)).values.tolist() == [len(large) - 1]
+    assert relation.gather(1, ints(0)).values.to_pylist() == ["x" * 20]

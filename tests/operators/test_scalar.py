@@ -184,7 +184,7 @@ SIMPLE, CASTS = simple_cases(), cast_cases()
 def test_every_function_is_implemented() -> None:
     assert set(scalar.BUILDERS) == set(e.FUNCTIONS)
     # The planner's own functions are tested in test_exact_sum.py.
-    internal = {"exact_sum_to_double", "single_value", "variance"}
+    internal = {"exact_sum_to_double", "checked_sum", "single_value", "variance"}
     tested = {c.function for c in SIMPLE + CASTS} | {"in"} | internal
     assert tested == set(e.FUNCTIONS)
 

@@ -26,6 +26,20 @@ def argsort(words: Ints) -> list[int]:
     return out.tolist()
 
 
+def argsort_by_bucket(words: Ints) -> list[int]:
+    n = words.shape[1]
+    out = np.empty(n, np.int64)
+    sorting.argsort_by_bucket(words, out, np.empty(n, np.int64))
+    return out.tolist()
+
+
+def by_bucket(words: Ints) -> Ints:
+    """The words with the bucket in front."""
+    buckets = np.empty(words.shape[1], np.int64)
+    sorting.buckets_of(words[0], buckets)
+    return np.vstack((buckets, words))
+
+
 def naive(words: Ints) -> list[int]:
     rows = list(zip(*words.tolist(), strict=True))
     return sorted(range(len(rows)), key=rows.__getitem__)
@@ -36,9 +50,10 @@ def test_argsort(width: int, data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.tuples(*[_WORDS] * width), max_size=60))
     words = np.array(rows, np.int64).reshape(-1, width).T.copy()
     assert argsort(words) == naive(words)
+    assert argsort_by_bucket(words) == naive(by_bucket(words))
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 47, 48, 49, 300, 8191, 8192, 8193])
+@pytest.mark.parametrize("n", [0, 1, 2, 47, 48, 49, 300, 8191, 8192, 8193, 20_000])
 @pytest.mark.parametrize("spread", [1, 300, 2**40, 2**63 - 1])
 def test_argsort_around_thresholds(n: int, spread: int) -> None:
     """Insertion sort up to 48 rows, digits of 8 bits, of 11 bits from 8192 rows."""
@@ -47,9 +62,16 @@ def test_argsort_around_thresholds(n: int, spread: int) -> None:
         words = rng.integers(-spread, spread, (width, n), endpoint=True)
         words[:-1] %= 3  # leading words with many duplicates
         assert argsort(words) == naive(words)
+        assert argsort_by_bucket(words) == naive(by_bucket(words))
+        few = np.ascontiguousarray(words[::-1])  # leading words that differ
+        assert argsort_by_bucket(few) == naive(by_bucket(few))
     descending = np.arange(n, 0, -1).reshape(1, -1).copy()
     assert argsort(descending) == list(range(n))[::-1]
-    assert argsort(np.ascontiguousarray(descending[:, ::-1])) == list(range(n))
+    ascending = np.ascontiguousarray(descending[:, ::-1])
+    assert argsort(ascending) == list(range(n))
+    assert argsort_by_bucket(ascending) == naive(by_bucket(ascending))
+    clustered = np.concatenate((descending, descending + 2**40, descending - 2**50), axis=1)
+    assert argsort_by_bucket(clustered) == naive(by_bucket(clustered))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=30))
@@ -61,13 +83,6 @@ def test_run_starts(rows: list[tuple[int, int]]) -> None:
     ordered = [rows[i] for i in order.tolist()]
     starts = [i for i, r in enumerate(ordered) if i == 0 or r != ordered[i - 1]]
     assert out[: count + 1].tolist() == [*starts, len(rows)]
-
-
-@given(st.lists(st.integers(0, BUCKETS - 1), max_size=100))
-def test_bucket_offsets(buckets: list[int]) -> None:
-    out = np.empty(BUCKETS + 1, np.int64)
-    sorting.bucket_offsets(ints(*sorted(buckets)), out)
-    assert out.tolist() == [sum(x < b for x in buckets) for b in range(BUCKETS + 1)]
 
 
 def test_buckets_are_even() -> None:

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.column import Ints
+from operators.kernels import lookup as lookup_kernels
 from operators.kernels import sorting, spines
 from operators.kernels.memory import BLOCK_ROWS
-from operators.state.spine import Spine, make_batch, sort_keys
+from operators.state.probes import sort_probes
+from operators.state.spine import Spine, make_batch
 from tests.operators.columns import ints
 
 _NONE = np.empty(0, np.int64)
@@ -59,13 +61,14 @@ def check_sorted(spine: Spine) -> None:
 
 def lookup(spine: Spine, probes: Ints) -> set[tuple[int, int]]:
     """Pairs that the kernel finds, whatever is dead."""
-    n = probes.shape[1]
+    sought, work = sort_probes(probes), np.zeros(2, np.int64)
+    runs = np.empty((10_000, 4), np.int64)
+    n_runs = lookup_kernels.seek(spine.table, sought.keys, sought.buckets, runs, work)
     probe, row = np.empty(10_000, np.int64), np.empty(10_000, np.int64)
-    found = spines.half_join(
-        spine.table, probes, sort_keys(probes), np.zeros(n, np.int64), True, False, _NONE,
-        np.zeros(1, np.int64), _NONE, _NONE, _NONE, _NONE, probe, row, np.zeros(2, np.int64),
+    found = lookup_kernels.living(
+        spine.table, runs, n_runs, sought.order, sought.starts,
+        np.full(probes.shape[1], 10_000), np.zeros(100, np.int64), probe, row, work,
     )  # fmt: skip
-    assert found <= len(probe)
     return set(zip(probe[:found].tolist(), row[:found].tolist(), strict=True))
 
 
@@ -173,6 +176,41 @@ def test_batches_stay_logarithmic(sizes: list[int]) -> None:
     check_sorted(spine)
 
 
+@pytest.mark.parametrize(
+    "sizes", [[1] * 3000, [1000] * 300, [1, 5000] * 60, [20_000, *[3] * 500, 20_000]]
+)
+def test_ascending_batches_are_joined(sizes: list[int]) -> None:
+    """In fours of a size: an entry is moved once a level, and the levels are logarithmic."""
+    spine, dead = Spine(1), np.zeros(1000, np.int64)
+    row, most = 0, 0.0
+    for size in sizes:
+        rows = np.arange(row, row + size)
+        row += size
+        spine.insert(make_batch((rows // 3).reshape(1, -1), rows))
+        spine.work(size, dead, _NONE)
+        most = max(most, len(spine.batches) - 4 * math.log(spine.entries + 1, 4))
+    assert most <= 8
+    assert len({b.chain for b in spine.batches}) == 1
+    assert spine.entries == row
+    check_sorted(spine)
+    assert lookup(spine, ints(5, row // 3 - 1).reshape(1, 2)) == {
+        (p, r) for p, key in enumerate((5, row // 3 - 1)) for r in range(3 * key, 3 * key + 3)
+    }
+
+
+def test_a_batch_among_the_others_begins_a_new_chain() -> None:
+    spine, dead = Spine(1), np.zeros(1000, np.int64)
+    for row, keys in enumerate((range(0, 64), range(64, 128), range(32, 96), range(96, 160))):
+        rows = np.arange(row * 64, row * 64 + 64)
+        spine.insert(make_batch(np.array([keys], np.int64), rows))
+    assert [b.chain for b in spine.batches] == [0, 0, 1, 1]
+    for _ in range(10):
+        spine.work(64, dead, _NONE)
+    assert spine.entries == 256
+    check_sorted(spine)
+    assert lookup(spine, ints(70).reshape(1, 1)) == {(0, 70), (0, 128 + 70 - 32)}
+
+
 def test_a_small_insertion_pays_for_no_big_merge() -> None:
     """Two large batches merge over many insertions, and readers use both until it is done."""
     spine = Spine(1)
@@ -210,7 +248,8 @@ def test_entries_of_dead_rows_go_even_without_insertions() -> None:
 
 @pytest.mark.parametrize("batch", [10, 1000, 9000])
 @pytest.mark.parametrize("live", [0, 500, 20_000])
-def test_entries_stay_in_proportion_to_living_rows(batch: int, live: int) -> None:
+@pytest.mark.parametrize("spread", [7919, 1])
+def test_entries_stay_in_proportion_to_living_rows(batch: int, live: int, spread: int) -> None:
     """A queue: what comes in goes out again, `live` rows later."""
     steps = min(300, 600_000 // batch)
     spine, deaths = Spine(1), Deaths(steps * batch)
@@ -218,7 +257,8 @@ def test_entries_stay_in_proportion_to_living_rows(batch: int, live: int) -> Non
     for _ in range(steps):
         rows = np.arange(row, row + batch)
         row += batch
-        spine.insert(make_batch((rows * 7919 % 100_003).reshape(1, -1), rows))
+        keys = rows if spread == 1 else rows * spread % 100_003
+        spine.insert(make_batch(keys.reshape(1, -1).copy(), rows))
         alive_from = max(row - live, dead_below)
         deaths.kill(np.arange(dead_below, alive_from), told=False)
         dead_below = alive_from

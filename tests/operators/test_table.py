@@ -179,7 +179,7 @@ def test_plain_inserts_need_no_index() -> None:
     state = running.dataflow.tables[source]
     checked = state.check([Statement(INSERT, to_columns([A, (2, "k", None)], KEYED), 1)], None)
     assert isinstance(checked, Checked)
-    assert len(state.write(checked, ())) == 2
+    assert len(state.write(checked, None)) == 2
     assert running.dataflow.index_builds == 0
     # Later on a delete by key asks for it, and it finds them.
     running.epoch = 1
@@ -199,7 +199,7 @@ def test_an_update_is_told_as_a_pair() -> None:
     statement = running._statement(upsert("t", B), 2)
     checked = state.check([statement], index)
     assert isinstance(checked, Checked)
-    delta = state.write(checked, (index,))
+    delta = state.write(checked, index)
     assert delta.pairs is not None
     assert delta.diff[delta.pairs.old].tolist() == [-1]
     assert delta.diff[delta.pairs.new].tolist() == [1]

@@ -74,7 +74,7 @@ class World:
             index = self.dataflow.index(table.row_index, TABLE_READER)
             result = table.check(statements, index)
             assert not isinstance(result, Refusal)
-            changes["", table.source] = table.write(result, (index,))
+            changes["", table.source] = table.write(result, index)
             self.dataflow.absorb(table.source)
         InlineExecutor().step(self.dataflow, changes)
         self.dataflow.commit(self.epoch, changes)
@@ -144,13 +144,13 @@ def test_a_move_visits_the_rows_that_flip(comparison: str) -> None:
     index = world.dataflow.live_index(spec)
     assert index is not None
     before = world.rows()
-    entries, seeks = index.work.entries, index.work.seeks
+    entries, seeks = index.state.work.entries, index.state.work.seeks
     world.epoch = 2
     world.step({"s": [(UPSERT, [(0, 5_040)], 2)]})
     flips = (before - world.rows()) + (world.rows() - before)
     assert sum(flips.values()) == 40
-    assert index.work.entries - entries == 40
-    assert index.work.seeks - seeks <= len(index.spine.batches)
+    assert index.state.work.entries - entries == 40
+    assert index.state.work.seeks - seeks <= len(index.state.spine.batches)
 
 
 def test_an_extreme_is_found_after_many_deletions_in_front() -> None:
@@ -164,13 +164,13 @@ def test_an_extreme_is_found_after_many_deletions_in_front() -> None:
     world.epoch = 2
     world.step({"s": [(DELETE, [(i,) for i in range(100, n + 100)], 2)]})
     assert world.rows() == Counter([(100, 99)])
-    index.spine.work = lambda *_: None  # type: ignore[method-assign]  # no merge helps from here on
+    index.state.spine.work = lambda *_: None  # type: ignore[method-assign]  # no merge helps from here on
     visited = []
     for i in range(50):
-        entries = index.work.entries
+        entries = index.state.work.entries
         world.epoch += 1
         world.step({"s": [(DELETE, [(99 - i,)], world.epoch)]})
-        visited.append(index.work.entries - entries)
+        visited.append(index.state.work.entries - entries)
         assert world.rows() == Counter([(99 - i, 98 - i)])
     assert sorted(visited)[25] <= 2 * (50 + 2)
 
@@ -186,12 +186,12 @@ def test_the_first_rows_are_found_after_many_deletions_in_front() -> None:
     assert index is not None
     world.epoch = 2
     world.step({"s": [(DELETE, [(i,) for i in range(n)], 2)]})
-    index.spine.work = lambda *_: None  # type: ignore[method-assign]  # no merge helps from here on
+    index.state.spine.work = lambda *_: None  # type: ignore[method-assign]  # no merge helps from here on
     visited = []
     for i in range(50):
-        entries = index.work.entries
+        entries = index.state.work.entries
         world.epoch += 1
         world.step({"s": [(DELETE, [(n + i,)], world.epoch)]})
-        visited.append(index.work.entries - entries)
+        visited.append(index.state.work.entries - entries)
         assert world.rows() == Counter((n + i + j, n + i + j) for j in (1, 2, 3))
     assert sorted(visited)[25] <= 2 * (3 + 3)

@@ -81,6 +81,13 @@ def rows(plan: Plan, tables: Tables) -> list[Row]:
                 first = key.nulls_first is not key.descending
                 found.sort(key=lambda r: _sortable(r[key.column], first), reverse=key.descending)
             return found[plan.offset : plan.offset + plan.limit]
+        case Apply() if plan.is_lateral:
+            nothing = [(None,) * len(plan.subquery.schema)] if plan.kind == "left" else []
+            return [
+                (*r, *s)
+                for r in below(plan.input)
+                for s in rows(_seen_from(plan.subquery, r), tables) or nothing
+            ]
         case Apply():
             return [(*r, _applied(plan, r, tables)) for r in below(plan.input)]
         case _:
@@ -108,11 +115,17 @@ def _outer_join(plan: OuterJoin, left: list[Row], right: list[Row]) -> list[Row]
     return result
 
 
-def _applied(plan: Apply, row: Row, tables: Tables) -> Any:
+def _seen_from(subquery: Plan, row: Row) -> Plan:
+    """The subquery for one row around it."""
+
     def literal(expr: Expr, depth: int) -> Expr:
         return transform(expr, lambda e: _bound(e, depth, row))
 
-    found = rows(rewrite(plan.subquery, literal), tables)
+    return rewrite(subquery, literal)
+
+
+def _applied(plan: Apply, row: Row, tables: Tables) -> Any:
+    found = rows(_seen_from(plan.subquery, row), tables)
     if plan.kind == "exists":
         return bool(found)
     if plan.kind == "scalar":

@@ -87,8 +87,9 @@ def _condition(condition: Expr | None) -> str:
 
 
 def _call(call: AggregateCall) -> str:
-    arg = "" if call.arg is None else _expr(call.arg)
-    return f"{call.function}({'distinct ' if call.distinct else ''}{arg}):{call.type}"
+    args = ", ".join(_expr(a) for a in (*call.args, *call.parameters))
+    order = f" by {_order(call.order)}" if call.order else ""
+    return f"{call.function}({'distinct ' if call.distinct else ''}{args}{order}):{call.type}"
 
 
 def _order(order: tuple[SortKey, ...]) -> str:

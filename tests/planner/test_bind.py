@@ -52,7 +52,7 @@ def bound(text: str) -> str:
     return sketch(query.plan, query.order)
 
 
-FILES = ("bind", "joins", "subqueries", "sets", "aggregates", "functions")
+FILES = ("bind", "joins", "subqueries", "lateral", "sets", "aggregates", "groups", "functions")
 
 
 @pytest.mark.parametrize("case", [c for f in FILES for c in cases.read(f)], ids=lambda c: c.text)

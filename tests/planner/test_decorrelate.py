@@ -20,6 +20,7 @@ from planner.bind import bind_query
 from planner.dataflow import (
     DeltaJoin,
     Node,
+    RangeJoin,
     Reduce,
     Source,
     Threshold,
@@ -27,7 +28,7 @@ from planner.dataflow import (
     Union,
     topological,
 )
-from planner.errors import UnsupportedError, ViewError
+from planner.errors import ViewError
 from planner.expr import Outer
 from planner.expr import walk as walk_expr
 from planner.lower import lower
@@ -213,6 +214,7 @@ def test_a_correlated_limit_has_a_part_for_each_binding() -> None:
     assert len(top.index.partition) == 1
 
 
-def test_an_inequality_alone_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="without an equality"):
-        lowered("SELECT id FROM a WHERE x = (SELECT SUM(y) FROM b WHERE b.y <> a.y)")
+def test_an_inequality_alone_pairs_the_bindings_by_a_range() -> None:
+    joins = kinds("SELECT id FROM a WHERE x = (SELECT SUM(y) FROM b WHERE b.y < a.y)", DeltaJoin)
+    steps = [s for j in joins for p in j.paths for s in p.steps]
+    assert any(isinstance(s, RangeJoin) for s in steps)

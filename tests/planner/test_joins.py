@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from planner.algebra import Plan
+from planner.algebra import Plan, SortKey
 from planner.dataflow import (
     Arrangement,
     DeltaJoin,
     HalfJoin,
     Map,
     Node,
+    OrderedArrangement,
+    RangeEnd,
+    RangeJoin,
     Reduce,
     Source,
     Store,
     group_index,
     topological,
 )
-from planner.errors import UnsupportedError
-from planner.expr import may_fail
+from planner.explain import explain_dataflow
+from planner.expr import Call, Column, may_fail
 from planner.lower import lower
 from planner.optimizer import optimize
-from planner.types import BIGINT, DecimalType, Field
+from planner.types import BIGINT, BOOLEAN, DecimalType, Field
 from planner.validate import check_dataflow
 from tests.planner.build import (
     aggregate,
@@ -70,7 +73,18 @@ def joined(plan: Plan, catalog: Tables = CATALOG) -> DeltaJoin:
 
 def step(join: DeltaJoin, source: int, target: int) -> HalfJoin:
     (found,) = (s for s in join.paths[source].steps if s.input == target)
+    assert isinstance(found, HalfJoin)
     return found
+
+
+def only(join: DeltaJoin, source: int) -> HalfJoin | RangeJoin:
+    """The one step of a path."""
+    (found,) = join.paths[source].steps
+    return found
+
+
+def by(relation: Source, column: int) -> OrderedArrangement:
+    return OrderedArrangement(relation, (SortKey(column, nulls_first=False),), ())
 
 
 def source(name: str, catalog: Tables = CATALOG) -> Source:
@@ -139,6 +153,71 @@ def test_an_index_without_some_rows_does_not_serve_a_part_of_its_columns() -> No
     plan = where(j, eq(col(j, "x"), col(j, "x", 1)))
     found = step(joined(plan, Tables(CATALOG.relations, frozenset((live,)))), 0, 1)
     assert found.index == Arrangement(source("bag"), (0,))
+
+
+# -- partial indexes ---------------------------------------------------------------------------
+
+
+def _positive(plan: Plan) -> Plan:
+    """Some of the rows: those with x = 1, an estimated tenth."""
+    return where(plan, eq(col(plan, "x"), big(1)))
+
+
+def _lookup(plan: Plan, catalog: Tables = CATALOG) -> HalfJoin:
+    """How a change of the other input finds the rows of the first."""
+    j = cross(plan, B)
+    return step(joined(where(j, eq(col(j, "y"), col(j, "y", 1))), catalog), 1, 0)
+
+
+def test_a_selective_filter_makes_its_index_partial() -> None:
+    found = _lookup(_positive(A)).index
+    assert found.columns == (2,)
+    assert found.filter is not None
+    # Nine tenths of the rows are no part worth an index of its own.
+    most = where(A, call("ne", col(A, "x"), big(1)))
+    assert _lookup(most).index == Arrangement(source("a"), (2,))
+
+
+def test_a_part_of_a_prefix_of_the_primary_key() -> None:
+    """The primary key's own index takes in every row; nobody else needs it to be read."""
+    some = where(PAIR, eq(col(PAIR, "z"), big(1)))
+    j = cross(A, some)
+    plan = where(j, eq(col(j, "id"), col(j, "p")))
+    found = step(joined(plan), 0, 1).index
+    assert found.columns == (0,)
+    assert found.filter is not None
+    read = Arrangement(source("pair"), (0, 1))
+    again = joined(plan, Tables(CATALOG.relations, frozenset((read,))))
+    assert step(again, 0, 1).index == read
+
+
+def test_a_whole_index_that_is_read_serves() -> None:
+    whole = Arrangement(source("a"), (2,))
+    live = Tables(CATALOG.relations, frozenset((whole,)))
+    assert _lookup(_positive(A), live).index == whole
+    # Also one that this very plan needs for another occurrence.
+    j = cross(_positive(A), A, B)
+    plan = where(j, eq(col(j, "y"), col(j, "y", 2)), eq(col(j, "y", 1), col(j, "y", 2)))
+    used = {s.index for p in joined(plan).paths for s in p.steps if s.input < 2}
+    assert used == {whole}
+
+
+def test_the_part_that_is_read_serves_beside_the_whole() -> None:
+    part = _lookup(_positive(A)).index
+    whole = Arrangement(source("a"), (2,))
+    live = Tables(CATALOG.relations, frozenset((part, whole)))
+    assert _lookup(_positive(A), live).index == part
+
+
+def test_parts_do_not_add_up_to_more_than_the_whole() -> None:
+    """Ten parts of an estimated tenth: the eleventh builds the index of all rows."""
+    catalog = CATALOG
+    for value in range(10):
+        found = _lookup(where(A, eq(col(A, "x"), big(value))), catalog).index
+        assert found.filter is not None
+        catalog = Tables(CATALOG.relations, catalog.indexes | {found})
+    last = _lookup(where(A, eq(col(A, "x"), big(10))), catalog).index
+    assert last == Arrangement(source("a"), (2,))
 
 
 def test_equalities_are_transitive() -> None:
@@ -319,19 +398,92 @@ def test_a_single_row_takes_part_in_a_joint_key() -> None:
     assert [type(i.relation) for i in outer.inputs] == [Store, Source]
 
 
-def test_a_joint_key_of_inputs_that_nothing_connects_is_refused() -> None:
+def test_an_inequality_of_columns_is_a_range() -> None:
+    j = cross(A, pick(B, "id"))
+    join = joined(where(j, call("lt", col(j, "x"), col(j, "id", 1))))
+    a, b = source("a"), source("b")
+    x, key = join.schema[1], Column(6, BIGINT, False, "id")
+    assert x.name == "x"
+    assert only(join, 0) == RangeJoin(
+        1, by(b, 0), RangeEnd(Column(1, x.type, x.nullable, "x"), False), None, False, ()
+    )
+    assert only(join, 1) == RangeJoin(0, by(a, 1), None, RangeEnd(key, False), True, ())
+
+
+def test_two_ends_are_one_range_and_the_rest_is_tested() -> None:
+    j = cross(A, B)
+    x, y = col(j, "x"), col(j, "y", 1)
+    join = joined(
+        where(
+            j,
+            call("le", x, y),
+            call("gt", x, col(j, "id", 1)),
+            call("ne", col(j, "i"), col(j, "i", 1)),
+        )
+    )
+    forth, back = only(join, 0), only(join, 1)
+    assert isinstance(forth, RangeJoin)
+    assert isinstance(back, RangeJoin)
+    # Of a row of b two of its columns bound x; of a row of a one column of b is sought.
+    assert back.low is not None
+    assert back.high is not None
+    assert (back.low.inclusive, back.high.inclusive) == (False, True)
+    assert len(back.residual) == 1
+    assert len(forth.ends) == 1
+    assert len(forth.residual) == 2
+
+
+def test_texts_are_compared_again_behind_a_range() -> None:
+    j = cross(A, B)
+    join = joined(where(j, call("lt", col(j, "s"), col(j, "s", 1))))
+    assert all(len(only(join, i).residual) == 1 for i in (0, 1))
+
+
+def test_an_end_may_be_computed() -> None:
+    j = cross(A, B)
+    missing = Call("is_null", (col(j, "y", 1),), BOOLEAN, False)
+    sign = Call("case", (missing, big(0), big(1)), BIGINT, False)
+    join = joined(where(j, call("lt", col(j, "x"), sign)))
+    back = only(join, 1)
+    assert isinstance(back, RangeJoin)
+    assert back.high is not None
+    assert not isinstance(back.high.value, Column)
+    # In the other direction no index has the computed value: the one end is plain there.
+    assert only(join, 0).index == Arrangement(source("b"), (), null_safe=True)
+
+
+def test_computed_values_that_alone_are_compared_become_columns() -> None:
+    j = cross(A, B)
+    left = call("add", col(j, "x"), big(1), type=BIGINT)
+    right = call("add", col(j, "x", 1), big(2), type=BIGINT)
+    join = joined(where(j, call("lt", left, right)))
+    assert [type(i.relation) for i in join.inputs] == [Store, Store]
+    assert all(isinstance(only(join, i), RangeJoin) for i in (0, 1))
+
+
+def test_an_equality_comes_before_a_range() -> None:
+    j = cross(A, B)
+    join = joined(
+        where(j, call("lt", col(j, "y"), col(j, "y", 1)), eq(col(j, "x"), col(j, "x", 1)))
+    )
+    assert all(isinstance(only(join, i), HalfJoin) for i in (0, 1))
+
+
+@pytest.mark.parametrize("either", [True, False])
+def test_what_is_no_range_visits_every_row(either: bool) -> None:
+    j = cross(A, B)
+    other = call("ne", col(j, "x"), col(j, "x", 1))
+    condition = call("or", other, call("lt", col(j, "y"), col(j, "y", 1))) if either else other
+    join = joined(where(j, condition))
+    assert step(join, 0, 1).index == Arrangement(source("b"), (), null_safe=True)
+    assert "visits all its rows" in explain_dataflow(join)
+
+
+def test_a_joint_key_of_inputs_that_nothing_connects_pairs_all_rows() -> None:
     j = cross(A, B, BAG)
     key = call("add", col(j, "x"), col(j, "y", 1), type=BIGINT)
-    with pytest.raises(UnsupportedError, match="without an equality"):
-        lowered(where(j, eq(key, col(j, "x", 2))))
-
-
-def test_inputs_without_an_equality_are_refused() -> None:
-    j = cross(A, pick(B, "id"))
-    with pytest.raises(UnsupportedError) as error:
-        lowered(where(j, call("lt", col(j, "id"), col(j, "id", 1))))
-    assert error.value.message == 'cannot maintain a join without an equality between "a" and "b"'
-    assert error.value.hint is not None
+    join = joined(where(j, eq(key, col(j, "x", 2))))
+    assert len(join.inputs) == 3
 
 
 def test_a_cross_join_pairs_all_rows() -> None:

@@ -98,6 +98,13 @@ class Tally:
             self.lively += watched.lively_epochs
             self.errors += watched.error_epochs
 
+    def merge(self, other: Tally) -> None:
+        """Add what another run covered."""
+        for name in ("pairs", "nonempty", "changed", "lively", "errors", "views", "refused"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in ("features", "refused_features", "reasons"):
+            _count(getattr(self, name), list(getattr(other, name).items()))
+
     def made(self, view: MakeView) -> None:
         self.views += 1
         _count(self.features, view.features)

@@ -14,6 +14,9 @@ JOINS = (
     "left semi join",
     "left anti join",
     "threshold join",
+    "inequality join",
+    "lateral",
+    "left lateral",
 )
 SUBQUERIES = (
     "exists",

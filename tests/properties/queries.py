@@ -191,6 +191,9 @@ class QueryMaker(Subqueries):
             # Of two pairs the one of integers, whose values meet most often.
             a, b = min(self.rng.choices(pairs, k=2), key=lambda pair: pair[0].kind != "int")
             on = f"{a.text} = {b.text}"
+            unequal = joined == 2 and self._may("inequality join") and self._chance(0.12)
+            if unequal:
+                on = self._inequality(pairs)
             if self._chance(0.2):
                 c, d = self.rng.choice(pairs)
                 on += f" AND {c.text} {self.rng.choice(('=', '<=>', '<', '<>'))} {d.text}"
@@ -204,7 +207,7 @@ class QueryMaker(Subqueries):
                     self._use("join with one-sided condition")
                 shared = a.text.partition(".")[2]
                 using = kind in _OUTER and joined == 2 and shared == b.text.partition(".")[2]
-                if using and self._chance(0.3):
+                if using and not unequal and self._chance(0.3):
                     self._use("using of an outer join")
                     text += f" {kind.upper()} {source} USING ({shared})"
                     scope = scope + offered
@@ -213,7 +216,7 @@ class QueryMaker(Subqueries):
                 text += f" {kind.upper().replace(' JOIN', outer + ' JOIN')} {source} ON {on}"
                 scope = scope + offered if kind in _OUTER else scope
                 continue
-            shared_name = a.text.partition(".")[2] == b.text.partition(".")[2]
+            shared_name = not unequal and a.text.partition(".")[2] == b.text.partition(".")[2]
             if shared_name and joined == 2 and not commas and self._chance(0.4):
                 column = a.text.partition(".")[2]
                 text += f" JOIN {source} USING ({column})"
@@ -229,6 +232,8 @@ class QueryMaker(Subqueries):
             scope = scope + offered
         if self._may("threshold join") and not commas and self._chance(0.05):
             text, scope, joined = *self._threshold(text, scope), joined + 1
+        if self._may("lateral", "left lateral") and not commas and self._chance(0.08):
+            text, scope, joined = *self._lateral(text, scope), joined + 1
         if joined > 1:
             self._use(f"join of {joined}")
         if self._chance(0.4):
@@ -237,6 +242,48 @@ class QueryMaker(Subqueries):
         if conditions:
             text += f" WHERE {' AND '.join(f'({c})' for c in conditions)}"
         return text, scope
+
+    def _lateral(self, text: str, scope: Scope) -> tuple[str, Scope]:
+        """Beside each row the rows of a query that reads it: all, the first ones, or a sum."""
+        kind = self.rng.choice(self._may("lateral", "left lateral"))
+        self._use(kind)
+        rest, inner = self._rest(scope, tied=0.9)
+        alias = self._name("r")
+        shape = self.rng.choice(("rows", "rows", "first", "aggregate", "groups"))
+        limit = ""
+        if shape == "aggregate":
+            offered = self._outputs([self._over_calls(self._call(inner))])
+        elif shape == "groups":
+            key = self._key(inner)
+            offered = self._outputs([key, self._call(inner)])
+            limit = f" GROUP BY {key.text}"
+        else:
+            picked = [self._key(inner) for _ in range(self.rng.choice((1, 2)))]
+            if self._chance(0.2):
+                picked.append(self.rng.choice(scope))
+            offered = self._outputs(picked)
+        if shape == "first" and not any(v.exactness == INEXACT for _, v in offered):
+            limit = f" ORDER BY {offered[0][1].text} LIMIT {self.rng.choice((1, 2))}"
+        query = f"LATERAL (SELECT {listed(offered)} {rest}{limit}) {alias}"
+        values = [replace(c, text=f"{alias}.{c.text}") for c in columns(offered)]
+        self._constants.update(v.text for v in values if v.constant)
+        if kind == "left lateral":
+            return f"{text} LEFT JOIN {query} ON TRUE", scope + values
+        on = f" ON {self._predicate(scope + values, 0).text}" if self._chance(0.2) else ""
+        return f"{text} JOIN {query}{on}", scope + values
+
+    def _inequality(self, pairs: list[tuple[Value, Value]]) -> str:
+        """A condition without an equality, between columns or with a computed side."""
+        self._use("inequality join")
+        a, b = self.rng.choice(pairs)
+        right = b.text
+        if b.kind == "int" and self._chance(0.25):
+            right = f"{b.text} + {self.rng.choice((1, 2))}"
+        if self._chance(0.2):
+            c, d = self.rng.choice(pairs)
+            kind = self.rng.choice((" AND ", " AND ", " OR "))
+            return f"({a.text} <= {right}{kind}{d.text} < {c.text})"
+        return f"{a.text} {self.rng.choice(('<', '<=', '>', '>=', '<>'))} {right}"
 
     def _threshold(self, text: str, scope: Scope) -> tuple[str, Scope]:
         """Beside each row the one row of a global aggregate that it is compared with."""

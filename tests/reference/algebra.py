@@ -78,6 +78,13 @@ def _rows(plan: Plan, tables: Tables) -> list[Row]:
         case Threshold():
             bound = _rows(plan.bound, tables)
             return [r for r in _rows(plan.input, tables) if _passes(plan, r, bound)]
+        case Apply() if plan.is_lateral:
+            nothing = [(None,) * len(plan.subquery.schema)] if plan.kind == "left" else []
+            return [
+                (*r, *s)
+                for r in _rows(plan.input, tables)
+                for s in _rows(_bound(plan.subquery, r, 1), tables) or nothing
+            ]
         case Apply():
             return [(*r, _applied(plan, r, tables)) for r in _rows(plan.input, tables)]
 

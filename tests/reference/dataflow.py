@@ -13,7 +13,15 @@ from fractions import Fraction
 from typing import Any
 
 from planner import dataflow
-from planner.dataflow import Accumulator, DeltaJoin, HalfJoin, Node, OrderedArrangement
+from planner.dataflow import (
+    Accumulator,
+    DeltaJoin,
+    HalfJoin,
+    Node,
+    OrderedArrangement,
+    RangeJoin,
+)
+from planner.types import DecimalType
 from tests.reference.scalar import Row, fit, passes, sort_rows, value
 
 Tables = Mapping[str, list[Row]]
@@ -114,6 +122,9 @@ def _accumulate(accumulator: Accumulator, members: list[Row], kind: Any) -> Any:
             return len(values)
         case "sum":
             return fit(Fraction(sum(map(Fraction, values))), kind)
+        case "sum_top":
+            assert isinstance(accumulator.arg.type, DecimalType)
+            return int(sum(map(Fraction, values)) * 10**accumulator.arg.type.scale) >> 128
         case _:
             return sum(map(Fraction, values))
 
@@ -146,7 +157,9 @@ def _placed(prefix: list[Any], start: int, row: Row) -> list[Any]:
     return prefix[:start] + list(row) + prefix[start + len(row) :]
 
 
-def _meets(step: HalfJoin, prefix: list[Any], row: Row) -> bool:
+def _meets(step: HalfJoin | RangeJoin, prefix: list[Any], row: Row) -> bool:
+    if isinstance(step, RangeJoin):
+        return _is_between(step, prefix, row)
     if not step.index.null_safe and any(row[c] is None for c in step.index.columns):
         return False  # such rows are not in the index
     safe = step.null_safe or (False,) * len(step.probe)
@@ -154,3 +167,16 @@ def _meets(step: HalfJoin, prefix: list[Any], row: Row) -> bool:
     return all(
         prefix[p] == row[c] and (null_safe or prefix[p] is not None) for p, c, null_safe in pairs
     )
+
+
+def _is_between(step: RangeJoin, prefix: list[Any], row: Row) -> bool:
+    own = row[step.index.order[0].column]
+    for end, compare in ((step.low, operator.gt), (step.high, operator.lt)):
+        if end is None:
+            continue
+        other = value(end.value, tuple(prefix))
+        if own is None or other is None:
+            return False
+        if not (compare(own, other) or (end.inclusive and own == other)):
+            return False
+    return own is not None

@@ -62,11 +62,12 @@ def wrapped(number: int) -> int:
     return (number + 2**127) % 2**128 - 2**127
 
 
-def words(number: int) -> tuple[int, int]:
-    """Low and high word of a 128-bit number, each as a signed 64-bit integer."""
-    low, high = number % 2**64, (number >> 64) % 2**64
-    return low - 2**64 * (low >= 2**63), high - 2**64 * (high >= 2**63)
+def words(number: int, count: int = 2) -> tuple[int, ...]:
+    """A number in two's complement of `count` words, lowest first, each as a signed integer."""
+    unsigned = [(number >> 64 * w) % 2**64 for w in range(count)]
+    return tuple(u - 2**64 * (u >= 2**63) for u in unsigned)
 
 
-def from_words(low: int, high: int) -> int:
-    return high * 2**64 + low % 2**64
+def from_words(*parts: int) -> int:
+    *lower, top = parts
+    return top * 2 ** (64 * len(lower)) + sum(p % 2**64 << 64 * w for w, p in enumerate(lower))

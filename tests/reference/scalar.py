@@ -101,6 +101,8 @@ def _strict(call: Call, args: list[Any]) -> Any:
             return min(items)
         case "greatest", items:
             return max(items)
+        case "checked_sum", [a, *_]:
+            return fit(_exact(a), call.type)
         case "exact_sum_to_double", [a]:
             return float(a)
         case "like", [a, pattern, _]:

@@ -35,6 +35,7 @@ GROUPS = ir.Reduce(
 )
 TOTAL = ir.Reduce(BAG, (), (ir.Accumulator("count_rows", None),), (Field("n", BIGINT, False),))
 LARGE = ir.Map(BAG, (Call("gt", (X, Literal(3, BIGINT)), BOOLEAN, True),), (K, X), SCHEMA)
+SMALL = Call("lt", (X, Literal(3, BIGINT)), BOOLEAN, True)
 BY_X = ir.OrderedArrangement(BAG, (SortKey(1),), (0,))
 FIRST = ir.OrderedArrangement(
     BAG, (SortKey(1, descending=False, nulls_first=False),), (0,), partition=(0,)
@@ -56,6 +57,17 @@ ROOTS = {
         )
     ),
     "copy": ir.Store(BAG),
+    "partial index": ir.Store(
+        ir.DeltaJoin(
+            (ir.JoinInput(BAG, SMALL), ir.JoinInput(GROUPS, None)),
+            (
+                ir.DeltaPath(0, (ir.HalfJoin(1, ir.group_index(GROUPS), (0,), False, ()),)),
+                ir.DeltaPath(
+                    1, (ir.HalfJoin(0, ir.Arrangement(BAG, (0,), filter=SMALL), (2,), True, ()),)
+                ),
+            ),
+        )
+    ),
     "bare join": ir.Store(
         ir.DeltaJoin(
             (ir.JoinInput(BAG, None), ir.JoinInput(GROUPS, None)),
@@ -89,7 +101,7 @@ class Flow:
         changes = [Change(action, _columns(rows), time) for action, rows, time in batch]
         checked = self._table.check(changes, index)
         assert isinstance(checked, Checked)
-        deltas: dict[Key, Delta] = {("", BAG): self._table.write(checked, ())}
+        deltas: dict[Key, Delta] = {("", BAG): self._table.write(checked, None)}
         self._dataflow.absorb(BAG)
         self._executor.step(self._dataflow, deltas)
         self._dataflow.commit(batch[-1][2], deltas)

@@ -58,13 +58,12 @@ QUERIES = (
         ("DATE", "INT"), None),
     Bad("outer_name_that_is_none", "SELECT id FROM t WHERE EXISTS\n(SELECT 1 FROM u WHERE u.id ="
         " x.id)", BindError, ("x.id",), (2, 31)),
-    Bad("lateral", "SELECT t.id, q.w FROM t,\n LATERAL (SELECT w FROM u WHERE u.id = t.id) q",
-        UnsupportedError, ("LATERAL", "Hint:"), None),
-    Bad("subquery_over_both_sides_in_on", "SELECT t.id FROM t LEFT JOIN u ON EXISTS"
-        " (SELECT 1 FROM u x WHERE x.w = t.v AND x.id = u.id)", UnsupportedError,
-        ("both sides", "Hint:"), None),
-    Bad("outer_join_without_an_equality", "SELECT t.id FROM t\nFULL JOIN u ON t.v < u.w",
-        UnsupportedError, ("join", "equality", "Hint:"), placed=False),
+    Bad("lateral_of_an_unknown_column", "SELECT t.id, q.w FROM t,\n LATERAL (SELECT w FROM u"
+        " WHERE u.id = t.nope) q", BindError, ("t.nope",), None),
+    Bad("right_join_lateral", "SELECT t.id FROM t RIGHT JOIN LATERAL (SELECT w FROM u) q",
+        BindError, ("LATERAL", "LEFT JOIN", "Hint:"), None),
+    Bad("lateral_table_function", "SELECT t.id FROM t,\n LATERAL explode(t.v) AS q",
+        UnsupportedError, ("LATERAL", "table function", "Hint:"), None),
     Bad("in_of_another_number_of_set_columns", "SELECT id, v FROM t EXCEPT SELECT id FROM u",
         BindError, ("EXCEPT",), None),
     Bad("median", "SELECT median(v) AS m FROM t", SqlViewError, ("median",), None),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from planner.errors import UnsupportedError
 from tests.conftest import Connect
 from tests.sql import (
     traps_aggregates,
     traps_both_sides,
     traps_errors,
     traps_flips,
+    traps_groups,
+    traps_inequalities,
+    traps_lateral,
     traps_multiplicities,
     traps_nulls,
     traps_order,
@@ -30,26 +32,15 @@ SCENARIOS = (
     *traps_scalars.SCENARIOS,
     *traps_outer_joins.SCENARIOS,
     *traps_subqueries.SCENARIOS,
+    *traps_inequalities.SCENARIOS,
+    *traps_lateral.SCENARIOS,
     *traps_aggregates.SCENARIOS,
+    *traps_groups.SCENARIOS,
     *traps_sets.SCENARIOS,
     *traps_errors.SCENARIOS,
 )
 
-#: Scenarios that the planner refuses, though they are of the class.
-_REFUSED = {
-    "correlation_two_levels_deep_with_an_inequality": "one binding for both levels is not found",
-}
-
-each = pytest.mark.parametrize(
-    "scenario",
-    [
-        pytest.param(s, marks=pytest.mark.xfail(raises=UnsupportedError, reason=_REFUSED[s.name]))
-        if s.name in _REFUSED
-        else s
-        for s in SCENARIOS
-    ],
-    ids=str,
-)
+each = pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 
 
 def test_scenarios_have_different_names() -> None:

@@ -34,11 +34,14 @@ class SinkCut:
 class Layer:
     """Nodes that the driver runs first, and the sinks of one job.
 
-    `local`: nodes that read a stored input through an ordered index (top-k, thresholds, MIN and
-    MAX): a few seeks, in state that only the driver has as of now.
+    `local`: nodes that read a stored input through an index of it: top-k, thresholds, MIN and MAX
+    with a few seeks in an order, a recomputed group by its key, in state that only the driver has
+    as of now.
+    `events`: sinks of streams' events, which the driver runs next: only it ever has the events.
     """
 
     local: tuple[Installed, ...]
+    events: tuple[SinkCut, ...]
     sinks: tuple[SinkCut, ...]
 
 
@@ -62,7 +65,10 @@ def layers(dataflow: Dataflow) -> Iterator[Layer]:
             cuts.setdefault(at, []).append(cut)
             level[key] = at + 1
     for at in range(max((*cuts, *local), default=-1) + 1):
-        yield Layer(tuple(local.get(at, ())), tuple(cuts.get(at, ())))
+        here = cuts.get(at, ())
+        events = tuple(c for c in here if _takes_events(c))
+        sinks = tuple(c for c in here if not _takes_events(c))
+        yield Layer(tuple(local.get(at, ())), events, sinks)
 
 
 def is_stateless(node: ir.Node) -> bool:
@@ -70,15 +76,21 @@ def is_stateless(node: ir.Node) -> bool:
     match node:
         case ir.Map() | ir.Union() | ir.Repeat() | ir.DeltaJoin() | ir.Constant():
             return True
-        case ir.Source() | ir.Store() | ir.Reduce() | ir.TopK() | ir.Threshold():
+        case ir.Source() | ir.Stream() | ir.Store() | ir.TopK() | ir.Threshold():
+            return False
+        case ir.Reduce() | ir.Recompute():
             return False
         case _:
             assert_never(node)
 
 
+def _takes_events(cut: SinkCut) -> bool:
+    return any(isinstance(node, ir.Stream) for _, node in cut.leaves)
+
+
 def _is_local(node: ir.Node) -> bool:
     match node:
-        case ir.TopK() | ir.Threshold():
+        case ir.TopK() | ir.Threshold() | ir.Recompute():
             return True
         case ir.Reduce():
             return any(a.index is not None for a in node.accumulators)
@@ -87,8 +99,8 @@ def _is_local(node: ir.Node) -> bool:
 
 
 def key_of(node: ir.Node, owner: str) -> Key:
-    """A node as installed for `owner`; base tables are always shared."""
-    return ("" if isinstance(node, ir.Source) else owner, node)
+    """A node as installed for `owner`; base tables are always shared, and streams."""
+    return ("" if isinstance(node, (ir.Source, ir.Stream)) else owner, node)
 
 
 def edges(node: ir.Node) -> tuple[tuple[ir.Node, int], ...]:

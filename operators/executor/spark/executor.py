@@ -105,6 +105,7 @@ class SparkExecutor:
         for layer in layers(dataflow):
             for installed in layer.local:
                 dataflow.run(installed, changes)
+            run_inline(layer.events, dataflow, changes, counted)
             if not inline and not self._is_small(layer, changes):
                 try:
                     self._run(layer, dataflow, changes, counted)
@@ -115,7 +116,7 @@ class SparkExecutor:
                     _log.warning(
                         "a Spark job failed; the step goes on in the driver", exc_info=failure
                     )
-            run_inline(layer, dataflow, changes, counted)
+            run_inline(layer.sinks, dataflow, changes, counted)
         self._publisher.collect()
 
     def close(self) -> None:
@@ -211,23 +212,23 @@ class JobFailed(Exception):
 
 
 def run_inline(
-    layer: Layer, dataflow: Dataflow, changes: dict[Key, Delta], counted: set[Key]
+    sinks: tuple[SinkCut, ...], dataflow: Dataflow, changes: dict[Key, Delta], counted: set[Key]
 ) -> None:
-    """Run the sinks of a layer in the driver, on an operator of its own where a map has counted its
+    """Run sinks of a layer in the driver, on an operator of its own where a map has counted its
     failing rows in an earlier layer."""
     known = dict(changes)
     installed = {(i.owner, i.node): i for i in dataflow.installed}
-    for key in _region(layer.sinks):
+    for key in _region(sinks):
         if key not in known:
             node = installed[key]
             if key in counted:
                 assert isinstance(node.operator, MapOperator)
                 node = Installed(node.node, node.owner, MapOperator(node.operator.node))
             dataflow.run(node, known)
-    for cut in layer.sinks:
+    for cut in sinks:
         dataflow.run(cut.sink, known)
-    counted.update(maps_of(layer.sinks))
-    for cut in layer.sinks:
+    counted.update(maps_of(sinks))
+    for cut in sinks:
         key = (cut.sink.owner, cut.sink.node)
         if key in known:
             changes[key] = known[key]

@@ -17,7 +17,7 @@ from operators.column import Ints
 from operators.dataflow import Dataflow, Key
 from operators.delta import Delta
 from operators.executor.spark.cut import SinkCut, edges, key_of
-from operators.join import DeltaJoinOperator
+from operators.join import DeltaJoinOperator, HalfJoinOperator
 from operators.kernels.memory import BLOCK_BITS
 from operators.linear import MapOperator
 from operators.state.arrangement import ArrangementState
@@ -241,7 +241,9 @@ class JobBuilder:
             leaf = key_of(i.relation, owner)
             if leaf in self.keys:
                 exchanged = tuple(
-                    tasks > 1 and h.index.spine.entries > self._limits.small_index_rows
+                    tasks > 1
+                    and isinstance(h, HalfJoinOperator)  # a range is not of one bucket
+                    and h.index.spine.entries > self._limits.small_index_rows
                     for h in operator.paths[source]
                 )
                 routes.append(Route(join, source, self.keys[leaf], exchanged))
@@ -255,7 +257,7 @@ class JobBuilder:
         columns = set(needed)
         for r in routes:
             for h in operator.paths[r.source]:
-                columns.update(h.node.probe)
+                columns.update(h.node.reads)
                 columns.update(columns_used(*h.node.residual))
             first = operator.occurrences[r.source].first
             columns.update(first + c for c in operator.reads(r.source))

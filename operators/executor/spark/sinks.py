@@ -21,7 +21,7 @@ from operators import exact_sum
 from operators.column import Column, Ints, concat
 from operators.delta import Delta
 from operators.kernels import grouping, sorting
-from operators.reduce import EXACT, ReduceOperator, Runs
+from operators.reduce import ReduceOperator, Runs, group_rows, slots_of
 from operators.state.arrangement import ArrangementState
 from operators.state.relation import Relation
 from operators.state.spine import keys_at
@@ -29,8 +29,6 @@ from operators.store import StoreOperator, consolidate
 from planner import dataflow as ir
 from planner import types as t
 from planner.expr import Column as ColumnRef
-
-_ALL_VALID = np.empty(0, np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +59,12 @@ class GroupSink:
         )
         self._node = node
         self._keys = [k.index for k in node.keys if isinstance(k, ColumnRef)]
-        kinds = [a.kind for a in node.accumulators]
-        self._exact = sum(k in EXACT for k in kinds)
-        #: For each accumulator that is words: how many.
-        self._widths = [2 if k == "sum" else 1 for k in kinds if k not in EXACT]
+        slots, self._mode = slots_of(node)
+        self._exact = sum(s.width == 0 for s in slots)
         self.types: tuple[t.SqlType, ...] = (
             *(node.input.schema[k].type for k in self._keys),
             t.BIGINT,
-            *(t.BIGINT,) * sum(self._widths),
+            *(t.BIGINT,) * len(self._mode),
             *(t.BINARY,) * self._exact,
         )
 
@@ -100,39 +96,20 @@ class GroupSink:
         n, width = len(columns[0]), len(self._keys)
         keys = columns[:width]
         time = columns[width].values
-        words, _ = self._operator.index.key_words(np.arange(n), keys)
-        framed = np.empty((words.shape[0] + 2, n), np.int64)
-        sorting.buckets_of(words[0], framed[0])
-        framed[1:-1] = words
-        framed[-1] = time
-        order, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
-        sorting.argsort(framed, order, np.empty(n, np.int64))
-        count = sorting.run_starts(framed, order, starts)
-        first_row = order[starts[:count]]
-        run_words = keys_at(words, first_row)
-        key_starts = np.empty(count + 1, np.int64)
-        groups = sorting.run_starts(run_words, np.arange(count), key_starts)
-        key_starts = key_starts[: groups + 1]
-        change = np.empty((sum(self._widths), count), np.int64)
-        ones = np.ones(n, np.int64)
-        word = 0
-        for added in self._widths:
-            low = columns[width + 1 + word].values
-            if added == 1:
-                grouping.count_runs(order, starts, count, low, _ALL_VALID, change[word])
-            else:
-                pair = np.stack((low, columns[width + 2 + word].values), axis=1)
-                grouping.sum_runs_wide(
-                    order, starts, count, ones, pair, _ALL_VALID, change[word], change[word + 1]
-                )
-            word += added
+        words = self._operator.index.probe_words(keys, n)
+        grouped = group_rows(words, time)
+        count = len(grouped.starts) - 1
+        first_row = grouped.first_row
+        added = np.stack([c.values for c in columns[width + 1 : width + 1 + len(self._mode)]])
+        change = np.empty((len(self._mode), count), np.int64)
+        grouping.add_runs(grouped.order, grouped.starts, count, added, self._mode, change)
         exact = tuple(
-            _sum_exact(c.values, order, starts[: count + 1])
+            _sum_exact(c.values, grouped.order, grouped.starts)
             for c in columns[len(columns) - self._exact :]
         )
         return keys, Runs(
-            words=keys_at(run_words, key_starts[:-1]),
-            key_starts=key_starts,
+            words=keys_at(words, first_row[grouped.key_starts[:-1]]),
+            key_starts=grouped.key_starts,
             first_row=first_row,
             time=time[first_row],
             change=change,

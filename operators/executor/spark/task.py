@@ -32,7 +32,7 @@ from operators.errors import ErrorState
 from operators.executor.spark import blobs
 from operators.executor.spark.job import Job, Route, SourceRef, read_manifest
 from operators.executor.spark.sinks import Part, sink_of
-from operators.join import DeltaJoinOperator
+from operators.join import DeltaJoinOperator, HalfJoinOperator
 from operators.kernels import sorting
 from operators.kernels.sorting import BUCKETS
 from operators.linear import MapOperator, RepeatOperator
@@ -319,6 +319,7 @@ class AttachedJob:
         join = self._joins[route.join]
         bound = [route.source, *(h.node.input for h in join.paths[route.source][:step])]
         half_join = join.paths[route.source][step]
+        assert isinstance(half_join, HalfJoinOperator), "ranges are not exchanged"
         width = _probe_width(half_join.index, len(half_join.node.probe))
         words = blobs.decode_words(payloads, len(bound) + 2 + width)
         prefix = _prefix(join, bound, words)
@@ -340,6 +341,7 @@ class AttachedJob:
         while step < len(path) and len(prefix):
             half_join = path[step]
             if route.exchanged[step]:
+                assert isinstance(half_join, HalfJoinOperator), "ranges are not exchanged"
                 prefix, key = half_join.probe(prefix)
                 if len(prefix):
                     bindings = [b.rows for b in prefix.bindings]

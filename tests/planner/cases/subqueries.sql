@@ -93,3 +93,23 @@ SELECT a.id FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.x = a.x AND b.y > ALL (
 SELECT a.id FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.x = a.x AND (b.y = 1 OR EXISTS (SELECT c.z FROM c WHERE c.x = a.y AND c.z >= b.y)))
 SELECT a.id, (SELECT COUNT(*) FROM b WHERE b.x = a.x AND b.y = (SELECT MIN(c.z) FROM c WHERE c.x = a.x)) AS m FROM a
 SELECT a.id, (SELECT COUNT(*) FROM b FULL JOIN c ON b.y = c.x AND b.x = a.x) AS m FROM a
+SELECT a.id, b.y FROM a JOIN b ON a.x < b.y
+SELECT a.id, c.z FROM a JOIN c ON a.x >= c.z AND a.y <> c.x
+SELECT id FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.y > a.y)
+SELECT id FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.y <= a.y)
+SELECT id, (SELECT COUNT(*) FROM b WHERE b.y < a.y) AS n FROM a
+SELECT id FROM a WHERE x = (SELECT SUM(y) FROM b WHERE b.y <> a.y)
+SELECT id FROM a WHERE x IN (SELECT x FROM b WHERE b.y < a.y AND EXISTS (SELECT 1 FROM c WHERE c.z > b.y AND c.x <> a.id))
+SELECT a.id, s.y FROM a, LATERAL (SELECT b.y FROM b WHERE b.x = a.x) s
+SELECT a.id, s.z FROM a JOIN LATERAL (SELECT b.y + a.y AS z, b.y FROM b WHERE b.x = a.x) s ON s.y > a.id
+SELECT a.id, s.y, s.z FROM a LEFT JOIN LATERAL (SELECT b.y, b.y + a.y AS z FROM b WHERE b.x = a.x) s ON s.y <> a.id
+SELECT a.id, s.n, s.m FROM a, LATERAL (SELECT COUNT(*) AS n, MAX(y) AS m FROM b WHERE b.x = a.x) s
+SELECT a.id, s.n FROM a LEFT JOIN LATERAL (SELECT COUNT(*) AS n FROM b WHERE b.x < a.x HAVING COUNT(*) > 1) s
+SELECT a.id, s.y FROM a, LATERAL (SELECT y FROM b WHERE b.x = a.x ORDER BY y DESC LIMIT 2) s
+SELECT a.id, s.x, s.n FROM a LEFT JOIN LATERAL (SELECT x, COUNT(*) AS n FROM b WHERE b.y >= a.y GROUP BY x) s
+SELECT a.id, s.y, r.z FROM a, LATERAL (SELECT y FROM b WHERE b.x = a.x) s, LATERAL (SELECT z FROM c WHERE c.x = s.y AND c.z <> a.y) r
+SELECT a.id FROM a WHERE EXISTS (SELECT 1 FROM b, LATERAL (SELECT z FROM c WHERE c.x = b.y AND c.z > a.y) s WHERE b.x = a.x)
+SELECT a.id, s.c FROM a, LATERAL (SELECT a.y AS c UNION ALL SELECT y FROM b WHERE b.x = a.x) s
+SELECT a.id, b.y FROM a LEFT JOIN b ON b.x = a.x AND EXISTS (SELECT 1 FROM c WHERE c.x = b.y AND c.z >= a.y)
+SELECT a.id, b.y FROM a FULL JOIN b ON EXISTS (SELECT 1 FROM c WHERE c.x = b.y AND c.z = a.y)
+SELECT a.id FROM a LEFT ANTI JOIN b ON b.y IN (SELECT z FROM c WHERE c.x = a.x)

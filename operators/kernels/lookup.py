@@ -1,0 +1,294 @@
+"""Looking keys up in the batches of an index: where they are, then which of their rows are seen.
+
+`group` lays the distinct keys of sorted probes out, so that a key that many probes ask for is
+sought once. `seek` walks a batch and the distinct keys together, bucket by bucket, each leaping
+over what the other does not have: the work follows the smaller of the two, and a batch whose keys
+lie elsewhere costs a few comparisons a bucket. What it finds, runs of entries with one key, `emit`
+turns into pairs; it tests filter and visibility once for a key and time, however many probes share
+them.
+
+A spine is an int64[b, 4] table: the addresses of keys, rows and offsets, and n, for each of its b
+batches (see operators.kernels.spines). Probes are laid out as in operators.state.probes.
+Source: Shared Arrangements §5.3.1 (alternating seeks).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from operators.kernels.jit import BOOL, INT64, INTS, INTS2, INTS2_OUT, INTS_OUT, kernel
+from operators.kernels.memory import bit_is_set, load_i64, prefetch
+from operators.kernels.sorting import BUCKETS, bucket_of
+from operators.kernels.versions import NEVER, is_visible
+
+#: Entries to leap over, for each key sought, from which a guess beats galloping.
+_SPARSE = 256
+#: Runs whose rows are on their way from memory while one is read.
+_AHEAD = 12
+
+
+@kernel(signatures=[(INTS2, INTS, INTS2_OUT, INTS_OUT, INTS_OUT)])
+def group(words, order, out_keys, out_starts, out_buckets):
+    """Distinct keys of words int64[w, n] in `order`, int64[n]; returns how many, m.
+
+    Shapes: out_keys int64[w, n], the first m columns; out_starts int64[n + 1], out_starts[m] = n;
+    out_buckets int64[65].
+    """
+    n = order.shape[0]
+    count = np.int64(0)
+    bucket = np.int64(0)
+    for i in range(n):
+        p = order[i]
+        fresh = i == 0
+        for w in range(words.shape[0]):
+            fresh = fresh or words[w, p] != out_keys[w, count - 1]
+        if fresh:
+            here = bucket_of(words[0, p])
+            while bucket <= here:
+                out_buckets[bucket] = count
+                bucket += 1
+            for w in range(words.shape[0]):
+                out_keys[w, count] = words[w, p]
+            out_starts[count] = i
+            count += 1
+    out_starts[count] = n
+    while bucket <= BUCKETS:
+        out_buckets[bucket] = count
+        bucket += 1
+    return count
+
+
+@kernel
+def _compare(a, a_stride, i, b, b_stride, j, words):
+    """-1, 0 or 1 as key i at address a sorts before, with or after key j at address b."""
+    for w in range(words):
+        x = load_i64(a, w * a_stride + i)
+        y = load_i64(b, w * b_stride + j)
+        if x < y:
+            return -1
+        if x > y:
+            return 1
+    return 0
+
+
+@kernel
+def _leap(a, a_stride, start, end, b, b_stride, j, words, guess):
+    """First position in (start, end] from which keys at `a` are not below key j at `b`; the key at
+    `start` is. The work is logarithmic in the distance from `start` or, if that is not 0, from
+    the position `guess` of (start, end)."""
+    low = start
+    high = end
+    step = np.int64(1)
+    if guess > 0 and _compare(a, a_stride, guess, b, b_stride, j, words) >= 0:
+        high = guess
+        while high - step > low and _compare(a, a_stride, high - step, b, b_stride, j, words) >= 0:
+            high -= step
+            step <<= 1
+        low = max(low, high - step)
+    else:
+        low = max(low, guess)
+        while low + step < high and _compare(a, a_stride, low + step, b, b_stride, j, words) < 0:
+            low += step
+            step <<= 1
+        high = min(low + step, high)
+    low += 1
+    while low < high:
+        middle = (low + high) >> 1
+        if _compare(a, a_stride, middle, b, b_stride, j, words) < 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def _guess(keys, start, end, wanted):
+    """Where in (start, end) the leading word `wanted` is if words are spread evenly; 0 if they are
+    all the same."""
+    first = np.float64(load_i64(keys, start))
+    last = np.float64(load_i64(keys, end - 1))
+    if not first < last:
+        return np.int64(0)
+    share = (np.float64(wanted) - first) / (last - first)
+    return start + 1 + np.int64(min(max(share, 0.0), 1.0) * (end - 2 - start))
+
+
+@kernel(signatures=[(INTS2, INTS2, INTS, INTS2_OUT, INTS_OUT)])
+def seek(spine, probes, buckets, out, work):
+    """Find the distinct keys probes int64[w, *], in buckets int64[65], in every batch.
+
+    Shapes: out int64[h, 4], a row for each run of entries: batch, key, first entry, end. There has
+    to be room for min(m, n) runs a batch. work[1] counts seeks.
+    Returns: how many runs there are; they come in (batch, bucket, key) order.
+    """
+    count = np.int64(0)
+    seeks = np.int64(0)
+    words = np.int64(probes.shape[0])
+    stride = np.int64(probes.shape[1])
+    wanted = np.int64(probes.ctypes.data)
+    for batch in range(spine.shape[0]):
+        keys = spine[batch, 0]
+        offsets = spine[batch, 2]
+        n = spine[batch, 3]
+        for bucket in range(BUCKETS):
+            p = buckets[bucket]
+            p_end = buckets[bucket + 1]
+            if p == p_end:
+                continue
+            at = load_i64(offsets, bucket)
+            end = load_i64(offsets, bucket + 1)
+            while p < p_end and at < end:
+                seeks += 1
+                order = _compare(keys, n, at, wanted, stride, p, words)
+                if order < 0:
+                    guess = np.int64(0)
+                    if end - at > _SPARSE * (p_end - p):
+                        guess = _guess(keys, at, end, load_i64(wanted, p))
+                    at = _leap(keys, n, at, end, wanted, stride, p, words, guess)
+                elif order > 0:
+                    p = _leap(wanted, stride, p, p_end, keys, n, at, words, np.int64(0))
+                else:
+                    out[count, 0] = batch
+                    out[count, 1] = p
+                    out[count, 2] = at
+                    at += 1
+                    while at < end and _compare(keys, n, at, wanted, stride, p, words) == 0:
+                        at += 1
+                    out[count, 3] = at
+                    count += 1
+                    p += 1
+    work[1] += seeks
+    return count
+
+
+@kernel(
+    signatures=[
+        (
+            INTS2,
+            INTS2,
+            INT64,
+            INTS,
+            INTS,
+            INTS,
+            BOOL,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+        )
+    ]
+)
+def emit(
+    spine, runs, n_runs, order, starts, times, as_of, bits,
+    dead, born_first, born_time, died_row, died_time,
+    out_probe, out_row, state, work,
+):  # fmt: skip
+    """Pairs (probe, visible row of its key) from the runs int64[n_runs, 4] that `seek` found: as of
+    the probe's time, or just before it.
+
+    Shapes: times int64[n]; bits is a slot of filter bitmaps, or of length 0 for no filter;
+    out_probe, out_row int64[capacity]. state int64[3] says where to go on: run, probe of its key,
+    and pairs written; all 0 at first. work[0] counts entries visited.
+    Returns: 0 when done; else at least so much more room is needed to go on.
+    """
+    capacity = out_probe.shape[0]
+    filtered = bits.shape[0] != 0
+    earliest = times[0]
+    latest = times[0]
+    for t in times:
+        earliest = min(earliest, t)
+        latest = max(latest, t)
+    # Rows before `young` are born for every probe, those from `unborn` on for none.
+    young = NEVER
+    unborn = NEVER
+    for i in range(born_first.shape[0] - 1, -1, -1):
+        born = born_time[i]
+        if born > earliest or (born == earliest and not as_of):
+            young = born_first[i]
+        if born > latest or (born == latest and not as_of):
+            unborn = born_first[i]
+    deadly = False
+    for address in dead:
+        deadly = deadly or address != 0
+    visited = np.int64(0)
+    skip = state[1]
+    count = state[2]
+    for r in range(state[0], n_runs):
+        if r + _AHEAD < n_runs:
+            prefetch(spine[runs[r + _AHEAD, 0], 1] + 8 * runs[r + _AHEAD, 2])
+        rows = spine[runs[r, 0], 1]
+        key = runs[r, 1]
+        start = runs[r, 2]
+        end = runs[r, 3]
+        # Pairs [begin, done) are those of the probe before, at time `last`.
+        begin = np.int64(-1)
+        done = np.int64(-1)
+        last = np.int64(0)
+        for j in range(starts[key] + skip, starts[key + 1]):
+            p = order[j]
+            t = times[p]
+            same = begin >= 0 and t == last
+            room = done - begin if same else end - start
+            if count + room > capacity:
+                state[0], state[1], state[2] = r, j - starts[key], count
+                work[0] += visited
+                return room
+            if same:
+                for i in range(begin, done):
+                    out_probe[count] = p
+                    out_row[count] = out_row[i]
+                    count += 1
+                continue
+            begin = count
+            last = t
+            visited += end - start
+            for i in range(start, end):
+                row = load_i64(rows, i)
+                seen = row < unborn
+                if filtered:
+                    seen &= bit_is_set(bits, row)
+                if row >= young or (deadly and bit_is_set(dead, row)):
+                    seen = seen and is_visible(
+                        row, t, as_of, dead, born_first, born_time, died_row, died_time
+                    )
+                out_probe[count] = p
+                out_row[count] = row
+                count += np.int64(seen)
+            done = count
+        skip = np.int64(0)
+    state[0], state[1], state[2] = n_runs, 0, count
+    work[0] += visited
+    return np.int64(0)
+
+
+@kernel(signatures=[(INTS2, INTS2, INT64, INTS, INTS, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)])
+def living(spine, runs, n_runs, order, starts, limit, dead, out_probe, out_row, work):
+    """Pairs (probe, row of its key that has not died), at most limit[p] for probe p.
+
+    Shapes: as for emit; limit int64[n]; out int64[limit.sum()]. Returns: how many pairs.
+    Cost: entries are visited until the limit is reached.
+    """
+    count = np.int64(0)
+    found = np.zeros(order.shape[0], np.int64)
+    for r in range(n_runs):
+        rows = spine[runs[r, 0], 1]
+        key = runs[r, 1]
+        for j in range(starts[key], starts[key + 1]):
+            p = order[j]
+            i = runs[r, 2]
+            while i < runs[r, 3] and found[p] < limit[p]:
+                row = load_i64(rows, i)
+                work[0] += 1
+                if not bit_is_set(dead, row):
+                    out_probe[count] = p
+                    out_row[count] = row
+                    count += 1
+                    found[p] += 1
+                i += 1
+    return count

@@ -1,0 +1,267 @@
+"""Recompute: one row per group, computed anew from all rows of a group that changes.
+
+For aggregates without a state that changes could be added to. A step finds the groups that it
+touches, reads each one's rows once (those from before the step through the index on the keys, the
+step's own from the delta), tells from their lives which of them there are as of each touched time,
+and computes the values for all those (group, time) together, in chunks of bounded size. The result
+is a relation keyed by group: what a group was is read, not computed.
+
+Invariant: a group's living row has the values of the input rows as of now; a group without rows has
+no row, but for the one group of a global aggregate. Cost of a step: the rows of the groups that it
+touches, and for each of their touched times the rows as of then.
+Source: K-Pg §5.3.2; DESIGN §6 (basic).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators import delta as deltas
+from operators.column import Bools, Column, Ints, concat
+from operators.delta import Delta, Pairs
+from operators.group_values import group_value
+from operators.kernels import sorting, versions
+from operators.linear import without_unchanged
+from operators.reduce import gather_or_null
+from operators.state import encode
+from operators.state.arrangement import ArrangementState
+from operators.state.relation import Relation
+from operators.state.spine import keys_at
+from planner import dataflow as ir
+from planner.types import FloatType
+
+#: Rows of groups, counted for every touched time, that are in memory at once.
+CHUNK_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """What a step touches: run r is one group at one time.
+
+    words int64[w, groups]: keys in (bucket, key) order; starts int64[groups + 1] into the runs;
+    time int64[runs], ascending in a group; first int64[groups]: an update of each group; and for
+    each update of the step its group or -1, int64[n].
+    """
+
+    words: Ints
+    starts: Ints
+    time: Ints
+    first: Ints
+    group: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """Rows of the groups: row r of group g is at positions starts[g] and after; with its life."""
+
+    rows: Ints
+    starts: Ints
+    born: Ints
+    died: Ints
+
+
+class RecomputeOperator:
+    """The group operator of `node`. State: `relation`, and `index` on its keys; it reads `members`,
+    the index of its input on the same keys."""
+
+    def __init__(
+        self,
+        node: ir.Recompute,
+        relation: Relation,
+        index: ArrangementState,
+        members: ArrangementState,
+    ) -> None:
+        self.node = node
+        self.relation = relation
+        self.index = index
+        self.members = members
+        self._keys = node.index.columns
+        self._args = tuple(dict.fromkeys(c for v in node.values for c in v.args))
+
+    def step(self, delta: Delta) -> Delta:
+        """What the input's changes (already in its index) do to the groups' rows."""
+        if len(delta) == 0:
+            return deltas.empty(self.node.schema)
+        touched = self._touched(delta)
+        relevant = without_unchanged(delta, (*self._keys, *self._args))
+        if relevant is not delta:
+            if len(relevant) == 0:
+                return deltas.empty(self.node.schema)
+            same = np.isin(delta.bindings[0].rows, relevant.bindings[0].rows, invert=True)
+            touched = _without(touched, same)
+        groups = len(touched.starts) - 1
+        before = self.members.lookup(
+            touched.words, np.full(groups, delta.time.min()), False, order=np.arange(groups)
+        )
+        born = np.flatnonzero((delta.diff > 0) & (touched.group >= 0))
+        group = np.concatenate((before.probe, touched.group[born]))
+        rows = np.concatenate((before.row, delta.bindings[0].rows[born]))
+        return self._apply(delta, touched, self._lives(group, rows, groups))
+
+    def start(self, delta: Delta, time: int) -> Delta:
+        """The first rows, from all of the input's, as births at `time`."""
+        if len(delta):
+            touched = self._touched(delta)
+        elif self._keys:
+            return deltas.empty(self.node.schema)
+        else:
+            none, one = np.zeros(0, np.int64), np.zeros(1, np.int64)
+            now = np.array([time], np.int64)
+            touched = _Touched(one.reshape(1, 1), np.array([0, 1], np.int64), now, one, none)
+        rows = delta.bindings[0].rows if len(delta) else np.zeros(0, np.int64)
+        return self._apply(
+            delta, touched, self._lives(touched.group, rows, len(touched.starts) - 1)
+        )
+
+    def _touched(self, delta: Delta) -> _Touched:
+        n = len(delta)
+        words, _ = self.index.key_words(np.arange(n), [delta.column(c) for c in self._keys])
+        framed = np.empty((words.shape[0] + 2, n), np.int64)
+        sorting.buckets_of(words[0], framed[0])
+        framed[1:-1] = words
+        framed[-1] = delta.time
+        order, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
+        sorting.argsort(framed, order, np.empty(n, np.int64))
+        runs = sorting.run_starts(framed, order, starts)
+        first = order[starts[:runs]]
+        run_words = keys_at(words, first)
+        group_starts = np.empty(runs + 1, np.int64)
+        groups = sorting.run_starts(run_words, np.arange(runs), group_starts)
+        group_starts = group_starts[: groups + 1]
+        group = np.empty(n, np.int64)
+        edges = np.append(starts[group_starts[:-1]], n)
+        group[order] = np.repeat(np.arange(groups), np.diff(edges))
+        return _Touched(
+            words=keys_at(run_words, group_starts[:-1]),
+            starts=group_starts,
+            time=delta.time[first],
+            first=first[group_starts[:-1]],
+            group=group,
+        )
+
+    def _lives(self, group: Ints, rows: Ints, groups: int) -> _Members:
+        """Rows int64[n] of groups int64[n], in any order, by group."""
+        order = np.argsort(group, kind="stable")
+        rows = rows[order]
+        starts = np.searchsorted(group[order], np.arange(groups + 1))
+        born, died = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        dead, born_first, born_time, died_row, died_time = self.members.relation.versions
+        versions.lives(rows, dead, born_first, born_time, died_row, died_time, born, died)
+        return _Members(rows, starts, born, died)
+
+    def _apply(self, delta: Delta, touched: _Touched, members: _Members) -> Delta:
+        """Put the new rows of the touched groups in the place of the old ones."""
+        present, values = self._values(touched, members)
+        old_row, old = self._stored(touched)
+        group = np.repeat(np.arange(len(old_row)), np.diff(touched.starts))
+        before = np.empty_like(present)
+        before[1:] = present[:-1]
+        before[touched.starts[:-1]] = old_row >= 0
+        new_words = encode.equality_words(values, [True] * len(values))
+        old_words = np.empty_like(new_words)
+        old_words[:, 1:] = new_words[:, :-1]
+        old_words[:, touched.starts[:-1]] = encode.equality_words(old, [True] * len(old))
+        changed = (present != before) | (present & (new_words != old_words).any(axis=0))
+        births = np.flatnonzero(changed & present)
+        deaths = np.flatnonzero(changed & before)
+        births = births[np.argsort(touched.time[births], kind="stable")]  # row ids ascend with time
+        sources = touched.first[group[births]]
+        fields = self.node.schema
+        columns = [
+            _normal(Column(f.type, c.values, c.valid))
+            for f, c in zip(fields, (delta.peek(k, sources) for k in self._keys), strict=False)
+        ]
+        columns += [v.take(births) for v in values]
+        first = self.relation.append(columns, touched.time[births])
+        # What a run replaces was born at the last change of its group before it, or is stored.
+        row_of = np.full(len(present), -1, np.int64)
+        row_of[births] = np.arange(first, first + len(births))
+        last = np.maximum.accumulate(np.where(changed, np.arange(len(present)), -1))
+        prior = np.append(-1, last[:-1])[deaths]
+        in_step = prior >= touched.starts[group[deaths]]
+        dead = np.where(in_step, row_of[prior], old_row[group[deaths]])
+        self.relation.kill(dead, touched.time[deaths])
+        self.index.insert(row_of[births], keys_at(touched.words, group[births]))
+        rows = np.concatenate((dead, row_of[births]))
+        times = np.concatenate((touched.time[deaths], touched.time[births]))
+        diff = np.ones(len(rows), np.int64)
+        diff[: len(dead)] = -1
+        place = np.full(len(present), -1, np.int64)
+        place[births] = np.arange(len(births)) + len(dead)
+        replaced = np.flatnonzero(place[deaths] >= 0)
+        pairs = Pairs(replaced, place[deaths[replaced]], may_be_equal=False)
+        return deltas.bound(self.relation, rows, times, diff, pairs)
+
+    def _stored(self, touched: _Touched) -> tuple[Ints, list[Column]]:
+        """The stored row of each group from before the step, or -1, and its values."""
+        groups = touched.words.shape[1]
+        old_row = np.full(groups, -1, np.int64)
+        now = np.full(groups, touched.time.max())
+        matches = self.index.lookup(touched.words, now, True, order=np.arange(groups))
+        old_row[matches.probe] = matches.row
+        first, end = len(self._keys), len(self.node.schema)
+        return old_row, [gather_or_null(self.relation, c, old_row) for c in range(first, end)]
+
+    def _values(self, touched: _Touched, members: _Members) -> tuple[Bools, list[Column]]:
+        """For each run whether its group has a row then, bool[runs], and its values."""
+        relation = self.members.relation
+        columns = {c: relation.gather(c, members.rows) for c in self._args}
+        fields = self.node.schema[len(self._keys) :]
+        parts: list[list[Column]] = [[] for _ in fields]
+        counts: list[Ints] = []
+        for runs, run, row in _alive(touched, members):
+            counts.append(np.bincount(run, minlength=runs))
+            chosen = {c: column.take(row) for c, column in columns.items()}
+            for part, value, field in zip(parts, self.node.values, fields, strict=True):
+                args = [chosen[c] for c in value.args]
+                part.append(group_value(value, field.type, args, run, runs))
+        present = np.concatenate(counts) > 0
+        return present | (not self._keys), [concat(p) for p in parts]
+
+
+def _without(touched: _Touched, same: Bools) -> _Touched:
+    """Without the groups all of whose updates, bool[n], leave them the same."""
+    groups = len(touched.starts) - 1
+    changes = np.zeros(groups, np.bool_)
+    changes[touched.group[~same]] = True
+    kept = np.flatnonzero(changes)
+    number = np.full(groups, -1, np.int64)
+    number[kept] = np.arange(len(kept))
+    sizes = np.diff(touched.starts)
+    return _Touched(
+        words=keys_at(touched.words, kept),
+        starts=np.append(0, np.cumsum(sizes[kept])),
+        time=touched.time[np.repeat(changes, sizes)],
+        first=touched.first[kept],
+        group=number[touched.group],
+    )
+
+
+def _alive(touched: _Touched, members: _Members) -> Iterator[tuple[int, Ints, Ints]]:
+    """Chunks of runs, in order: how many, and of each pair of a run of the chunk and a row that its
+    group has then both numbers, int64[n], ascending by run."""
+    group = np.repeat(np.arange(len(touched.starts) - 1), np.diff(touched.starts))
+    sizes = np.diff(members.starts)[group]
+    chunk = (np.cumsum(sizes) - sizes) // CHUNK_ROWS
+    edges = np.flatnonzero(np.diff(chunk, prepend=-1, append=-1))
+    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        size = sizes[begin:end]
+        run = np.repeat(np.arange(end - begin), size)
+        inside = np.arange(len(run)) - np.repeat(np.cumsum(size) - size, size)
+        row = members.starts[group[begin:end]][run] + inside
+        time = touched.time[begin:end][run]
+        there = (members.born[row] <= time) & (time < members.died[row])
+        yield end - begin, run[there], row[there]
+
+
+def _normal(column: Column) -> Column:
+    """A key column of which equal values are the same: -0.0 is 0.0, and there is one NaN."""
+    if not isinstance(column.type, FloatType):
+        return column
+    values = np.asarray(column.values)
+    zero = values.dtype.type(0)
+    alike = np.where(np.isnan(values), values.dtype.type(np.nan), values + zero)
+    return Column(column.type, alike, column.valid)

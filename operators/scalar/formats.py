@@ -1,0 +1,171 @@
+"""Dates as text and text as dates by a pattern of letters, and dates from their fields.
+
+A pattern is a literal, and compiled once. Letters as in Java's DateTimeFormatter, in English:
+
+    y  year of era (yy: last two digits)     H  hour 0 to 23       E  day of the week (EEEE: whole)
+    M, L  month (MMM, MMMM: its name)        h  hour 1 to 12       q, Q  quarter
+    d  day of the month, D  of the year      m  minute, s  second  a  AM or PM
+    S  digits of the fraction of a second    'text' and other characters stand for themselves
+
+To read a date, `yyyy`, `MM` and `dd` take exactly so many digits, `M` and `d` one or more.
+
+Source: Spark `DateTimeFormatterHelper` (letters that it refuses, ResolverStyle.STRICT), Java
+`DateTimeFormatterBuilder`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from operators.scalar import text
+from operators.scalar.dates import MICROS_PER_DAY
+from operators.scalar.strings import rowwise, text_of
+from operators.scalar.value import Builder, Fetch, Node, Result, Run
+from planner.datetime_patterns import Field, pattern_parts
+from planner.expr import Call
+
+_MONTHS = (
+    "January February March April May June July August September October November December".split()
+)
+_DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+
+#: Writes a field from (days, microseconds of the day).
+_Write = Callable[[int, int], str]
+
+
+def formatter(pattern: str) -> Callable[[int], str]:
+    """Microseconds since 1970 to text."""
+    writers = [_writer(part) for part in pattern_parts(pattern)]
+
+    def written(micros: int) -> str:
+        days, rest = divmod(micros, MICROS_PER_DAY)
+        return "".join([write(days, rest) for write in writers])
+
+    return written
+
+
+def _writer(part: Field | str) -> _Write:
+    if isinstance(part, str):
+        return lambda days, rest: part
+    width = part.width
+    match part.letter:
+        case "y":
+            return lambda days, rest: _year(text.civil_of(days)[0], width)
+        case "M" | "L" if width > 2:
+            short = 3 if width == 3 else None
+            return lambda days, rest: _MONTHS[text.civil_of(days)[1] - 1][:short]
+        case "E":
+            short = 3 if width <= 3 else None
+            return lambda days, rest: _DAYS[(days + 3) % 7][:short]
+        case "a":
+            return lambda days, rest: "AM" if rest < MICROS_PER_DAY // 2 else "PM"
+        case "S":
+            return lambda days, rest: f"{rest % 1_000_000:06d}000"[:width]
+        case letter:
+            value = _NUMBERS[letter]
+            return lambda days, rest: f"{value(days, rest):0{width}d}"
+
+
+def _day_of_year(days: int) -> int:
+    first = text.days_from(text.civil_of(days)[0], 1, 1)
+    assert first is not None
+    return days - first + 1
+
+
+_NUMBERS: dict[str, Callable[[int, int], int]] = {
+    "M": lambda days, rest: text.civil_of(days)[1],
+    "L": lambda days, rest: text.civil_of(days)[1],
+    "q": lambda days, rest: (text.civil_of(days)[1] + 2) // 3,
+    "Q": lambda days, rest: (text.civil_of(days)[1] + 2) // 3,
+    "d": lambda days, rest: text.civil_of(days)[2],
+    "D": lambda days, rest: _day_of_year(days),
+    "H": lambda days, rest: rest // 3_600_000_000,
+    "h": lambda days, rest: (rest // 3_600_000_000 + 11) % 12 + 1,
+    "m": lambda days, rest: rest // 60_000_000 % 60,
+    "s": lambda days, rest: rest // 1_000_000 % 60,
+}
+
+
+def _year(year: int, width: int) -> str:
+    """Of the era, so that the year before 1 is 1; more digits than the width come with a sign."""
+    of_era = year if year > 0 else 1 - year
+    if width == 2:
+        return f"{of_era % 100:02d}"
+    return f"{'+' if width >= 4 and of_era >= 10**width else ''}{of_era:0{width}d}"
+
+
+def _date_format(call: Call, args: tuple[Node, ...]) -> Run:
+    written = formatter(text_of(args[1]) or "")
+    return rowwise(args[:1], written, pa.string())
+
+
+#: Digits that a date is read from; a year of more than four has a sign.
+_DIGITS = {1: "([0-9]{1,19})", 2: "([0-9]{2})", 4: r"([0-9]{4}|\+[0-9]{5,9})"}
+
+
+def parser(pattern: str) -> Callable[[str], int]:
+    """Text to days since 1970. Raises: ValueError for text that is not of the pattern."""
+    regex, order = "", ""
+    for part in pattern_parts(pattern):
+        if isinstance(part, str):
+            regex += re.escape(part)
+        else:
+            order += part.letter
+            regex += _DIGITS[part.width]
+    whole = re.compile(regex)
+
+    def days(value: str) -> int:
+        found = whole.fullmatch(value)
+        if found is not None:
+            year, month, day = (int(found[order.index(c) + 1]) for c in "yMd")
+            parsed = text.days_from(year, month, day) if year > 0 else None
+            if parsed is not None and parsed < 2**31:
+                return parsed
+        raise ValueError(
+            f"[CANNOT_PARSE_TIMESTAMP] '{value}' is not a date of the form '{pattern}'"
+        )
+
+    return days
+
+
+def _parse_date(call: Call, args: tuple[Node, ...]) -> Run:
+    return rowwise(args[:1], parser(text_of(args[1]) or ""), pa.int64())
+
+
+def make_date(year: int, month: int, day: int) -> int:
+    """Raises: ValueError if there is no such day."""
+    days = text.days_from(year, month, day) if -999_999_999 <= year <= 999_999_999 else None
+    if days is None or not -(2**31) <= days < 2**31:
+        raise ValueError(
+            f"[DATETIME_FIELD_OUT_OF_BOUNDS] there is no day {day} of month {month} of year {year}"
+        )
+    return days
+
+
+def _make_date(call: Call, args: tuple[Node, ...]) -> Run:
+    return rowwise(args, make_date, pa.int64())
+
+
+def _second_fraction(call: Call, args: tuple[Node, ...]) -> Run:
+    """A DECIMAL(8,6): its unscaled value is the microseconds of the minute."""
+    inner = args[0].run
+
+    def run(columns: Fetch, n: int) -> Result:
+        values, valid, errors = inner(columns, n)
+        micros: Any = np.asarray(values) % 60_000_000
+        return micros, valid, errors
+
+    return run
+
+
+BUILDERS: dict[str, Builder] = {
+    "date_format": _date_format,
+    "parse_date": _parse_date,
+    "make_date": _make_date,
+    "second_fraction": _second_fraction,
+}

@@ -1,0 +1,71 @@
+"""Memory for arrays that stay: cut from slabs large enough for huge pages.
+
+A fresh array of some hundred kilobytes is made of small pages, and touching each of those for the
+first time costs more than what is written there (1.5 µs a page of 4 KiB in a virtual machine, where
+NumPy's arrays of 4 MiB and more, for which it asks for huge pages, cost a seventh). State grows by
+such arrays at every step; so they are cut, one after the other, from slabs of 16 MiB.
+
+Invariant: a slab's memory is freed when the last array cut from it is gone. Arrays that go at the
+same time share a `Slabs`, so that little of a slab outlives the rest.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_SLAB_BYTES = 16 << 20
+#: Smaller arrays are left to the C library, which reuses what is freed; larger ones to NumPy.
+_LEAST_BYTES, _MOST_BYTES = 64 << 10, 4 << 20
+_CACHE_LINE = 64
+#: The slabs that are alive, by identity.
+_SLABS: weakref.WeakValueDictionary[int, np.ndarray[Any, Any]] = weakref.WeakValueDictionary()
+
+
+class Slabs:
+    """Where arrays of one kind are cut from. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._slab = np.empty(0, np.uint8)
+        self._used = 0
+
+    def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray[Any, Any]:
+        """An array of `shape`, C-contiguous, with any content, as np.empty makes it."""
+        kind = np.dtype(dtype)
+        nbytes = math.prod(shape) * kind.itemsize
+        if not _LEAST_BYTES <= nbytes < _MOST_BYTES:
+            return np.empty(shape, kind)
+        if self._used + nbytes > len(self._slab):
+            self._slab = np.empty(_SLAB_BYTES, np.uint8)
+            _SLABS[id(self._slab)] = self._slab
+            self._used = 0
+        start = self._used
+        self._used = -(-(start + nbytes) // _CACHE_LINE) * _CACHE_LINE
+        return self._slab[start : start + nbytes].view(kind).reshape(shape)
+
+    def copy(self, values: np.ndarray[Any, Any], dtype: npt.DTypeLike) -> np.ndarray[Any, Any]:
+        """A copy of an array, converted to `dtype`."""
+        out = self.empty(values.shape, dtype)
+        out[...] = values
+        return out
+
+
+def held_bytes(values: np.ndarray[Any, Any]) -> int:
+    """Bytes that stay in memory while the array does: all of what it is a part of, but its own only
+    where that is a slab."""
+    owner: Any = values
+    while isinstance(owner, np.ndarray) and owner.base is not None:
+        owner = owner.base
+    if not isinstance(owner, np.ndarray):  # an Arrow buffer
+        return int(getattr(owner, "size", values.nbytes))
+    return int(values.nbytes if _SLABS.get(id(owner)) is owner else owner.nbytes)
+
+
+#: For the values of rows, which stay while most of their neighbours do.
+ROWS = Slabs()
+#: For the sorted batches of indexes, which are soon merged into larger ones.
+BATCHES = Slabs()

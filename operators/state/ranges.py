@@ -1,0 +1,48 @@
+"""Ranges of an ordered index: the rows between two ends, for each of many probes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.column import Ints
+from operators.kernels import ranges
+from operators.state.arrangement import ArrangementState
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of a range for each of m probes: order words int64[o, m] (encode.order_words), how
+    many of them count int64[m], and whether what equals it is left out bool[m]."""
+
+    words: Ints
+    count: Ints
+    open: np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+def between(
+    index: ArrangementState, partition: Ints, low: Bound, high: Bound, times: Ints, as_of: bool
+) -> tuple[Ints, Ints]:
+    """Visible rows of each probe's partition between its ends: (probe, row), int64[n] each.
+
+    Shapes: partition int64[p, m] (ArrangementState.partition_words), times int64[m]; rows are seen
+    as of their probe's time, or just before it.
+    Cost: one seek per probe and batch, and the entries in between.
+    """
+    capacity = 4 * len(times) + 64
+    dead, born_first, born_time, died_row, died_time = index.relation.versions
+    while True:
+        probe, row = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+        work = np.zeros(2, np.int64)
+        count = ranges.between(
+            index.spine.table, partition,
+            np.ascontiguousarray(low.words), low.count, low.open,
+            np.ascontiguousarray(high.words), high.count, high.open,
+            times, as_of, dead, born_first, born_time, died_row, died_time, probe, row, work,
+        )  # fmt: skip
+        if count <= capacity:
+            break
+        capacity = count
+    index.looked_up(work)
+    return probe[:count], row[:count]

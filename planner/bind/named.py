@@ -1,0 +1,303 @@
+"""Function calls that the parser leaves by their name: `planner.parse.queries` says which.
+
+One entry of `NAMED` for each name, with the number of arguments that it takes. Functions that are
+others in disguise (PMOD, NEXT_DAY, ZEROIFNULL) are built here; `planner.functions` knows the types.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlglot import exp
+
+from planner import coercion, functions, types
+from planner.bind.report import Refusal, Report
+from planner.bind.tables import EXTRACT
+from planner.expr import Expr, Literal
+from planner.types import DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType, StringType
+
+
+class Binder(Protocol):
+    """What a function needs of the binder of its clause."""
+
+    report: Report
+
+    def bind(self, node: exp.Expression) -> Expr:
+        """The bound argument."""
+
+    def argument(self, node: exp.Expression, name: str) -> Expr:
+        """The argument of that name, which must be there."""
+
+    def rlike(self, value: exp.Expression, pattern: exp.Expression) -> Expr:
+        """value RLIKE pattern."""
+
+
+_Args = Sequence[exp.Expression]
+_Bind = Callable[[Binder, exp.Expression, _Args], Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A function of `least` to `most` arguments."""
+
+    least: int
+    most: int
+    bind: _Bind
+
+
+def bind_named(binder: Binder, node: exp.Expression) -> Expr:
+    """A call of a function of NAMED. Raises: BindError for a wrong number of arguments."""
+    name = str(node.this).lower()
+    known, args = NAMED[name], node.expressions
+    if not known.least <= len(args) <= known.most:
+        counts = f"{known.least}" if known.least == known.most else f"{known.least} to {known.most}"
+        if known.most >= _MANY:
+            counts = f"at least {known.least}"
+        plural = "" if counts == "1" else "s"
+        binder.report.fail(node, f"{name.upper()} takes {counts} argument{plural}, not {len(args)}")
+    return known.bind(binder, node, args)
+
+
+_MANY = 1_000_000
+
+
+def _plain(function: str, *defaults: Literal) -> _Bind:
+    """A function of planner.functions, with literals for arguments left out at the end."""
+
+    def bind(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+        bound = [binder.bind(a) for a in args]
+        missing = len(bound) - _ARGUMENTS.get(function, len(bound))
+        return functions.scalar(function, [*bound, *(defaults[missing:] if missing else ())])
+
+    return bind
+
+
+#: The arguments of functions of which some may be left out.
+_ARGUMENTS = {"lpad": 3, "rpad": 3}
+
+
+def _cast_to(kind: SqlType) -> _Bind:
+    return lambda binder, node, args: coercion.explicit_cast(binder.bind(args[0]), kind, False)
+
+
+def field_of(binder: Binder, node: exp.Expression, field: str, value: exp.Expression) -> Expr:
+    """EXTRACT(field FROM value)."""
+    if field not in EXTRACT:
+        binder.report.refuse(
+            node,
+            Refusal(
+                f"EXTRACT({field} …)",
+                "is not among the functions",
+                "The fields are year, quarter, month, week, day, dayofweek, doy, hour, minute and "
+                "second.",
+            ),
+        )
+    return functions.scalar(EXTRACT[field], [binder.bind(value)])
+
+
+def _date_part(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    field = _word(binder, args[0], "DATE_PART needs the name of a field, as a string")
+    return field_of(binder, node, field.upper(), args[1])
+
+
+def _word(binder: Binder, node: exp.Expression, problem: str) -> str:
+    """The text of an argument that must be a string as it stands."""
+    binder.report.check(node)
+    if not (isinstance(node, exp.Literal) and node.is_string):
+        binder.report.fail(node, problem)
+    return str(node.this)
+
+
+def _missing(negated: bool) -> _Bind:
+    def bind(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+        missing = functions.is_null(binder.bind(args[0]))
+        return functions.negation(missing) if negated else missing
+
+    return bind
+
+
+def _weekday(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    """0 = Monday, where day_of_week has 1 = Sunday."""
+    sunday_first = functions.scalar("day_of_week", [binder.bind(args[0])])
+    shifted = functions.arithmetic("add", sunday_first, Literal(5, INT))
+    return functions.arithmetic("remainder", shifted, Literal(7, INT))
+
+
+def locate(text: Expr, part: Expr, start: Expr) -> Expr:
+    """LOCATE, which is 0 where the start is NULL."""
+    found = functions.scalar("locate", [text, part, start])
+    if not start.nullable:
+        return found
+    return functions.conditional([(functions.is_null(start), Literal(0, INT))], found, "LOCATE")
+
+
+def _locate(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    part, text, *rest = [binder.bind(a) for a in args]
+    return locate(text, part, rest[0] if rest else Literal(1, INT))
+
+
+def _instr(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    text, part = [binder.bind(a) for a in args]
+    return locate(text, part, Literal(1, INT))
+
+
+def _space(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    return functions.scalar("repeat", [Literal(" ", STRING), binder.bind(args[0])])
+
+
+def _log(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    bound = [binder.bind(a) for a in args]
+    return functions.scalar("ln" if len(bound) == 1 else "log", bound)
+
+
+def _times(factor: float) -> _Bind:
+    """The product of a DOUBLE and a constant."""
+
+    def bind(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+        value = coercion.cast(functions.positive(binder.bind(args[0])), DOUBLE)
+        return functions.arithmetic("multiply", value, Literal(factor, DOUBLE))
+
+    return bind
+
+
+def _constant(value: float) -> _Bind:
+    return lambda binder, node, args: Literal(value, DOUBLE)
+
+
+def _pmod(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    return functions.positive_remainder(binder.bind(args[0]), binder.bind(args[1]))
+
+
+def _null_if_zero(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    return functions.null_if(binder.bind(args[0]), Literal(0, INT))
+
+
+def _zero_if_null(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    return functions.coalesce([binder.bind(args[0]), Literal(0, INT)])
+
+
+def _next_day(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    day = _word(binder, args[1], "NEXT_DAY needs the name of a day, as a string")
+    return functions.next_day(binder.bind(args[0]), day)
+
+
+_EPOCH = Literal(datetime.date(1970, 1, 1), DATE)
+
+
+def _unix_date(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    return functions.scalar("date_diff", [binder.bind(args[0]), _EPOCH])
+
+
+def _date_from_unix_date(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    return functions.add_days(_EPOCH, binder.bind(args[0]))
+
+
+def _formatted(pattern: str) -> _Bind:
+    return lambda binder, node, args: functions.date_format(binder.bind(args[0]), pattern)
+
+
+def _date_format(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    value, pattern = binder.bind(args[0]), _pattern(binder, args[1])
+    try:
+        return functions.date_format(value, pattern)
+    except ValueError as unknown:
+        raise _unknown_pattern(binder, args[1], "DATE_FORMAT", pattern, unknown) from None
+
+
+def _to_date(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    value = binder.bind(args[0])
+    if len(args) == 1 or not isinstance(value.type, StringType):
+        return coercion.explicit_cast(value, DATE, False)
+    pattern = _pattern(binder, args[1])
+    try:
+        return functions.parse_date(value, pattern)
+    except ValueError as unknown:
+        raise _unknown_pattern(binder, args[1], "TO_DATE", pattern, unknown) from None
+
+
+def _pattern(binder: Binder, node: exp.Expression) -> str:
+    bound = binder.bind(node)
+    if not (isinstance(bound, Literal) and isinstance(bound.value, str)):
+        binder.report.refuse(
+            node,
+            Refusal(
+                "a format that is not a string",
+                "would have to be read for each row",
+                "Write the format as a literal.",
+            ),
+        )
+    return bound.value
+
+
+def _unknown_pattern(
+    binder: Binder, node: exp.Expression, name: str, pattern: str, part: ValueError
+) -> Exception:
+    refusal = Refusal(
+        f"'{part}' in the format of {name}",
+        f"is not among the letters that {name} knows here",
+        "Use yyyy, MM and dd, each once."
+        if name == "TO_DATE"
+        else "Use yyyy, yy, MM, MMM, MMMM, dd, E, EEEE, HH, hh, mm, ss, SSS and a.",
+    )
+    return binder.report.refusal(node, refusal)
+
+
+#: name -> how many arguments, and what it is. Casts: sqlglot knows others, such as int(…), as such.
+NAMED: dict[str, Named] = {
+    "isnull": Named(1, 1, _missing(False)),
+    "isnotnull": Named(1, 1, _missing(True)),
+    "positive": Named(1, 1, lambda binder, node, args: functions.positive(binder.bind(args[0]))),
+    "weekday": Named(1, 1, _weekday),
+    "regexp": Named(2, 2, lambda binder, node, args: binder.rlike(args[0], args[1])),
+    "date_part": Named(2, 2, _date_part),
+    "bigint": Named(1, 1, _cast_to(types.BIGINT)),
+    "smallint": Named(1, 1, _cast_to(types.SMALLINT)),
+    "tinyint": Named(1, 1, _cast_to(types.TINYINT)),
+    "float": Named(1, 1, _cast_to(types.FLOAT)),
+    "decimal": Named(1, 1, _cast_to(types.DecimalType(10, 0))),
+    "binary": Named(1, 1, _cast_to(types.BINARY)),
+    # strings
+    "btrim": Named(1, 2, _plain("trim")),
+    "lpad": Named(2, 3, _plain("lpad", Literal(" ", STRING))),
+    "rpad": Named(2, 3, _plain("rpad", Literal(" ", STRING))),
+    "repeat": Named(2, 2, _plain("repeat")),
+    "reverse": Named(1, 1, _plain("reverse")),
+    "space": Named(1, 1, _space),
+    "instr": Named(2, 2, _instr),
+    "locate": Named(2, 3, _locate),
+    "translate": Named(3, 3, _plain("translate")),
+    "ascii": Named(1, 1, _plain("ascii")),
+    "concat_ws": Named(1, _MANY, _plain("concat_ws")),
+    "substring_index": Named(3, 3, _plain("substring_index")),
+    # numbers
+    "exp": Named(1, 1, _plain("exp")),
+    "expm1": Named(1, 1, _plain("expm1")),
+    "ln": Named(1, 1, _plain("ln")),
+    "log": Named(1, 2, _log),
+    "log10": Named(1, 1, _plain("log10")),
+    "log2": Named(1, 1, _plain("log2")),
+    "log1p": Named(1, 1, _plain("log1p")),
+    "cbrt": Named(1, 1, _plain("cbrt")),
+    "rint": Named(1, 1, _plain("rint")),
+    "degrees": Named(1, 1, _times(180 / math.pi)),
+    "radians": Named(1, 1, _times(math.pi / 180)),
+    "pi": Named(0, 0, _constant(math.pi)),
+    "e": Named(0, 0, _constant(math.e)),
+    "pmod": Named(2, 2, _pmod),
+    "nullifzero": Named(1, 1, _null_if_zero),
+    "zeroifnull": Named(1, 1, _zero_if_null),
+    # dates
+    "next_day": Named(2, 2, _next_day),
+    "make_date": Named(3, 3, _plain("make_date")),
+    "date_format": Named(2, 2, _date_format),
+    "dayname": Named(1, 1, _formatted("E")),
+    "monthname": Named(1, 1, _formatted("MMM")),
+    "unix_date": Named(1, 1, _unix_date),
+    "date_from_unix_date": Named(1, 1, _date_from_unix_date),
+    "to_date": Named(1, 2, _to_date),
+    "to_timestamp": Named(1, 1, _cast_to(TIMESTAMP)),
+}

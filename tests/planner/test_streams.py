@@ -1,0 +1,80 @@
+"""Plans over streams: valid after every rule, events without state, and no node shared by views."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner import dataflow
+from planner.algebra import Retain
+from planner.bind import bind_query
+from planner.context import RelationInfo
+from planner.errors import UnsupportedError
+from planner.lower import lower
+from planner.optimizer import optimize, prepare
+from planner.parse import parse_query
+from planner.streams import gives_events, retain_events
+from planner.validate import check_dataflow
+from planner.visit import walk
+from tests.planner.tpch_catalog import Tables, schema_of, table
+from tests.properties.events import ABOVE, LINEAR
+
+_COLUMNS = schema_of("k:i? v:i? d:m w:s?")
+TABLES = Tables(
+    (
+        RelationInfo("s", _COLUMNS, None, dataflow.Stream("s", _COLUMNS), 0, is_view=False),
+        table("a", "k:i x:i? g:s?", (0,)),
+        table("b", "k:i? y:i", None),
+    )
+)
+
+
+def lowered(text: str, reader: str = "v") -> dataflow.Node:
+    plan = optimize(bind_query(parse_query(text), TABLES).plan, check=True)
+    prepare(plan, lambda name: (0,) if name == "a" else None, check=True)
+    root = lower(plan, TABLES, reader)
+    check_dataflow(root)
+    return root
+
+
+@pytest.mark.parametrize("linear", LINEAR)
+def test_events_are_not_stored(linear: str) -> None:
+    """No node keeps what the query under a view makes of events."""
+    for node in dataflow.topological(lowered(linear)):
+        if isinstance(node, (dataflow.Store, dataflow.Reduce)):
+            assert not any(dataflow.gives_events(n) for n in dataflow.topological(node))
+
+
+@pytest.mark.parametrize("above", ABOVE)
+@pytest.mark.parametrize("linear", LINEAR)
+def test_every_plan_is_valid(linear: str, above: str) -> None:
+    root = lowered(above.format(e=linear))
+    for node in dataflow.topological(root):
+        if isinstance(node, dataflow.DeltaJoin) and dataflow.gives_events(node):
+            assert len(node.paths) == 1
+            assert all(step.as_of for step in node.paths[0].steps)
+
+
+def test_views_share_nothing_that_depends_on_events() -> None:
+    text = ABOVE[1].format(e=LINEAR[2])
+    first, second = (set(dataflow.topological(lowered(text, reader))) for reader in ("v", "w"))
+    assert {type(n) for n in first & second} == {dataflow.Source}
+
+
+def test_a_query_without_streams_is_left_alone() -> None:
+    plan = bind_query(parse_query("SELECT a.k, count(*) AS c FROM a, b GROUP BY a.k"), TABLES).plan
+    assert retain_events(plan) is plan
+    assert not any(isinstance(n, Retain) for n in walk(plan))
+
+
+def test_retain_stands_where_events_become_rows_that_stay() -> None:
+    plan = bind_query(parse_query("SELECT k FROM s UNION ALL SELECT k FROM a"), TABLES).plan
+    retained = [n for n in walk(plan) if isinstance(n, Retain)]
+    assert len(retained) == 1 and gives_events(retained[0].input)
+    assert not gives_events(plan)
+
+
+def test_what_rewriting_would_store_of_events_is_refused() -> None:
+    """The distinct bindings of this subquery are those of past events."""
+    with pytest.raises(UnsupportedError, match='this subquery beside the stream "s"') as caught:
+        lowered("SELECT k FROM s WHERE EXISTS (SELECT 1 FROM b WHERE b.k = s.k AND b.y <> s.v)")
+    assert "CREATE MATERIALIZED VIEW kept" in (caught.value.hint or "")

@@ -1,0 +1,101 @@
+"""Functions as Spark has them: types, names, values and errors recorded by function_cases; and that
+VERIFY computes the same."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+import sqlview
+from tests.sql.function_cases import ANSWERS, COLUMNS, EXPRESSIONS, ROWS, Answer, refused
+
+RECORDED: dict[str, Answer] = json.loads(ANSWERS.read_text())["answers"]
+MAINTAINED = [e for e in EXPRESSIONS if e not in refused()]
+
+
+@pytest.fixture(scope="module")
+def db() -> Iterator[sqlview.Session]:
+    """One view for each expression, over an empty table."""
+    with sqlview.connect(placement="inline") as session:
+        session.sql(f"CREATE TABLE t ({COLUMNS}, PRIMARY KEY (id))")
+        for i, expression in enumerate(MAINTAINED):
+            session.sql(f"CREATE MATERIALIZED VIEW v{i} AS SELECT {expression} FROM t")
+        yield session
+
+
+def test_types_and_names(db: sqlview.Session) -> None:
+    assert set(RECORDED) == set(EXPRESSIONS), "run python -m tests.sql.function_cases"
+    wrong = []
+    for i, expression in enumerate(MAINTAINED):
+        (field,) = db.view(f"v{i}").schema
+        answer = RECORDED[expression]
+        if str(field.type) != answer["type"]:
+            wrong.append(f"{expression}: {field.type}, Spark {answer['type']}")
+        if field.name.lower() != str(answer["name"]).lower():
+            wrong.append(f"{expression}: named {field.name!r}, Spark {answer['name']!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_values_and_errors(db: sqlview.Session) -> None:
+    """Row by row, so that a row in error hides no other."""
+    wrong = []
+    for position, row in enumerate(ROWS):
+        with db.transaction() as tx:
+            tx.insert("t", [row])
+        for i, expression in enumerate(MAINTAINED):
+            wanted = RECORDED[expression]["values"][position]
+            try:
+                ((value,),) = db.view(f"v{i}").rows()
+            except sqlview.ViewError as error:
+                if not isinstance(wanted, dict) or f"[{wanted['error']}" not in str(error):
+                    wrong.append(f"{expression} in row {row[0]}: {error}, Spark {wanted}")
+                continue
+            if isinstance(wanted, dict) or not _same(value, wanted):
+                wrong.append(f"{expression} in row {row[0]}: {value!r}, Spark {wanted!r}")
+            found = db.verify(f"v{i}")
+            if not found.equal:
+                wrong.append(f"{expression} in row {row[0]}: {found}")
+        with db.transaction() as tx:
+            tx.delete("t", [(row[0],)])
+    assert not wrong, "\n".join(wrong)
+
+
+def _same(value: Any, text: str | None) -> bool:
+    """Whether a value is what Spark prints. Exponentials and logarithms may differ in the last of
+    their digits, as mathematical libraries do."""
+    if value is None or text is None:
+        return value is text
+    match value:
+        case float():
+            wanted = float(text)
+            return math.isclose(value, wanted, rel_tol=1e-14) or (value != value) == (
+                wanted != wanted
+            )
+        case bool():
+            return str(value).lower() == text
+        case Decimal():
+            return f"{value:f}" == text
+        case datetime.datetime():
+            shown = value.replace(tzinfo=None).isoformat(" ")
+            return (shown.rstrip("0") if value.microsecond else shown) == text
+        case bytes():
+            return value.decode() == text
+        case _:
+            return str(value) == text
+
+
+@pytest.mark.parametrize("expression", sorted(refused()))
+def test_what_is_refused_says_why(expression: str) -> None:
+    with sqlview.connect(placement="inline") as session:
+        session.sql(f"CREATE TABLE t ({COLUMNS})")
+        with pytest.raises(sqlview.SqlViewError) as caught:
+            session.sql(f"CREATE MATERIALIZED VIEW v AS SELECT {expression} AS v FROM t")
+    name = expression.split("(")[0].upper()
+    assert name in str(caught.value).upper()
+    assert caught.value.line == 1

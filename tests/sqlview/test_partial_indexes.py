@@ -1,0 +1,86 @@
+"""Joins through indexes of the rows that pass a filter, which rows enter and leave by update."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.conftest import Connect
+from tests.harness import Checked
+from tests.reference.tables import Change, delete, insert, upsert
+
+_BOTH = ("inline", pytest.param("spark", marks=pytest.mark.spark))
+_JOIN = "SELECT d.k, d.name, f.x FROM d JOIN f ON d.k = f.k"
+
+
+def _session(connect: Connect, placement: str = "inline") -> Checked:
+    checked = connect(placement=placement, form="arrow")
+    checked.create_table("d", "k INT, name STRING, kind INT", ("k",))
+    checked.create_table("f", "id INT, k INT, x INT", ("id",))
+    return checked
+
+
+def _keys(checked: Checked, relation: str) -> list[tuple[str, list[str]]]:
+    found = checked.db.arrangements().to_pylist()
+    return [(row["key"], row["readers"]) for row in found if row["relation"] == relation]
+
+
+def _changes(rng: random.Random) -> list[Change]:
+    """Upserts and deletes, mostly of x and kind, on which the filters are."""
+    changes: list[Change] = []
+    facts, dimensions = rng.sample(range(12), 4), rng.sample(range(5), 2)
+    for i in facts[:3]:
+        changes.append(upsert("f", (i, rng.choice((None, 0, 1, 2, 3)), rng.choice((1, 1, 2)))))
+    changes.append(delete("f", (facts[3],)))
+    changes.append(upsert("d", (dimensions[0], "d", rng.choice((7, 7, 8)))))
+    changes.append(delete("d", (dimensions[1],)))
+    return changes
+
+
+@pytest.mark.parametrize("placement", _BOTH)
+def test_rows_enter_and_leave_by_update(connect: Connect, placement: str) -> None:
+    checked = _session(connect, placement)
+    rng = random.Random(5)
+    checked.step(*_changes(rng))
+    checked.create_view("both", f"{_JOIN} WHERE f.x = 1 AND d.kind = 7")
+    checked.create_view("groups", f"{_JOIN} JOIN (SELECT k, count(*) AS n FROM f GROUP BY k) g"
+                        " ON g.k = f.k WHERE g.n = 2 AND f.x = 1")  # fmt: skip
+    assert {key for key, _ in _keys(checked, "f")} >= {"k where x = 1"}
+    assert {key for key, _ in _keys(checked, "d")} >= {"k where kind = 7"}
+    for _ in range(4 if placement == "spark" else 40):
+        checked.step(*_changes(rng))
+    checked.batch(*(_changes(rng) for _ in range(5)))
+    checked.verify()
+
+
+def test_views_with_the_same_filter_share_the_index(connect: Connect) -> None:
+    checked = _session(connect)
+    checked.step(insert("d", (1, "a", 7)), insert("f", (1, 1, 1), (2, 1, 2)))
+    checked.create_view("first", f"{_JOIN} WHERE f.x = 1")
+    checked.create_view("second", "SELECT sum(f.id) AS s FROM d JOIN f ON d.k = f.k AND f.x = 1")
+    checked.create_view("third", f"{_JOIN} WHERE f.x = 2")
+    partial = {key: readers for key, readers in _keys(checked, "f") if " where " in key}
+    assert partial == {"k where x = 1": ["first", "second"], "k where x = 2": ["third"]}
+    text = checked.db.sql(f"EXPLAIN CREATE MATERIALIZED VIEW v AS {_JOIN} WHERE f.x = 1")
+    lines = [str(row["plan"]) for row in text.to_arrow().to_pylist()]
+    assert any("via partial f(k) on k = d.k" in line for line in lines), lines
+    assert any("partial f(k) where x = 1 [shared, 2 readers]" in line for line in lines)
+    checked.drop_view("first")
+    checked.step(upsert("f", (1, 1, 2), (2, 1, 1)))
+    checked.drop_view("second")
+    assert [key for key, _ in _keys(checked, "f") if " where " in key] == ["k where x = 2"]
+    checked.step(upsert("f", (1, 1, 1), (2, 1, 2)))
+    checked.drop_view("third")
+    assert [key for key, _ in _keys(checked, "f") if " where " in key] == []
+
+
+def test_many_filters_share_the_whole_index(connect: Connect) -> None:
+    checked = _session(connect)
+    checked.step(insert("d", (1, "a", 7)), *(insert("f", (i, 1, i)) for i in range(15)))
+    for x in range(15):
+        checked.create_view(f"v{x}", f"{_JOIN} WHERE f.x = {x}")
+    keys = [key for key, _ in _keys(checked, "f")]
+    assert sum(" where " in key for key in keys) == 10
+    assert "k" in keys
+    checked.step(*(upsert("f", (i, 1, i + 1)) for i in range(15)))
