@@ -61,6 +61,11 @@ class Installed:
     owner: str
     operator: Operator
     readers: set[str] = field(default_factory=set)
+    #: Of each input in turn, one that occurs twice included.
+    reads: tuple[Key, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reads = tuple(node_key(i, self.owner) for i in _occurrences(self.node))
 
 
 @dataclass(slots=True)
@@ -84,6 +89,14 @@ class LiveFilter:
     readers: set[str] = field(default_factory=set)
 
 
+@dataclass(slots=True)
+class Over:
+    """What is kept over one relation."""
+
+    filters: list[Filter] = field(default_factory=list)
+    indexes: list[LiveIndex] = field(default_factory=list)
+
+
 class Dataflow:
     """Everything that is kept for the installed views, and how a step runs through it."""
 
@@ -93,6 +106,7 @@ class Dataflow:
         self._relations: dict[Key, Relation] = {}
         self._indexes: dict[tuple[str, ir.Index], LiveIndex] = {}
         self._filters: dict[tuple[Key, str, Expr], LiveFilter] = {}
+        self._over: dict[Key, Over] | None = None
         self._streams: dict[ir.Stream, set[str]] = {}
         self.index_builds = 0
         self.work = Work()
@@ -113,6 +127,7 @@ class Dataflow:
         del self._relations["", source]
         for key in [k for k, i in self._indexes.items() if i.spec.relation == source]:
             del self._indexes[key]
+        self._over = None
 
     # -- views -----------------------------------------------------------------------------------
 
@@ -141,7 +156,7 @@ class Dataflow:
             if isinstance(node, ir.DeltaJoin):
                 for i in node.inputs:
                     if i.filter is not None:
-                        self.filter(self.node_key(i.relation, owner), i.filter, view, owner)
+                        self.filter(node_key(i.relation, owner), i.filter, view, owner)
         return fresh[root] if root in fresh else self.snapshot(root, time, owner)
 
     def retire(self, view: str) -> None:
@@ -163,6 +178,7 @@ class Dataflow:
             live.readers.discard(view)
             if not live.readers:
                 del self._filters[key_filter]
+        self._over = None
 
     def streams(self, name: str) -> tuple[ir.Stream, ...]:
         """A stream as each view that reads it sees it."""
@@ -181,12 +197,8 @@ class Dataflow:
 
     # -- state -----------------------------------------------------------------------------------
 
-    def node_key(self, node: ir.Node, owner: str) -> Key:
-        """Base tables are always shared; so are streams, each of which names its reader."""
-        return ("" if isinstance(node, (ir.Source, ir.Stream)) else owner, node)
-
     def relation(self, node: ir.Stored, owner: str = "") -> Relation:
-        return self._relations[self.node_key(node, owner)]
+        return self._relations[node_key(node, owner)]
 
     def index(self, spec: ir.Index, reader: str, owner: str = "") -> ArrangementState:
         """The index, built now if it does not exist, with one reader more; so is the filter of a
@@ -195,12 +207,11 @@ class Dataflow:
         live = self._indexes.get(key)
         passing = None
         if isinstance(spec, ir.Arrangement) and spec.filter is not None:
-            passing = self.filter(
-                self.node_key(spec.relation, owner), spec.filter, reader, owner
-            )
+            passing = self.filter(node_key(spec.relation, owner), spec.filter, reader, owner)
         if live is None:
             state = ArrangementState(spec, self.relation(spec.relation, owner), passing)
             live = self._indexes[key] = LiveIndex(spec, owner, state)
+            self._over = None
             self.index_builds += 1
         live.readers.add(reader)
         if not live.deferred:
@@ -217,6 +228,7 @@ class Dataflow:
         live = self._filters.get(key)
         if live is None:
             live = self._filters[key] = LiveFilter(Filter(self._relations[relation], predicate))
+            self._over = None
         live.readers.add(reader)
         return live.state
 
@@ -243,27 +255,15 @@ class Dataflow:
 
         The output is entered into `changes`, and into the indexes over it.
         """
-        node, owner, operator = installed.node, installed.owner, installed.operator
-        keys = [self.node_key(i, owner) for i in ir.inputs(node)]
-        if not any(k in changes for k in keys):
+        operator = installed.operator
+        inputs = [changes.get(key) for key in installed.reads]
+        if not any(inputs):
             return None
         match operator:
-            case DeltaJoinOperator():
-                assert isinstance(node, ir.DeltaJoin)
-                inputs = [
-                    changes.get(self.node_key(i.relation, owner)) or deltas.empty(i.schema)
-                    for i in node.inputs
-                ]
+            case DeltaJoinOperator() | UnionOperator():
                 output = operator.step(inputs)
-            case UnionOperator():
-                assert isinstance(node, ir.Union)
-                output = operator.step(
-                    [changes.get(self.node_key(i, owner)) for i in node.inputs]
-                )
             case ThresholdOperator():
-                assert isinstance(node, ir.Threshold)
-                rows = changes.get(self.node_key(node.index.relation, owner))
-                scalars = changes.get(self.node_key(node.bound.relation, owner))
+                rows, scalars = inputs
                 output = operator.step(rows, scalars)
             case ConstantOperator():
                 return None
@@ -275,10 +275,12 @@ class Dataflow:
                 | RecomputeOperator()
                 | TopKOperator()
             ):
-                output = operator.step(changes[keys[0]])
+                (delta,) = inputs
+                assert delta is not None
+                output = operator.step(delta)
             case _:
                 assert_never(operator)
-        return self.enter((owner, node), output, changes)
+        return self.enter((installed.owner, installed.node), output, changes)
 
     def enter(self, key: Key, output: Delta, changes: dict[Key, Delta]) -> Delta | None:
         """Make a node's output known to its consumers and to the indexes over it; None if empty."""
@@ -294,13 +296,13 @@ class Dataflow:
 
     def commit(self, since: int, changes: dict[Key, Delta]) -> None:
         """End a step: forget the versions before `since`, merge indexes under fuel."""
-        for key, relation in self._relations.items():
-            if key in changes:
+        over = self._kept_over()
+        for key, delta in changes.items():
+            relation = self._relations.get(key)
+            if relation is not None:
                 relation.advance(since)
-        for index in self._indexes.values():
-            delta = changes.get(self.node_key(index.spec.relation, index.owner))
-            if delta is not None:
-                index.state.maintain(len(delta))
+                for index in over[key].indexes if key in over else ():
+                    index.state.maintain(len(delta))
 
     def snapshot(self, node: ir.Node, time: int, owner: str = "") -> Delta:
         """All rows of a running node as of `time` (the latest epoch), as births at that time."""
@@ -338,16 +340,26 @@ class Dataflow:
     # -- internals -------------------------------------------------------------------------------
 
     def _absorb(self, key: Key) -> None:
-        relation = self._relations.get(key)
-        if relation is None:
+        over = self._kept_over().get(key)
+        if over is None:
             return
         # Partial indexes take in what the filters let pass.
-        for live in self._filters.values():
-            if live.state.relation is relation:
-                live.state.absorb()
-        for index in self._indexes.values():
-            if index.state.relation is relation and not index.deferred:
+        for test in over.filters:
+            test.absorb()
+        for index in over.indexes:
+            if not index.deferred:
                 index.state.absorb()
+
+    def _kept_over(self) -> dict[Key, Over]:
+        """By relation, the filters and indexes over it."""
+        if self._over is None:
+            self._over = {}
+            for (relation, _, _), live in self._filters.items():
+                self._over.setdefault(relation, Over()).filters.append(live.state)
+            for index in self._indexes.values():
+                relation = node_key(index.spec.relation, index.owner)
+                self._over.setdefault(relation, Over()).indexes.append(index)
+        return self._over
 
     def _build(self, node: ir.Node, view: str, owner: str) -> Operator:
         operator = self._new_operator(node, view, owner)
@@ -393,7 +405,7 @@ class Dataflow:
                 }
                 return ReduceOperator(node, relation, group_index, ordered)
             case ir.DeltaJoin():
-                keys = [self.node_key(i.relation, owner) for i in node.inputs]
+                keys = [node_key(i.relation, owner) for i in node.inputs]
                 return DeltaJoinOperator(
                     node,
                     [
@@ -460,3 +472,19 @@ class Dataflow:
         source = sizes.index(min(sizes))
         everything = snapshot(join.occurrences[source].relation, time)
         return join.follow(source, everything, snapshot=True)
+
+
+def node_key(node: ir.Node, owner: str) -> Key:
+    """Base tables are always shared; so are streams, each of which names its reader."""
+    return ("" if isinstance(node, (ir.Source, ir.Stream)) else owner, node)
+
+
+def _occurrences(node: ir.Node) -> tuple[ir.Node, ...]:
+    """The inputs of a node, in its operator's order."""
+    match node:
+        case ir.DeltaJoin():
+            return tuple(i.relation for i in node.inputs)
+        case ir.Threshold():
+            return node.index.relation, node.bound.relation
+        case _:
+            return ir.inputs(node)

@@ -2,13 +2,16 @@
 
 A delta is n updates (row, time, diff). Its columns are either computed values or *bound*: column c
 of a stored relation at known row ids, gathered when somebody asks, and only for the rows that are
-still there. Selecting rows moves row ids, not values.
+still there. Selecting rows moves row ids, not values. What is gathered through a binding, and the
+lookups that are sorted for it, stay with the binding: the views that read a table's changes share
+them.
 
 Invariant: deltas are immutable; `column(i)` always has n rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
@@ -16,16 +19,51 @@ from typing import TypeAlias
 import numpy as np
 
 from operators.column import Bools, Column, Ints, concat
+from operators.state.filters import Filter
+from operators.state.probes import Probes
 from operators.state.relation import Relation
 from planner.types import Field, Schema, SqlType
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
-    """Row ids, int64[n], into a relation."""
+class Sought:
+    """The lookups of a binding's rows by some of its columns: the rows that have a key (None: all
+    of them), and their keys, sorted."""
 
-    relation: Relation
-    rows: Ints
+    present: Ints | None
+    probes: Probes
+
+
+#: The columns of a key; for each, whether NULL has a word, and whether NULL finds it.
+KeySpec: TypeAlias = tuple[tuple[int, ...], tuple[bool, ...], tuple[bool, ...]]
+
+
+class Binding:
+    """Row ids, int64[n], into a relation; what has been made of their columns so far."""
+
+    __slots__ = ("_columns", "relation", "rows", "sought")
+
+    def __init__(self, relation: Relation, rows: Ints) -> None:
+        self.relation = relation
+        self.rows = rows
+        self.sought: dict[KeySpec, Sought] = {}
+        self._columns: dict[int, Column] = {}
+
+    def column(self, index: int) -> Column:
+        """The values of a column. Cost: a gather on first use."""
+        values = self._columns.get(index)
+        if values is None:
+            values = self._columns[index] = self.relation.gather(index, self.rows)
+        return values
+
+    def peek(self, index: int, at: Ints) -> Column:
+        """The values of a column at positions `at` alone."""
+        values = self._columns.get(index)
+        return self.relation.gather(index, self.rows[at]) if values is None else values.take(at)
+
+    def select(self, rows: Ints) -> Binding:
+        """The binding at positions `rows`."""
+        return Binding(self.relation, self.rows.take(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,46 +99,78 @@ class Pairs:
 
 
 class Delta:
-    """n updates over `schema`. time, diff: int64[n]; `pairs` is a hint to cancel updates early."""
+    """n updates over `schema`. time, diff: int64[n]; `pairs` is a hint to cancel updates early.
 
-    __slots__ = ("_cache", "_origins", "bindings", "diff", "pairs", "schema", "time")
+    `one_time`, `one_diff`: whether all times, or all diffs, are known to be the same; selecting
+    rows then copies none.
+    """
+
+    __slots__ = (
+        "_origins",
+        "_passing",
+        "_values",
+        "bindings",
+        "diff",
+        "one_diff",
+        "one_time",
+        "pairs",
+        "schema",
+        "time",
+    )
 
     def __init__(
         self,
         schema: Schema,
         time: Ints,
         diff: Ints,
-        origins: list[Origin],
+        origins: Sequence[Origin],
         bindings: tuple[Binding, ...] = (),
         pairs: Pairs | None = None,
+        one_time: bool = False,
+        one_diff: bool = False,
+    ) -> None:
+        values = {i: o for i, o in enumerate(origins) if isinstance(o, (Column, Picked))}
+        self._set(schema, time, diff, origins, values, bindings, pairs, one_time, one_diff)
+
+    def _set(
+        self,
+        schema: Schema,
+        time: Ints,
+        diff: Ints,
+        origins: Sequence[Origin],
+        values: dict[int, Column | Picked],
+        bindings: tuple[Binding, ...],
+        pairs: Pairs | None,
+        one_time: bool,
+        one_diff: bool,
     ) -> None:
         self.schema = schema
         self.time = time
         self.diff = diff
         self.bindings = bindings
         self.pairs = pairs
+        self.one_time = one_time
+        self.one_diff = one_diff
+        # Where columns come from, but for those in `values`.
         self._origins = origins
-        self._cache: list[Column | None] = [None] * len(origins)
+        self._values = values
+        self._passing: dict[Filter, Delta] = {}
 
     def __len__(self) -> int:
         return len(self.time)
 
     def column(self, index: int) -> Column:
         """The values of a column. Cost: a gather on first use, unless it was computed."""
-        cached = self._cache[index]
-        if cached is None:
-            match self._origins[index]:
-                case Bound(binding, column):
-                    bound = self.bindings[binding]
-                    cached = bound.relation.gather(column, bound.rows)
-                case Picked(source, rows):
-                    cached = source.take(rows)
-                case Column() as computed:
-                    cached = computed
-                case None:
-                    raise LookupError(f"column {index} is not bound yet")
-            self._cache[index] = cached
-        return cached
+        match self.origin(index):
+            case Bound(binding, column):
+                return self.bindings[binding].column(column)
+            case Picked(source, rows):
+                values = self._values[index] = source.take(rows)
+                return values
+            case Column() as computed:
+                return computed
+            case None:
+                raise LookupError(f"column {index} is not bound yet")
 
     def peek(self, index: int, rows: Ints) -> Column:
         """The values of a column at positions `rows` alone."""
@@ -111,14 +181,14 @@ class Delta:
             case Picked(source, before):
                 return source.take(before[rows])
             case Bound(binding, column):
-                bound = self.bindings[binding]
-                return bound.relation.gather(column, bound.rows[rows])
+                return self.bindings[binding].peek(column, rows)
             case None:
                 raise LookupError(f"column {index} is not bound yet")
 
     def origin(self, index: int) -> Origin:
         """Where a column comes from, to hand it on without gathering it."""
-        return self._cache[index] or self._origins[index]
+        value = self._values.get(index)
+        return self._origins[index] if value is None else value
 
     def binding_of(self, index: int) -> Binding:
         """The binding behind column `index`, which must be bound."""
@@ -127,53 +197,111 @@ class Delta:
             return self.bindings[origin.binding]
         raise LookupError(f"column {index} is not bound")
 
+    def home(self, columns: tuple[int, ...]) -> tuple[Binding, tuple[int, ...]] | None:
+        """The one binding behind all of `columns`, and their positions in its relation."""
+        number, own = -1, []
+        for index in columns:
+            origin = self.origin(index)
+            if not isinstance(origin, Bound) or number not in (-1, origin.binding):
+                return None
+            number = origin.binding
+            own.append(origin.column)
+        return None if number < 0 else (self.bindings[number], tuple(own))
+
     def select(self, rows: Ints) -> Delta:
         """The updates at positions `rows` (int64[m], any order, repeats allowed)."""
-        origins: list[Origin] = []
-        for cached, origin in zip(self._cache, self._origins, strict=True):
-            match origin:
-                case Bound():
-                    origins.append(origin)
-                case Picked(source, before):
-                    if cached is None:
-                        origins.append(Picked(source, before[rows]))
-                    else:
-                        origins.append(Picked(cached, rows))
-                case Column():
-                    origins.append(Picked(origin, rows))
-                case None:
-                    origins.append(None)
-        bindings = tuple(Binding(b.relation, b.rows[rows]) for b in self.bindings)
-        return Delta(self.schema, self.time[rows], self.diff[rows], origins, bindings)
+        values: dict[int, Column | Picked] = {}
+        for i, value in self._values.items():
+            if isinstance(value, Picked):
+                values[i] = Picked(value.column, value.rows[rows])
+            else:
+                values[i] = Picked(value, rows)
+        return self._derived(
+            _taken(self.time, rows, self.one_time),
+            _taken(self.diff, rows, self.one_diff),
+            self._origins,
+            values,
+            tuple([b.select(rows) for b in self.bindings]),
+        )
+
+    def passing(self, test: Filter) -> Delta:
+        """The updates of a relation's own rows that pass a filter of it; found once."""
+        known = self._passing.get(test)
+        if known is None:
+            known = self._passing[test] = self.filter(test.test(self.bindings[0].rows))
+        return known
 
     def extend(self, first: int, relation: Relation, rows: Ints) -> Delta:
         """Bind the columns from position `first` on to the columns of `relation` at `rows`."""
+        width = len(relation.schema)
         origins = list(self._origins)
-        for i in range(len(relation.schema)):
-            origins[first + i] = Bound(len(self.bindings), i)
-        extended = Delta(
-            self.schema, self.time, self.diff, origins, (*self.bindings, Binding(relation, rows))
-        )
-        for i, cached in enumerate(self._cache):
-            extended._cache[i] = cached
-        return extended
+        origins[first : first + width] = _columns_of(len(self.bindings), width)
+        bindings = (*self.bindings, Binding(relation, rows))
+        return self._derived(self.time, self.diff, origins, self._values, bindings)
 
     def filter(self, keep: Bools) -> Delta:
         """The updates where `keep` is set; the same object if that is all of them."""
-        rows = np.flatnonzero(keep)
+        rows = keep.nonzero()[0]
         return self if len(rows) == len(self) else self.select(rows)
+
+    def project(self, schema: Schema, origins: Sequence[Origin]) -> Delta:
+        """The same updates over other columns; origins are values, or this delta's `origin`s."""
+        return Delta(
+            schema,
+            self.time,
+            self.diff,
+            origins,
+            self.bindings,
+            one_time=self.one_time,
+            one_diff=self.one_diff,
+        )
+
+    def rebound(self, schema: Schema, origins: Sequence[Bound | None]) -> Delta:
+        """The same updates over columns all of which are bound, or not bound yet."""
+        delta = self._derived(self.time, self.diff, origins, {}, self.bindings)
+        delta.schema = schema
+        return delta
 
     def negated(self) -> Delta:
         """The same updates with the opposite sign."""
-        return self.times(np.full(len(self), -1, np.int64))
+        return self._derived(self.time, -self.diff, self._origins, self._values, self.bindings)
 
     def times(self, factor: Ints) -> Delta:
         """The same updates, `factor` int64[n] times each."""
-        origins = [self.origin(i) for i in range(len(self.schema))]
-        return Delta(self.schema, self.time, self.diff * factor, origins, self.bindings)
+        diff = self.diff * factor
+        delta = self._derived(self.time, diff, self._origins, self._values, self.bindings)
+        delta.one_diff = False
+        return delta
 
     def columns(self) -> list[Column]:
         return [self.column(i) for i in range(len(self.schema))]
+
+    def _derived(
+        self,
+        time: Ints,
+        diff: Ints,
+        origins: Sequence[Origin],
+        values: dict[int, Column | Picked],
+        bindings: tuple[Binding, ...],
+    ) -> Delta:
+        derived = Delta.__new__(Delta)
+        derived._set(
+            self.schema, time, diff, origins, values, bindings, None, self.one_time, self.one_diff
+        )
+        return derived
+
+
+def _taken(values: Ints, rows: Ints, one: bool) -> Ints:
+    """`values` at positions `rows`; `one`: all of them are the same."""
+    m = len(rows)
+    if not one:
+        return values.take(rows)
+    return values[:m] if m <= len(values) else np.full(m, values[0])
+
+
+@cache
+def _columns_of(binding: int, width: int) -> tuple[Bound, ...]:
+    return tuple(Bound(binding, i) for i in range(width))
 
 
 def empty(schema: Schema) -> Delta:
@@ -191,8 +319,16 @@ def bound(
     relation: Relation, rows: Ints, time: Ints, diff: Ints, pairs: Pairs | None = None
 ) -> Delta:
     """Updates of a stored relation's own rows."""
-    origins: list[Origin] = [Bound(0, i) for i in range(len(relation.schema))]
-    return Delta(relation.schema, time, diff, origins, (Binding(relation, rows),), pairs)
+    return Delta(
+        relation.schema,
+        time,
+        diff,
+        _columns_of(0, len(relation.schema)),
+        (Binding(relation, rows),),
+        pairs,
+        one_time=_all_same(time),
+        one_diff=_all_same(diff),
+    )
 
 
 def concatenate(schema: Schema, parts: list[Delta]) -> Delta:
@@ -203,6 +339,19 @@ def concatenate(schema: Schema, parts: list[Delta]) -> Delta:
     if len(parts) == 1:
         return parts[0]
     columns: list[Origin] = [concat([p.column(i) for p in parts]) for i in range(len(schema))]
+    return joined(schema, parts, columns)
+
+
+def joined(
+    schema: Schema, parts: list[Delta], origins: list[Origin], bindings: tuple[Binding, ...] = ()
+) -> Delta:
+    """The updates of `parts`, of which none is empty, one part after the other, over `origins`."""
     time = np.concatenate([p.time for p in parts])
     diff = np.concatenate([p.diff for p in parts])
-    return Delta(schema, time, diff, columns)
+    one_time = all(p.one_time and p.time[0] == time[0] for p in parts)
+    one_diff = all(p.one_diff and p.diff[0] == diff[0] for p in parts)
+    return Delta(schema, time, diff, origins, bindings, one_time=one_time, one_diff=one_diff)
+
+
+def _all_same(values: Ints) -> bool:
+    return len(values) == 0 or bool((values == values[0]).all())

@@ -19,12 +19,13 @@ import numpy as np
 from operators import delta as deltas
 from operators import scalar
 from operators.column import Ints
-from operators.delta import Delta
+from operators.delta import Delta, Sought
 from operators.linear import passing, without_unchanged
 from operators.range_join import RangeJoinOperator
 from operators.state import encode
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
+from operators.state.probes import Probes, sort_probes
 from operators.state.relation import Relation
 from planner import dataflow as ir
 from planner.expr import columns_used
@@ -54,30 +55,58 @@ class HalfJoinOperator:
         if tested is not None and tested.predicate == node.index.filter:
             tested = None  # the index has no other rows
         self._filter = tested
+        finds_null = node.null_safe or (False,) * len(node.probe)
+        self._has_word = index.null_words[: len(node.probe)]
+        # An index over a column that is never NULL has no word for NULL to find.
+        self._finds_null = tuple(
+            a and b for a, b in zip(finds_null, index.null_words, strict=False)
+        )
 
     def probe(self, prefix: Delta) -> tuple[Delta, Ints]:
         """The updates that can match (no NULL in the probe), and their key words."""
+        present, words = self._key_words(prefix)
+        return (prefix if present is None else prefix.select(present)), words
+
+    def _key_words(self, prefix: Delta) -> tuple[Ints | None, Ints]:
+        """Positions of the updates that can match, or None for all, and their key words."""
         columns = [prefix.column(c) for c in self.node.probe]
-        finds_null = self.node.null_safe or (False,) * len(columns)
-        # An index over a column that is never NULL has no word for NULL to find.
-        safe = [a and b for a, b in zip(finds_null, self.index.null_words, strict=False)]
-        strict = [c for c, finds in zip(columns, safe, strict=True) if not finds]
-        present = encode.not_null(strict)
-        if present is not None and not present.all():
-            prefix = prefix.filter(present)
-            columns = [prefix.column(c) for c in self.node.probe]
-        return prefix, self.index.probe_words(columns, len(prefix))
+        strict = [c for c, finds in zip(columns, self._finds_null, strict=True) if not finds]
+        keep = encode.not_null(strict)
+        if keep is None or keep.all():
+            return None, self.index.probe_words(columns, len(prefix))
+        present = np.flatnonzero(keep)
+        columns = [c.take(present) for c in columns]
+        return present, self.index.probe_words(columns, len(present))
 
     def extend(self, prefix: Delta, as_of: bool) -> Delta:
-        """The matches of every update of `prefix`. Cost: see ArrangementState.lookup."""
-        prefix, words = self.probe(prefix)
-        return self.extend_probed(prefix, words, as_of)
+        """The matches of every update of `prefix`. Cost: see ArrangementState.lookup; keys that
+        another path or view has looked up by the same rows are sorted already."""
+        sought = self._sought(prefix)
+        if sought.present is not None:
+            prefix = prefix.select(sought.present)
+        return self._extend(prefix, sought.probes, as_of)
+
+    def _sought(self, prefix: Delta) -> Sought:
+        home = prefix.home(self.node.probe)
+        if home is None:
+            present, words = self._key_words(prefix)
+            return Sought(present, sort_probes(words))
+        binding, columns = home
+        key = (columns, self._has_word, self._finds_null)
+        known = binding.sought.get(key)
+        if known is None:
+            present, words = self._key_words(prefix)
+            known = binding.sought[key] = Sought(present, sort_probes(words))
+        return known
 
     def extend_probed(self, prefix: Delta, words: Ints, as_of: bool) -> Delta:
-        """`extend`, with the key words at hand (they may have been sent here by an exchange)."""
+        """`extend`, with the key words at hand, which an exchange has sent here."""
+        return self._extend(prefix, sort_probes(words), as_of)
+
+    def _extend(self, prefix: Delta, probes: Probes, as_of: bool) -> Delta:
         occurrence = self.occurrence
         bits = _NONE if self._filter is None else self._filter.bits
-        matches = self.index.lookup(words, prefix.time, as_of, bits)
+        matches = self.index.lookup_sorted(probes, prefix.time, as_of, bits)
         joined = prefix.select(matches.probe).extend(
             occurrence.first, occurrence.relation, matches.row
         )
@@ -102,9 +131,16 @@ class DeltaJoinOperator:
         indexes: dict[ir.Index, ArrangementState],
     ) -> None:
         self.node = node
+        self._schema = node.schema
+        self._nothing = deltas.empty(self._schema)
         firsts = ir.offsets(tuple(i.schema for i in node.inputs))
         self.occurrences = [
             Occurrence(r, f, first) for r, f, first in zip(relations, filters, firsts, strict=True)
+        ]
+        #: By source: the join's columns where that input alone is bound.
+        self._placed = [
+            [c for i, o in enumerate(node.inputs) for c in _columns(0 if i == j else None, o)]
+            for j in range(len(node.inputs))
         ]
         #: By source; an input that is only looked up, by events, has none.
         self.paths: list[list[HalfJoinOperator | RangeJoinOperator]] = [[] for _ in node.inputs]
@@ -138,32 +174,27 @@ class DeltaJoinOperator:
         if source == self._events:
             return self._start_events(occurrence, delta)
         delta = without_unchanged(delta, self._reads[source])
-        rows = delta.bindings[0].rows
-        if occurrence.filter is not None and len(rows):
-            kept = np.flatnonzero(occurrence.filter.test(rows))
-            if len(kept) < len(rows):
-                delta, rows = delta.select(kept), rows[kept]
-        occurrence.relation.work.prefixes += len(rows)
-        origins: list[deltas.Origin] = [None] * len(self.node.schema)
-        prefix = Delta(self.node.schema, delta.time, delta.diff, origins)
-        return prefix.extend(occurrence.first, occurrence.relation, rows)
+        if occurrence.filter is not None and len(delta):
+            delta = delta.passing(occurrence.filter)
+        occurrence.relation.work.prefixes += len(delta)
+        return delta.rebound(self._schema, self._placed[source])
 
     def _start_events(self, occurrence: Occurrence, delta: Delta) -> Delta:
         """Events over the join's columns: as they came, since no relation has their rows."""
         occurrence.relation.work.prefixes += len(delta)
-        origins: list[deltas.Origin] = [None] * len(self.node.schema)
+        origins: list[deltas.Origin] = [None] * len(self._schema)
         for i in range(len(delta.schema)):
             origins[occurrence.first + i] = delta.origin(i)
-        return Delta(self.node.schema, delta.time, delta.diff, origins, delta.bindings)
+        return delta.project(self._schema, origins)
 
-    def step(self, changes: list[Delta]) -> Delta:
-        """The join's changes from those of its inputs, one delta per occurrence."""
+    def step(self, changes: list[Delta | None]) -> Delta:
+        """The join's changes from those of its inputs, one delta per occurrence (None: none)."""
         parts: list[Delta] = []
         for path in self.node.paths:
             delta = changes[path.source]
-            if len(delta):
+            if delta is not None and len(delta):
                 parts.append(self.follow(path.source, delta))
-        return merge_bound(self.node, parts)
+        return self._merged([p for p in parts if len(p)])
 
     def follow(self, source: int, delta: Delta, snapshot: bool = False) -> Delta:
         """Path `source` for `delta`. `snapshot`: delta is all of the input as of its one time, and
@@ -174,6 +205,22 @@ class DeltaJoinOperator:
                 break
             prefix = half_join.extend(prefix, snapshot or half_join.node.as_of)
         return prefix
+
+    def _merged(self, parts: list[Delta]) -> Delta:
+        """Deltas of several paths, each with every input bound, as one that is still bound."""
+        if not parts:
+            return self._nothing
+        if len(parts) == 1:
+            return parts[0]
+        # Paths bind the inputs in different orders: line the bindings up by input.
+        bindings: list[deltas.Binding] = []
+        origins: list[deltas.Origin] = []
+        for occurrence, source in zip(self.occurrences, self.node.inputs, strict=True):
+            own = [p.binding_of(occurrence.first) for p in parts]
+            origins.extend(_columns(len(bindings), source))
+            rows = np.concatenate([b.rows for b in own])
+            bindings.append(deltas.Binding(occurrence.relation, rows))
+        return deltas.joined(self._schema, parts, origins, tuple(bindings))
 
     def _columns_read(self, source: int) -> tuple[int, ...]:
         """Columns of an input whose change can change the join as its consumers read it."""
@@ -202,22 +249,7 @@ def _step(
     return HalfJoinOperator(node, index, occurrence)
 
 
-def merge_bound(node: ir.DeltaJoin, parts: list[Delta]) -> Delta:
-    """Deltas of several paths as one, still bound to row ids. Each has every input bound."""
-    parts = [p for p in parts if len(p)]
-    if not parts:
-        return deltas.empty(node.schema)
-    if len(parts) == 1:
-        return parts[0]
-    # Paths bind the inputs in different orders: line the bindings up by input.
-    firsts = ir.offsets(tuple(i.schema for i in node.inputs))
-    bindings: list[deltas.Binding] = []
-    origins: list[deltas.Origin] = []
-    for first, source in zip(firsts, node.inputs, strict=True):
-        own = [p.binding_of(first) for p in parts]
-        origins.extend(deltas.Bound(len(bindings), c) for c in range(len(source.schema)))
-        rows = np.concatenate([b.rows for b in own])
-        bindings.append(deltas.Binding(own[0].relation, rows))
-    time = np.concatenate([p.time for p in parts])
-    diff = np.concatenate([p.diff for p in parts])
-    return Delta(node.schema, time, diff, origins, tuple(bindings))
+def _columns(binding: int | None, source: ir.JoinInput) -> list[deltas.Bound | None]:
+    """The columns of an input, bound by binding number `binding`, or not bound yet."""
+    width = len(source.schema)
+    return [None if binding is None else deltas.Bound(binding, c) for c in range(width)]

@@ -34,6 +34,7 @@ class MapOperator:
     def __init__(self, node: ir.Map) -> None:
         self.node = node
         self.errors = ErrorState()
+        self._nothing = deltas.empty(node.schema)
         self.used = tuple(sorted(columns_used(*node.predicates, *node.outputs)))
         self._predicates = [scalar.compile(p) for p in node.predicates]
         self._predicate_columns = [tuple(sorted(columns_used(p))) for p in node.predicates]
@@ -55,7 +56,7 @@ class MapOperator:
                 self._count(errors, delta, predicate_columns)
             delta = delta.filter(passing(value))
         if len(delta) == 0:
-            return deltas.empty(self.node.schema)
+            return self._nothing
         computed: list[tuple[int, Column]] = []
         failed: Bools | None = None
         for i, output in enumerate(self._outputs):
@@ -79,7 +80,7 @@ class MapOperator:
                 origins[i] = delta.origin(output)
         for i, value in computed:
             origins[i] = value
-        return Delta(self.node.schema, delta.time, delta.diff, origins, delta.bindings)
+        return delta.project(self.node.schema, origins)
 
     def _count(self, errors: Errors, delta: Delta, columns: tuple[int, ...]) -> None:
         """Count failing rows under their messages, with the values that the expression reads.

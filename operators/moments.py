@@ -35,7 +35,7 @@ def of_one(function: str, values: Doubles) -> float | None:
     n = len(values)
     if function == "skewness":
         third = sum(d * d * d for d in x.deviations)
-        return math.copysign(_root(n * third * third, second**3), third)
+        return _signed_root(third, n, second**3)
     fourth = sum((d * d) ** 2 for d in x.deviations)
     return _ratio(n * fourth - 3 * second * second, second * second)
 
@@ -72,7 +72,7 @@ def of_two(function: str, first: Doubles, second: Doubles) -> float | None:
         case "regr_sxy":
             return _ratio(both, n * n, exponent)
         case "corr":
-            return math.copysign(_root(both * both, a.square * b.square), both)
+            return _signed_root(both, 1, a.square * b.square)
         case "regr_r2":
             return _ratio(both * both, a.square * b.square)
         case "regr_slope":
@@ -131,16 +131,18 @@ def _ratio(dividend: int, divisor: int, exponent: int = 0) -> float:
     try:
         return dividend / divisor  # of integers: rounded once
     except OverflowError:
-        return math.copysign(math.inf, dividend)
+        return -math.inf if dividend < 0 else math.inf
 
 
-def _root(dividend: int, divisor: int) -> float:
-    """sqrt(dividend / divisor), rounded to the nearest double; neither too great nor too small for
-    one."""
-    if dividend == 0:
+def _signed_root(number: int, factor: int, divisor: int) -> float:
+    """number * sqrt(factor / divisor), rounded to the nearest double, where its magnitude is that
+    of a skewness or a correlation."""
+    if number == 0:
         return 0.0
+    dividend = number * number * factor
     shift = max(0, _ROOT_BITS - (dividend.bit_length() - divisor.bit_length()) // 2)
     scaled, rest = divmod(dividend << 2 * shift, divisor)
     root = math.isqrt(scaled)
     inexact = rest != 0 or root * root != scaled
-    return math.ldexp(float(2 * root + inexact), -shift - 1)
+    magnitude = math.ldexp(float(2 * root + inexact), -shift - 1)
+    return -magnitude if number < 0 else magnitude

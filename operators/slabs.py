@@ -3,7 +3,7 @@
 A fresh array of some hundred kilobytes is made of small pages, and touching each of those for the
 first time costs more than what is written there (1.5 µs a page of 4 KiB in a virtual machine, where
 NumPy's arrays of 4 MiB and more, for which it asks for huge pages, cost a seventh). State grows by
-such arrays at every step; so they are cut, one after the other, from slabs of 16 MiB.
+such arrays at every step; so they are cut, one after the other, from slabs of 32 MiB.
 
 Invariant: a slab's memory is freed when the last array cut from it is gone. Arrays that go at the
 same time share a `Slabs`, so that little of a slab outlives the rest.
@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-_SLAB_BYTES = 16 << 20
+_SLAB_BYTES = 32 << 20
+_HUGE_PAGE = 2 << 20
 #: Smaller arrays are left to the C library, which reuses what is freed; larger ones to NumPy.
 _LEAST_BYTES, _MOST_BYTES = 64 << 10, 4 << 20
 _CACHE_LINE = 64
@@ -40,9 +41,9 @@ class Slabs:
         if not _LEAST_BYTES <= nbytes < _MOST_BYTES:
             return np.empty(shape, kind)
         if self._used + nbytes > len(self._slab):
-            self._slab = np.empty(_SLAB_BYTES, np.uint8)
+            self._slab = np.empty(_SLAB_BYTES + _HUGE_PAGE, np.uint8)
             _SLABS[id(self._slab)] = self._slab
-            self._used = 0
+            self._used = -self._slab.ctypes.data % _HUGE_PAGE
         start = self._used
         self._used = -(-(start + nbytes) // _CACHE_LINE) * _CACHE_LINE
         return self._slab[start : start + nbytes].view(kind).reshape(shape)

@@ -18,7 +18,7 @@ from operators.state import changes, encode
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import Normalised
 from operators.state.relation import Relation
-from operators.state.spine import keys_at
+from operators.state.spine import keys_at, sort_keys
 from planner import dataflow as ir
 
 _ALL_VALID = np.empty(0, np.bool_)
@@ -77,13 +77,9 @@ def consolidate(columns: list[Column], time: Ints, diff: Ints) -> tuple[Ints, In
     """
     n = len(time)
     words = encode.row_hash(columns) if columns else np.zeros((2, n), np.int64)
-    framed = np.empty((4, n), np.int64)
-    sorting.buckets_of(words[0], framed[0])
-    framed[1:3] = words
-    framed[3] = time
-    order, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
-    sorting.argsort(framed, order, np.empty(n, np.int64))
-    count = sorting.run_starts(framed, order, starts)
+    timed = np.vstack((words, time))
+    order, starts = sort_keys(timed), np.empty(n + 1, np.int64)
+    count = sorting.run_starts(timed, order, starts)
     net = np.empty(count, np.int64)
     grouping.count_runs(order, starts, count, diff, _ALL_VALID, net)
     runs = np.flatnonzero(net)
@@ -110,6 +106,9 @@ def apply_changes(relation: Relation, born: list[Column], applied: Normalised) -
     `born`: the values of applied.births, in that order.
     """
     first = relation.append(born, applied.birth_time)
+    if len(applied.killed) == 0 and len(applied.ended) == 0:
+        rows = np.arange(first, first + len(applied.births))
+        return deltas.bound(relation, rows, applied.birth_time, np.ones(len(rows), np.int64))
     dead = np.concatenate((applied.killed, applied.ended + first))
     dead_time = np.concatenate((applied.killed_time, applied.ended_time))
     relation.kill(dead, dead_time)

@@ -223,7 +223,15 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def columns_used(*exprs: Expr) -> frozenset[int]:
     """Positions of the input columns that the expressions read."""
-    return frozenset(e.index for expr in exprs for e in walk(expr) if isinstance(e, Column))
+    used: set[int] = set()
+    waiting = list(exprs)
+    while waiting:
+        e = waiting.pop()
+        if isinstance(e, Call):
+            waiting += e.args
+        elif isinstance(e, Column):
+            used.add(e.index)
+    return frozenset(used)
 
 
 def transform(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:

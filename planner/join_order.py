@@ -189,6 +189,9 @@ class JoinGraph:
         self._classes = links
         self._facts = facts
         self._home = [i for i, x in enumerate(inputs) for _ in x.schema]
+        #: By class: the occurrences that have a column in it.
+        self._homes = [frozenset(self._home[m.index] for m in c.columns) for c in links]
+        self._values: dict[tuple[int, frozenset[int]], float] = {}  # see _distinct
         self._residuals = residuals
         self._comparisons = comparisons(residuals, self._home)
         self._keys = [self._key_classes(i) for i in range(len(inputs))]
@@ -243,9 +246,8 @@ class JoinGraph:
         """Classes with a column in j and a column in a visited occurrence."""
         return tuple(
             k
-            for k, c in enumerate(self._classes)
-            if any(self._home[m.index] == j for m in c.columns)
-            and any(self._home[m.index] in order for m in c.columns)
+            for k, homes in enumerate(self._homes)
+            if j in homes and not homes.isdisjoint(order)
         )
 
     def _range(self, j: int, order: tuple[int, ...]) -> Range | None:
@@ -284,6 +286,12 @@ class JoinGraph:
 
     def _distinct(self, j: int, classes: frozenset[int]) -> float:
         """Different values that the columns of j in these classes take together."""
+        known = self._values.get((j, classes))
+        if known is None:
+            known = self._values[j, classes] = self._estimate_distinct(j, classes)
+        return known
+
+    def _estimate_distinct(self, j: int, classes: frozenset[int]) -> float:
         result, rest = 1.0, set(classes)
         referred = sorted(
             (-len(key), self._rows[k], tuple(sorted(key)))
@@ -329,11 +337,7 @@ class JoinGraph:
         ]
 
     def _classes_of(self, i: int) -> frozenset[int]:
-        return frozenset(
-            k
-            for k, c in enumerate(self._classes)
-            if any(self._home[m.index] == i for m in c.columns)
-        )
+        return frozenset(k for k, homes in enumerate(self._homes) if i in homes)
 
     # -- indexes -------------------------------------------------------------------------------
 

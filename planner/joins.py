@@ -5,8 +5,8 @@ keeps nothing. A lowered input is used as it is where it is stored already, or i
 something stored:
 
     its predicates    cannot fail     the filter of the occurrence (a shared bitmap)
-                      casts of a      the same, which lets rows pass that fail; the predicate itself
-                      group's values  is above the join (HAVING SUM(x) > 1: no second index)
+                      casts or sums   the same, which lets rows pass that fail; the predicate itself
+                      of a group      is above the join (HAVING SUM(x) > 1: no second index)
                       may fail        the input is stored
     its outputs       plain columns   read from the stored relation
                       computed        evaluated above the join, over the columns they read; hence a
@@ -37,6 +37,7 @@ other side; that is the meaning of a cross join, and costs nothing where that si
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TypeAlias
 
 from planner.algebra import Join, identity
@@ -63,6 +64,7 @@ from planner.expr import (
     Call,
     Column,
     Expr,
+    Literal,
     columns_used,
     conjunction,
     conjuncts,
@@ -75,7 +77,9 @@ from planner.expr import (
 from planner.join_order import Facts, JoinGraph
 from planner.linear import map_over
 from planner.ranges import MIRRORED, comparisons
-from planner.types import BOOLEAN
+from planner.types import BIGINT, BOOLEAN
+
+_ZERO, _MINUS_ONE = Literal(0, BIGINT), Literal(-1, BIGINT)
 
 _EQUALITIES = ("eq", "eq_null_safe")
 
@@ -136,10 +140,19 @@ def _occurrence(node: Node) -> _Occurrence:
 
 
 def _lenient(predicate: Expr) -> Expr:
-    """TRUE where the predicate is, or where a cast in it fails; the casts themselves cannot."""
+    """TRUE where the predicate is, or where a cast or a sum in it fails; these cannot any more."""
     failures: list[Expr] = []
 
     def change(e: Expr) -> Expr:
+        if isinstance(e, Call) and e.function == "checked_sum":
+            total, *top = e.args
+            tried = Call("try_cast", (total,), e.type, True)
+            failures.append(Call("is_null", (tried,), BOOLEAN, False))
+            if top:  # it repeats the sign of the words below, or the sum is beyond them
+                negative = Call("lt", (total, Literal(Decimal(0), total.type)), BOOLEAN, False)
+                sign = Call("case", (negative, _MINUS_ONE, _ZERO), BIGINT, False)
+                failures.append(Call("ne", (top[0], sign), BOOLEAN, False))
+            return tried
         if isinstance(e, Call) and e.function == "cast" and may_fail(e):
             tried = Call("try_cast", e.args, e.type, True)
             lost = Call("is_null", (tried,), BOOLEAN, False)

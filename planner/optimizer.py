@@ -18,8 +18,8 @@ would be added again. The order, and why:
 
 `prepare` then leaves the algebra of the query for what can be lowered, knowing the tables' keys:
 
-1. expand      Outer, semi and mark joins, single rows and distinct aggregates in terms of inner
-               joins and aggregates.
+1. expand      Aggregates of a left join's right side go below it; then outer, semi and mark joins,
+               single rows and distinct aggregates in terms of inner joins and aggregates.
 2. normalise   As above, for the joins that came together.
 3. restrict    Aggregates of which a join reads few groups; normalised again, as these aggregate a
                join.
@@ -54,6 +54,7 @@ from planner.rules import (
     nest_joins,
     propagate_constants,
     prune_columns,
+    push_aggregates,
     push_filters,
     remove_distinct,
     remove_identity_projects,
@@ -102,6 +103,7 @@ PASSES: tuple[Pass, ...] = (
 
 def _prepare_passes(table_key: TableKey) -> tuple[Pass, ...]:
     expand: tuple[Rule, ...] = (
+        partial(push_aggregates.apply, table_key=table_key),
         split_distinct_aggregates.apply,
         partial(expand_single_rows.apply, table_key=table_key),
         partial(expand_joins.apply, table_key=table_key),

@@ -15,6 +15,8 @@ _SEED2 = np.uint64(0x13198A2E03707344)
 _S29 = np.uint64(29)
 _S31 = np.uint64(31)
 _S32 = np.uint64(32)
+_S56 = np.uint64(56)
+_CACHE = 256
 
 
 @kernel
@@ -33,10 +35,35 @@ def _mix2(h, x):
 
 @kernel(signatures=[(INT32S, BYTES, INTS2_OUT)])
 def hash_texts(offsets, text, out):
-    """128-bit hashes of Arrow texts: offsets int32[n + 1], text uint8[m], out int64[2, n]."""
-    for i in range(out.shape[1]):
+    """128-bit hashes of Arrow texts: offsets int32[n + 1], text uint8[m], out int64[2, n].
+
+    Texts of at most 8 bytes, flags and codes that recur, are looked up in a small cache first.
+    """
+    n = out.shape[1]
+    slots = _CACHE if n >= 4 * _CACHE else 0
+    cached_length = np.full(slots, -1, np.int64)
+    cached = np.empty((slots, 3), np.uint64)
+    for i in range(n):
         start = np.int64(offsets[i])
         end = np.int64(offsets[i + 1])
+        if slots and end - start <= 8:
+            word = np.uint64(0)
+            for j in range(end - start):
+                word |= np.uint64(text[start + j]) << np.uint64(8 * j)
+            slot = np.int64((word * _A) >> _S56)
+            if cached_length[slot] != end - start or cached[slot, 0] != word:
+                h1 = _mix1(_SEED1, np.uint64(end - start))
+                h2 = _mix2(_SEED2, np.uint64(end - start))
+                if end > start:
+                    h1 = _mix1(h1, word)
+                    h2 = _mix2(h2, word)
+                cached_length[slot] = end - start
+                cached[slot, 0] = word
+                cached[slot, 1] = _mix1(h1, h2)
+                cached[slot, 2] = _mix2(h2, h1)
+            out[0, i] = np.int64(cached[slot, 1])
+            out[1, i] = np.int64(cached[slot, 2])
+            continue
         # Mixed in like a word: only added, a length could make up for a difference in the text.
         h1 = _mix1(_SEED1, np.uint64(end - start))
         h2 = _mix2(_SEED2, np.uint64(end - start))

@@ -26,6 +26,8 @@ _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _FIRST_TABLE = 256
+#: So many distinct keys say whether keys recur.
+_SAMPLE = 4096
 #: What a group's event replaces: a stored row (>= 0), nothing, or birth b (-2 - b).
 NOTHING = np.int64(-1)
 #: How a run's word changes an accumulator's: added; the lowest of two or of three words that are
@@ -73,13 +75,13 @@ def _number(words, time, hashes, first, stretches, number):
     """number[s] = the number of stretch s's (key, time), in order of appearance, and first[r] = the
     first row of number r, by a hash table that grows: few keys stay in the cache.
 
-    Returns how many; or -1 - stretches, having changed nothing, if more than half of the keys met
-    so far are new: then a table is a detour.
+    Returns how many; or -1, with `first` as it was, if more than half of the keys met so far were
+    new: then a table is a detour.
     """
     size = _FIRST_TABLE
     table = np.full(size, -1, np.int32)
     mask = np.uint64(size - 1)
-    met = np.empty(stretches, np.int64)
+    met = np.empty(stretches, np.int32)
     count = np.int64(0)
     for s in range(stretches):
         row = first[s]
@@ -95,8 +97,8 @@ def _number(words, time, hashes, first, stretches, number):
             met[count] = row
             count += 1
             if 2 * count > size:
-                if 2 * count > s:
-                    return np.int64(-1) - stretches
+                if count > _SAMPLE and 2 * count > s:
+                    return np.int64(-1)
                 size *= 4
                 table = np.full(size, -1, np.int32)
                 mask = np.uint64(size - 1)
@@ -123,12 +125,12 @@ def group_rows(words, time, order, starts, key_starts):
     """
     n = time.shape[0]
     width = words.shape[0]
-    of_row = np.empty(n, np.int64)
-    first = np.empty(n, np.int64)
+    of_row = np.empty(n, np.int32)
+    first = np.empty(n, np.int32)
     hashes = np.empty(n, np.uint64)
     _hashes(words, time, hashes)
     stretches = _stretches(words, time, hashes, of_row, first)
-    number = np.empty(stretches, np.int64)
+    number = np.empty(stretches, np.int32)
     units = _number(words, time, hashes, first, stretches, number)
     numbered = units >= 0
     if not numbered:

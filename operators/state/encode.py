@@ -33,12 +33,21 @@ def equality_words(columns: Sequence[Column], nulls: Sequence[bool]) -> Ints:
 
     Columns without one must have no NULLs, or their rows must be left out (see `not_null`).
     """
-    words: list[Ints] = []
+    if len(columns) == 1 and not nulls[0] and not _hashed(columns[0].type):
+        return np.ascontiguousarray(_value_word(columns[0])).reshape(1, -1)
+    out = np.empty((key_width([c.type for c in columns], nulls), len(columns[0])), np.int64)
+    word = 0
     for column, has_null_word in zip(columns, nulls, strict=True):
-        words.extend(_value_words(column))
+        if _hashed(column.type):
+            _hash_into(column, out[word : word + 2])
+            word += 2
+        else:
+            out[word] = _value_word(column)
+            word += 1
         if has_null_word:
-            words.append(_null_word(column))
-    return np.stack(words) if len(words) != 1 else np.ascontiguousarray(words[0]).reshape(1, -1)
+            out[word] = 1 if column.valid is None else column.valid
+            word += 1
+    return out
 
 
 def key_width(types: Sequence[t.SqlType], nulls: Sequence[bool]) -> int:
@@ -82,7 +91,7 @@ def order_words(columns: Sequence[Column], keys: Sequence[SortKey]) -> Ints:
             pair = widen(column).values
             values = _masked([pair[:, 1], pair[:, 0] ^ np.int64(-(2**63))], column)
         else:
-            values = _value_words(column)
+            values = [_value_word(column)]
         words.extend(~v if key.descending else v for v in values)
         if is_textual(column.type):
             break
@@ -116,30 +125,31 @@ def _null_word(column: Column) -> Ints:
     return column.valid.astype(np.int64)
 
 
-def _value_words(column: Column) -> list[Ints]:
-    """Words of the values; those of NULLs are 0, so that a null-safe key has one word for them."""
+def _value_word(column: Column) -> Ints:
+    """The one word of each value; that of NULLs is 0, so that a null-safe key has one for them."""
     kind = column.type
-    if is_textual(kind):
-        offsets, text = _text_buffers(column)
-        out = np.empty((2, len(column)), np.int64)
-        encoding.hash_texts(offsets, text, out)
-        words = list(out)
-    elif isinstance(kind, t.DecimalType) and not kind.narrow:
-        pair = widen(column).values
-        out = np.empty((2, len(column)), np.int64)
-        encoding.hash_words(np.ascontiguousarray(pair.T), out)
-        words = list(out)
-    elif isinstance(kind, t.DecimalType):
+    if isinstance(kind, t.DecimalType):
         slim = narrow(column)
         assert slim is not None, "18 digits fit 64 bits"
-        words = [slim.values]
+        word = slim.values
     elif isinstance(kind, t.FloatType):
-        words = [_float_words(column.values)]
+        word = _float_words(column.values)
     elif column.values.dtype == np.bool_:
-        words = [column.values.astype(np.int64)]
+        word = column.values.astype(np.int64)
     else:
-        words = [column.values]
-    return _masked(words, column)
+        word = column.values
+    return _masked([word], column)[0]
+
+
+def _hash_into(column: Column, out: Ints) -> None:
+    """The hashes of texts or wide decimals into out int64[2, n]; that of NULLs is 0."""
+    if is_textual(column.type):
+        offsets, text = _text_buffers(column)
+        encoding.hash_texts(offsets, text, out)
+    else:
+        encoding.hash_words(np.ascontiguousarray(widen(column).values.T), out)
+    if column.valid is not None:
+        out *= column.valid
 
 
 def _masked(words: list[Ints], column: Column) -> list[Ints]:

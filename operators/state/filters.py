@@ -1,7 +1,8 @@
 """Filters of looked-up relations, evaluated once per stored row into bitmaps that views share.
 
 Bit r of a filter is set where row r passes. Rows never change, so neither do bits; appended rows
-are evaluated once, before anyone looks them up.
+are evaluated once, before anyone looks them up. Nothing is evaluated before the first look: a view
+whose first result needs none (one over a stream) is installed without a pass over the relation.
 Cost: one evaluation per appended row; one bit a row, but for blocks without a row to be seen.
 """
 
@@ -31,20 +32,19 @@ class Filter:
         self._compiled = scalar.compile(predicate)
         self._bitmaps: list[np.ndarray[Any, Any]] = []
         self._addresses = np.zeros(4, np.int64)
-        self._next_row = 0
+        self._next_row: int | None = None
         self._released = 0
-        rows = relation.visible_to_any()
-        self._evaluate(rows)
-        self._next_row = relation.next_row
-        self._release()
 
     @property
     def bits(self) -> Ints:
         """Addresses of the bitmaps, one a block, as kernels take them."""
+        self._look()
         return self._addresses
 
     def absorb(self) -> None:
-        """Evaluate the rows appended since the last call."""
+        """Evaluate the rows appended since the last call, if somebody has looked."""
+        if self._next_row is None:
+            return
         self._release()
         if self._next_row < self.relation.next_row:
             self._evaluate(self.relation.rows_from(self._next_row))
@@ -52,6 +52,7 @@ class Filter:
 
     def test(self, rows: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Whether each of `rows` int64[n] passes."""
+        self._look()
         out = np.empty(len(rows), np.bool_)
         memory.test_bits(self._addresses, rows, out)
         return out
@@ -59,11 +60,18 @@ class Filter:
     @property
     def bitmaps(self) -> tuple[np.ndarray[Any, Any], ...]:
         """One bitmap a block; that of a full block never changes."""
+        self._look()
         return tuple(self._bitmaps)
 
     @property
     def nbytes(self) -> int:
         return sum(b.nbytes for b in self._bitmaps if b is not _NONE_PASSES)
+
+    def _look(self) -> None:
+        if self._next_row is None:
+            self._evaluate(self.relation.visible_to_any())
+            self._next_row = self.relation.next_row
+            self._release()
 
     def _release(self) -> None:
         empty = self.relation.empty_blocks

@@ -580,4 +580,8 @@ def _text_buffers(
         text = np.frombuffer(source, np.uint8, length, first)
         if source.size > _WASTE * length:
             text = ROWS.copy(text, np.uint8)
-    return offsets - offsets[0], text
+    if first == 0 and source_offsets.size <= _WASTE * offsets.nbytes:
+        return offsets, text
+    rebased = ROWS.empty((count + 1,), np.int32)
+    np.subtract(offsets, first, out=rebased)
+    return rebased, text

@@ -35,6 +35,13 @@ _FUNCTIONS: dict[type[exp.Expression], str] = {
     exp.LogicalAnd: "bool_and",
     exp.LogicalOr: "bool_or",
     exp.VariancePop: "var_pop",
+    exp.PercentileCont: "percentile_cont",
+    exp.PercentileDisc: "percentile_disc",
+    exp.ArgMax: "max_by",
+    exp.ArgMin: "min_by",
+    exp.BitwiseAndAgg: "bit_and",
+    exp.BitwiseOrAgg: "bit_or",
+    exp.BitwiseXorAgg: "bit_xor",
     exp.Sign: "sign",
     exp.IsNan: "isnan",
     exp.Year: "year",
@@ -120,6 +127,21 @@ def _printed(node: exp.Expression) -> str:
             return f"DISTINCT {', '.join(_printed(e) for e in node.expressions)}"
         case exp.Filter():
             return f"{_printed(node.this)} FILTER (WHERE {_printed(node.expression.this)})"
+        case exp.Quantile():
+            return _call("percentile", *_arguments(node), exp.Literal.number(1))
+        case exp.Mode(this=exp.Expression() as value) if node.args.get("deterministic") is not None:
+            return _of_order("mode()", exp.Ordered(this=value, desc=True))
+        case exp.WithinGroup(this=exp.Mode()):
+            # Printed the other way round.
+            (key,) = node.expression.expressions
+            return _of_order("mode()", exp.Ordered(this=key.this, desc=not key.args.get("desc")))
+        case exp.WithinGroup():
+            call = _printed(node.this)
+            return _of_order(call, node.expression.expressions[0])
+        case exp.GroupConcat(this=exp.Order() as order):
+            call = _call("listagg", order.this, node.args.get("separator") or exp.Null())
+            keys = ", ".join(_sort_key(k) for k in order.expressions)
+            return f"{call} WITHIN GROUP (ORDER BY {keys})"
         case exp.Any(this=exp.Paren()):
             return _call("any", node.this)
         case exp.In():
@@ -158,8 +180,8 @@ def _printed(node: exp.Expression) -> str:
         case exp.StrPosition():
             # POSITION(a IN b) has no name in the tree; position(a, b) has.
             start = node.args.get("position") or exp.Literal.number(1)
-            name = written_name(node)
-            return _call((name or "locate").lower(), node.args["substr"], node.this, start)
+            called = (written_name(node) or "locate").lower()
+            return _call(called, node.args["substr"], node.this, start)
         case exp.Initcap():
             return _call("initcap", node.this)
         case exp.Round():
@@ -173,6 +195,17 @@ def _printed(node: exp.Expression) -> str:
             return _call(str(node.sql_name()).lower(), *_arguments(node))
         case _:
             return str(node.sql(dialect="spark", comments=False))
+
+
+def _of_order(call: str, key: exp.Expression) -> str:
+    descending = " DESC" if key.args.get("desc") else ""
+    return f"{call} WITHIN GROUP (ORDER BY {_printed(key.this)}{descending})"
+
+
+def _sort_key(key: exp.Expression) -> str:
+    direction = "DESC" if key.args.get("desc") else "ASC"
+    nulls = "FIRST" if key.args.get("nulls_first") else "LAST"
+    return f"{_printed(key.this)} {direction} NULLS {nulls}"
 
 
 def _call(name: str, *args: exp.Expression) -> str:

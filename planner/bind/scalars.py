@@ -409,7 +409,7 @@ class Scalars:
                 Refusal(
                     "RLIKE with a pattern that is not a string",
                     "would have to be compiled for each row",
-                    "Write the pattern as a literal, or use LIKE, contains, startswith or endswith.",
+                    "Write the pattern as a literal, or use LIKE, contains or startswith.",
                 ),
             )
         return functions.scalar("rlike", (self._operand(value), regex))

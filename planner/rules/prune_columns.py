@@ -41,15 +41,21 @@ Positions = dict[int, int]
 
 
 def apply(plan: Plan) -> Plan:
-    narrowed = _Pruning().exactly(plan, tuple(range(len(plan.schema))))
+    every = tuple(range(len(plan.schema)))
+    reading = _Pruning({})
+    reading.exactly(plan, every)
+    narrowed = _Pruning(reading.read).exactly(plan, every)
     return plan if equal(narrowed, plan) else narrowed
 
 
 class _Pruning:
     """Narrows every node once for each set of columns that is read of it, so that what is shared
-    stays shared."""
+    stays shared. An aggregate that several read has for each what any of them reads, so that its
+    groups are kept once: `known` is what is read of it, by id, as `read` finds in a first pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: dict[int, frozenset[int]]) -> None:
+        self._known = known
+        self.read: dict[int, frozenset[int]] = {}
         self._exact: dict[tuple[int, tuple[int, ...]], Plan] = {}
         self._narrowed: dict[tuple[int, frozenset[int]], tuple[Plan, Positions]] = {}
 
@@ -165,6 +171,8 @@ class _Pruning:
         return Join(tuple(narrowed), predicate), at
 
     def _narrow_aggregate(self, plan: Aggregate, needed: frozenset[int]) -> tuple[Plan, Positions]:
+        self.read[id(plan)] = needed | self.read.get(id(plan), frozenset())
+        needed |= self._known.get(id(plan), frozenset())
         first = len(plan.keys)
         kept = [c for c in range(len(plan.aggregates)) if first + c in needed]
         if not kept and not plan.keys:

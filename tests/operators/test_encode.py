@@ -199,6 +199,15 @@ def test_hashes_of_texts_are_their_own(texts: list[bytes]) -> None:
     assert keys_of(out) == [_hash(text) for text in texts]
 
 
+def test_short_texts_that_recur_hash_as_they_do_alone() -> None:
+    """So many come from the cache of short texts."""
+    texts = [bytes(p) for n in range(4) for p in product(b"\0a\xff", repeat=n)]
+    texts = [text * k for text in texts for k in (1, 2, 3, 4)] * 10
+    assert len(texts) >= 1024
+    words = encode.equality_words([column(t.BINARY, texts)], [False])
+    assert keys_of(words) == [_hash(text) for text in texts]
+
+
 def _hash(text: bytes) -> tuple[int, int]:
     wrap = 2**64 - 1
     a, b, c, d = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93

@@ -48,6 +48,8 @@ _TESTS = {
         "tests/operators/test_changes.py::test_normalise",
         "tests/operators/test_reduce.py::test_sums",
         "tests/operators/test_reduce.py::test_wide_sums",
+        "tests/operators/test_reduce.py::test_add_runs",
+        "tests/operators/test_reduce.py::test_group_rows",
         "tests/operators/test_reduce.py::test_sweep_groups",
         "tests/operators/test_topk.py::test_follow",
     ],

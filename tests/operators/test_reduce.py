@@ -88,8 +88,8 @@ _KEYS = st.lists(
 
 @given(_KEYS, st.booleans())
 def test_group_rows(rows: list[tuple[int, int, int]], many: bool) -> None:
-    if many:  # more groups than the first table holds
-        rows = [(a + 7 * i, b, c) for i, (a, b, c) in enumerate(rows) for _ in (0, 1)]
+    if many:  # more groups than the first table holds, and than it takes to give it up
+        rows = [(a + 7 * i, b, c) for i, (a, b, c) in enumerate(rows * 40)]
     words = np.array([[r[0] % 2**63, r[1]] for r in rows], np.int64).reshape(-1, 2).T.copy()
     time = ints(*(r[2] for r in rows))
     grouped = group_rows(words, time)

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from planner.algebra import (
+    RECOMPUTED,
     Aggregate,
     AggregateCall,
     Apply,
@@ -34,6 +35,7 @@ from planner.bind.outer import rewrite
 from planner.expr import Call, Expr, Literal, Outer, transform
 from planner.types import BOOLEAN, DecimalType, FloatType, IntegerType, SqlType
 from tests.reference.expressions import evaluate, order, to_scale
+from tests.reference.group_values import group_value
 
 Row = tuple[Any, ...]
 Tables = Mapping[str, list[Row]]
@@ -175,6 +177,9 @@ def _aggregate(plan: Aggregate, found: list[Row]) -> list[Row]:
 def _call(call: AggregateCall, members: list[Row]) -> Any:
     if call.arg is None:
         return len(members)
+    if call.function in RECOMPUTED:
+        rows = [tuple(evaluate(a, r) for a in call.args) for r in members]
+        return group_value(call.function, rows, call.order, call.parameters, call.distinct)
     values = [v for v in (evaluate(call.arg, r) for r in members) if v is not None]
     if call.distinct:
         values = list({order(v): v for v in values}.values())

@@ -155,7 +155,7 @@ def _joins(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
 def _aggregates(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
     plan = draw(below)
     keys = tuple(draw(st.lists(numbers(plan), max_size=2)))
-    functions = "count_rows count sum avg min max any_value".split()
+    functions = "count_rows count sum avg min max any_value mode max_by percentile_disc".split()
     names = draw(st.lists(st.sampled_from(functions), max_size=3))
     if not keys and not names:
         names = ["count_rows"]
@@ -164,8 +164,11 @@ def _aggregates(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
         arg = None if name == "count_rows" else draw(numbers(plan))
         nullable = name not in ("count_rows", "count")
         distinct = name != "count_rows" and draw(st.integers(0, 3)) == 0
-        kind = DOUBLE if name == "avg" else BIGINT
-        calls.append(AggregateCall(name, arg, kind, nullable, distinct))
+        kind = DOUBLE if name in ("avg", "percentile_disc") else BIGINT
+        more = (draw(numbers(plan)),) if name == "max_by" else ()
+        order = (SortKey(0),) if name in ("mode", "percentile_disc") else ()
+        parameters = (Literal(0.5, DOUBLE),) if name == "percentile_disc" else ()
+        calls.append(AggregateCall(name, arg, kind, nullable, distinct, more, order, parameters))
     fields = [Field(f"k{i}", k.type, k.nullable) for i, k in enumerate(keys)]
     fields += [Field(f"a{i}", c.type, c.nullable) for i, c in enumerate(calls)]
     return Aggregate(plan, keys, tuple(calls), tuple(fields))

@@ -396,7 +396,7 @@ def test_rules_that_undo_each_other_are_detected() -> None:
     there, back = where(A, eq(col(A, "x"), big(1))), where(A, eq(col(A, "x"), big(2)))
     flip = Pass("flip", (lambda p: back if p == there else there,), repeat=True)
     with pytest.raises(RuntimeError, match="'flip' undo each other"):
-        optimizer._run(flip, there, check=False)
+        optimizer._run_all((flip,), there, check=False)
 
 
 def test_a_shared_subtree_stays_shared() -> None:

@@ -32,6 +32,17 @@ _MORE = (
     "stddev_pop",
     "var_samp",
     "var_pop",
+    "percentile",
+    "percentile_disc",
+    "mode",
+    "max_by",
+    "listagg",
+    "bits",
+    "moments",
+)
+_PAIRS = (
+    *("corr", "covar_pop", "covar_samp", "regr_slope", "regr_intercept", "regr_r2"),
+    *("regr_sxx", "regr_syy", "regr_sxy", "regr_avgx", "regr_avgy"),
 )
 
 
@@ -43,7 +54,7 @@ class Aggregates(Expressions):
             call = self._newer_call(self.rng.choice(more), scope)
         else:
             call = self._plain_call(scope)
-        if self._may("filter") and self._chance(0.15):
+        if self._may("filter") and self._chance(0.15) and not call.text.startswith("("):
             self._use("filter")
             where = self._predicate(scope, 1).text
             return replace(call, text=f"{call.text} FILTER (WHERE {where})")
@@ -78,10 +89,68 @@ class Aggregates(Expressions):
                 return Value(f"count_if({self._predicate(scope, 1).text})", t.BIGINT, MAX_ROWS)
             case "bool_and" | "bool_or":
                 return Value(f"{function}({self._predicate(scope, 0).text})", t.BOOLEAN)
+            case "percentile":
+                return self._percentile(scope)
+            case "percentile_disc":
+                a, way = self._number(scope), self.rng.choice(("", " DESC"))
+                text = f"percentile_disc({self._fraction()}) WITHIN GROUP (ORDER BY {a.text}{way})"
+                return Value(text, t.DOUBLE, a.bound, max(a.exactness, ROUNDED))
+            case "mode":
+                a = self._key(scope)
+                forms = "mode({0})", "mode() WITHIN GROUP (ORDER BY {0} DESC)"
+                return replace(a, text=self.rng.choice(forms).format(a.text), constant=False)
+            case "max_by":
+                a, by = self._key(scope), self._key(scope)
+                name = self.rng.choice(("max_by", "min_by"))
+                return replace(a, text=f"{name}({a.text}, {by.text})", constant=False)
+            case "listagg":
+                return self._list(scope)
+            case "bits":
+                a = self._of_kind("int", scope, 1)
+                name = self.rng.choice(("bit_and(", "bit_or(", "bit_xor(", "bit_xor(DISTINCT "))
+                return Value(f"{name}{a.text})", a.type, 2 * a.bound + 1)
+            case "moments":
+                return self._moments(scope)
             case _:
                 a = self._number([v for v in scope if v.exactness == DYADIC])
                 a = a if a.exactness == DYADIC else Value("1", t.INT)
                 return Value(f"{function}({a.text})", t.DOUBLE, 5, INEXACT)
+
+    def _fraction(self) -> str:
+        return self.rng.choice(("0", "0.25", "0.5", "0.75", "1"))
+
+    def _percentile(self, scope: Scope) -> Value:
+        a, p = self._number(scope), self._fraction()
+        exactness = INEXACT if a.kind == "decimal" else a.exactness
+        order = self.rng.choice((a.text, f"{a.text} DESC"))
+        text = self.rng.choice(
+            (
+                f"median({a.text})",
+                f"median(DISTINCT {a.text})",
+                f"percentile({a.text}, {p})",
+                f"percentile_cont({p}) WITHIN GROUP (ORDER BY {order})",
+            )
+        )
+        return Value(text, t.DOUBLE, a.bound, exactness if exactness == DYADIC else INEXACT)
+
+    def _list(self, scope: Scope) -> Value:
+        a, by = self._of_kind("string", scope, 0), self._key(scope)
+        if self._chance(0.3):
+            text = f"listagg(DISTINCT {a.text}, '-') WITHIN GROUP (ORDER BY {a.text} DESC)"
+        else:
+            further = self.rng.choice(("", " DESC", " NULLS LAST", f", {self._key(scope).text}"))
+            text = f"listagg({a.text}, '-') WITHIN GROUP (ORDER BY {by.text}{further})"
+        return Value(text, t.STRING)
+
+    def _moments(self, scope: Scope) -> Value:
+        """What is exactly 0 or nearly so in DuckDB is compared as a part of a greater number."""
+        dyadic = [v for v in scope if v.exactness == DYADIC and v.bound <= 1_000]
+        a, b = (self._of_kind(self.rng.choice(("int", "double")), dyadic, 0) for _ in range(2))
+        if self._chance(0.3):
+            function = self.rng.choice(("skewness", "kurtosis"))
+            return Value(f"(1e3 + {function}({a.text}))", t.DOUBLE, 2_000, INEXACT)
+        text = f"(1e3 + {self.rng.choice(_PAIRS)}({a.text}, {b.text}))"
+        return Value(text, t.DOUBLE, 2_000, INEXACT)
 
     def _number(self, scope: Scope) -> Value:
         numbers = [v.kind for v in scope if v.kind in ("int", "decimal", "double")]

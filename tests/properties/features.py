@@ -51,6 +51,13 @@ AGGREGATES = (
     "stddev_pop",
     "var_samp",
     "var_pop",
+    "percentile",
+    "percentile_disc",
+    "mode",
+    "max_by",
+    "listagg",
+    "bits",
+    "moments",
     "filter",
 )
 SETS = ("union", "intersect", "intersect all", "except", "except all", "values", "offset")

@@ -93,7 +93,9 @@ PATTERNS = ("'a%'", "'%b'", "'_'", "'%!_%' ESCAPE '!'", "'a'", "''", "'%'")
 OPERATORS = ("=", "<>", "<>", "<", "<=", "<=", ">", ">=", ">=", "<=>")
 COLUMN = re.compile(r"\br\d+\.\w+")
 AGGREGATE = re.compile(
-    r"\b(count|sum|avg|min|max|any_value|count_if|stddev|stddev_pop|var_samp|var_pop|bool_and|bool_or)\("
+    r"\b(count|sum|avg|min|max|any_value|count_if|stddev|stddev_pop|var_samp|var_pop|bool_and|bool_or"
+    r"|median|percentile\w*|mode|max_by|min_by|listagg|bit_\w+|corr|covar_\w+|regr_\w+|skewness"
+    r"|kurtosis)\("
 )
 KINDS = ("int", "int", "decimal", "double", "string", "date")
 

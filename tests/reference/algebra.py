@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from planner.algebra import (
+    RECOMPUTED,
     Aggregate,
     AggregateCall,
     Apply,
@@ -32,6 +33,7 @@ from planner.algebra import (
 from planner.expr import Call, Expr, Literal, Outer, conjunction, conjuncts, transform
 from planner.types import BOOLEAN, DecimalType, IntegerType
 from planner.visit import with_expressions, with_inputs
+from tests.reference.group_values import group_value
 from tests.reference.scalar import Row, RowError, fit, passes, sort_rows, value
 
 Tables = Mapping[str, list[Row]]
@@ -197,6 +199,9 @@ def _aggregate(plan: Aggregate, below: list[Row]) -> list[Row]:
 def _call(call: AggregateCall, members: list[Row]) -> Any:
     if call.arg is None:
         return len(members)
+    if call.function in RECOMPUTED:
+        rows = [tuple(value(a, r) for a in call.args) for r in members]
+        return group_value(call.function, rows, call.order, call.parameters, call.distinct)
     values = [v for v in (value(call.arg, r) for r in members) if v is not None]
     if call.distinct:
         values = list(set(values))

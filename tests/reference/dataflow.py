@@ -22,6 +22,7 @@ from planner.dataflow import (
     RangeJoin,
 )
 from planner.types import DecimalType
+from tests.reference.group_values import group_value
 from tests.reference.scalar import Row, fit, passes, sort_rows, value
 
 Tables = Mapping[str, list[Row]]
@@ -52,6 +53,8 @@ def _rows(node: Node, tables: Tables, path: int) -> list[Row]:
             return list(total.elements())
         case dataflow.Reduce():
             return _reduce(node, _rows(node.input, tables, path))
+        case dataflow.Recompute():
+            return _recompute(node, _rows(node.index.relation, tables, path))
         case dataflow.DeltaJoin():
             return _join(node, tables, path)
         case dataflow.TopK():
@@ -101,6 +104,27 @@ def _reduce(node: dataflow.Reduce, below: list[Row]) -> list[Row]:
         + tuple(
             _accumulate(a, members, kind.type)
             for a, kind in zip(node.accumulators, node.schema[len(node.keys) :], strict=True)
+        )
+        for key, members in groups.items()
+    ]
+
+
+def _recompute(node: dataflow.Recompute, below: list[Row]) -> list[Row]:
+    keys = node.index.columns
+    groups: dict[Row, list[Row]] = {} if keys else {(): []}
+    for r in below:
+        groups.setdefault(tuple(r[k] for k in keys), []).append(r)
+    return [
+        key
+        + tuple(
+            group_value(
+                v.function,
+                [tuple(r[c] for c in v.args) for r in members],
+                v.order,
+                v.parameters,
+                v.distinct,
+            )
+            for v in node.values
         )
         for key, members in groups.items()
     ]

@@ -1,0 +1,5 @@
+"""Programs that run in a peer's own environment, where nothing of this project is installed.
+
+Each takes the path of a task, a JSON object (see `benchmarks.compare`), and prints one JSON object
+per line: {"query", "seconds", "ingest_seconds", "rows"} or {"query", "error"}.
+"""
