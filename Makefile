@@ -5,6 +5,7 @@
 #   make test      the tests; make test ARGS="-k joins -x" passes options to pytest
 #   make lint      format, lint, types and import layers
 #   make format    rewrites files as lint wants them
+#   make bench     all benchmarks, about an hour; make bench ARGS="--quick" the smallest of each
 #   make clean     removes what these targets made
 #
 # PYTHON=python3.12 chooses the Python that .venv is made from.
@@ -14,7 +15,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 ARGS ?=
 
-.PHONY: demo test lint format install clean
+.PHONY: demo test lint format bench install clean
 
 demo: install
 	@tools/run python -m tpch demo $(ARGS)
@@ -31,6 +32,9 @@ lint: install
 format: install
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+bench: install
+	@tools/run python -m benchmarks $(ARGS)
 
 install: $(STAMP)
 

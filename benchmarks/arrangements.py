@@ -51,7 +51,8 @@ _KEPT_UP = 0.95
 
 def identifiers(start: int, stop: int) -> Ints:
     """The start-th to stop-th of a sequence of distinct scattered int64."""
-    return (np.arange(start, stop, dtype=np.uint64) * np.uint64(_ODD)).view(np.int64)
+    found: Ints = (np.arange(start, stop, dtype=np.uint64) * np.uint64(_ODD)).view(np.int64)
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,9 +101,9 @@ def _main(given: argparse.Namespace) -> None:
             loads, start = [], 0
             for offered in sorted(given.loads):
                 console.print(f"Load: {offered:,} updates per second")
-                found, start = _load(db, given.keys, offered, given.seconds, start)
-                loads.append(found)
-                if not found.is_sustained:
+                load, start = _load(db, given.keys, offered, given.seconds, start)
+                loads.append(load)
+                if not load.is_sustained:
                     break
         console.print("Joins")
         joins = _joins(given.keys, given.repeat)
@@ -133,7 +134,7 @@ def _expect(db: sqlview.Session, text: str, expected: pa.Table) -> None:
     db.sql("DROP MATERIALIZED VIEW checked")
 
 
-# -- tasks -------------------------------------------------------------------------------------------
+# -- tasks ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +150,7 @@ class Task:
 
 
 def _tasks(keys: int, batch_rows: int) -> list[Task]:
-    batches = [
-        identifiers(at, min(at + batch_rows, keys)) for at in range(0, keys, batch_rows)
-    ]
+    batches = [identifiers(at, min(at + batch_rows, keys)) for at in range(0, keys, batch_rows)]
     formed: list[float] = []
     for ids in batches:
         rows = np.arange(len(ids))
@@ -188,7 +187,7 @@ def _task(name: str, batches: Sequence[Ints], seconds: Sequence[float], state_by
     )
 
 
-# -- merging -----------------------------------------------------------------------------------------
+# -- merging --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +223,7 @@ def _merging(name: str, effort: int, keys: int) -> Merging:
     )
 
 
-# -- load --------------------------------------------------------------------------------------------
+# -- load -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,13 +282,11 @@ def _load(
     _expect(db, "SELECT count(*) AS n, min(id) AS least FROM ids", expected)
     behind = done / finished < _KEPT_UP * offered
     ms = common.percentiles_ms([each / 1000 for each in latency_ms])
-    found = Load(
-        offered, done / finished, not behind, len(latency_ms), latency_ms=latency_ms, **ms
-    )
+    found = Load(offered, done / finished, not behind, len(latency_ms), latency_ms=latency_ms, **ms)
     return found, start
 
 
-# -- join --------------------------------------------------------------------------------------------
+# -- join -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +333,7 @@ def _joins(keys: int, repeat: int) -> list[Join]:
     return found
 
 
-# -- results -----------------------------------------------------------------------------------------
+# -- results --------------------------------------------------------------------------------------
 
 
 def tables(result: Mapping[str, Any]) -> list[common.Figures]:

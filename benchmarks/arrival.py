@@ -32,6 +32,10 @@ class RoundRobin:
     def position(self) -> int:
         return sum(self._arrived.values())
 
+    def arrived(self, table: str) -> int:
+        """How many rows of a table have arrived."""
+        return self._arrived[table]
+
     def next(self, batch_rows: int, steps: int) -> list[stream.Batch]:
         """The next batches, `steps` at most; none has arrived until `arrive` is told of it."""
         options = stream.StreamOptions(batch_rows, changes=max(batch_rows * steps, 1))

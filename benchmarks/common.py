@@ -1,8 +1,8 @@
 """What the benchmarks have in common: options, environment, answers, results as JSON, charts.
 
-A benchmark measures, writes its result file, and makes everything that is shown from what it wrote:
-`tables(result)` gives the figures, on the terminal and in BENCHMARKS.md alike (`benchmarks.report`),
-`targets(result)` the goals and whether they are met, and the chart is drawn from it too.
+A benchmark measures, writes its result file, and makes all that is shown from what it wrote:
+`tables(result)` gives the figures, on the terminal and in BENCHMARKS.md (`benchmarks.report`)
+alike, `targets(result)` the goals and whether they are met, and the chart is drawn from it too.
 
 Invariant: every result file holds what it was measured on: processor, cores, memory, versions, the
 load of the machine before and after, and the options of the command; no paths.
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from rich import box
 from rich.console import Console
@@ -214,8 +215,7 @@ class Figures:
         lines = [f"**{self.title}**", ""] if self.title else []
         lines.append("| " + " | ".join(name.replace("\n", " ") for name in self.columns) + " |")
         lines.append("|---" * len(self.columns) + "|")
-        for row in (*self.rows, *self.footer):
-            lines.append("| " + " | ".join(row) + " |")
+        lines += ["| " + " | ".join(row) + " |" for row in (*self.rows, *self.footer)]
         return "\n".join(lines) + "\n"
 
 
@@ -274,7 +274,9 @@ def mib(size_bytes: float) -> str:
     return f"{size_bytes / 2**20:,.0f}"
 
 
-def draw_ccdf(axes: Any, milliseconds: Sequence[float], label: str) -> None:
+def draw_ccdf(
+    axes: Any, milliseconds: Sequence[float] | npt.NDArray[np.float64], label: str
+) -> None:
     """The share of steps that took longer than so many milliseconds, both axes logarithmic."""
     ascending = np.sort(np.asarray(milliseconds))
     above = 1 - np.arange(len(ascending)) / len(ascending)

@@ -7,13 +7,13 @@ in `--environments`, because their pins conflict with this project's; a peer tha
 installed is left out, with a message.
 
 All sides read whole tables and maintain the result while they do, with `--threads` threads. Told
-apart are the whole time and that of ingestion alone: for the peers a job that reads the same columns
-from CSV files and drops them; here the reading of the Parquet files into Arrow, to which the steps
-of 100,000 rows are added. The start of the processes is not in it. The rate is that of the rows of
-the tables that a query reads.
+apart are the whole time and that of ingestion alone: for the peers a job that reads the same
+columns from CSV files and drops them; here the reading of the Parquet files into Arrow, to which
+the steps of 100,000 rows are added. The start of the processes is not in it. The rate is that of
+the rows of the tables that a query reads.
 
-Invariant: a peer's figure counts only if its answer was DuckDB's, numbers within a relative 1e-6,
-since the peers' types differ; a wrong answer is reported as wrong.
+Invariant: a peer's figure counts only if its answer was DuckDB's, numbers within 1e-6, relative or
+absolute, since the peers' types differ; a wrong answer is reported as wrong.
 """
 
 from __future__ import annotations
@@ -171,8 +171,7 @@ def _peer(
         queries = [query for query in queries if query.name in PATHWAY_QUERIES]
     rows = {query.name: _table_rows(query, directory) for query in queries}
     edited = [
-        {"name": query.name, "sql": _edited(query.sql), "reads": _reads(query)}
-        for query in queries
+        {"name": query.name, "sql": _edited(query.sql), "reads": _reads(query)} for query in queries
     ]
     found: dict[str, Run] = {}
     deadline = time.monotonic() + given.seconds
@@ -278,7 +277,8 @@ def _equal(actual: Sequence[tuple[str | None, ...]], expected: Sequence[tuple[An
 
     for a, b in zip(sorted(map(key, actual)), sorted(map(key, expected)), strict=True):
         if a[0] != b[0] or not all(
-            math.isclose(x, y, rel_tol=_TOLERANCE) for x, y in zip(a[1], b[1], strict=True)
+            math.isclose(x, y, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+            for x, y in zip(a[1], b[1], strict=True)
         ):
             return False
     return True
@@ -365,7 +365,7 @@ def tables(result: Mapping[str, Any]) -> list[common.Figures]:
     if gains:
         found.append(
             common.Figures(
-                "sqlview's rate over the peer's, geometric means over the queries that it ran right",
+                "sqlview's rate over the peer's, geometric means over what the peer ran right",
                 ("peer", "queries", "end to end", "beyond ingestion"),
                 tuple(
                     (peer, str(count), f"{whole:.1f}", f"{rest:.1f}")
@@ -390,10 +390,12 @@ def _gains(result: Mapping[str, Any]) -> dict[str, tuple[int, float, float]]:
         ]
         if pairs:
             whole = [other["seconds"] / own["seconds"] for own, other in pairs]
+            # Of a job that takes no longer than its ingestion nothing can be told.
             rest = [
-                max(other["seconds"] - other["ingest_seconds"], 1e-3)
+                (other["seconds"] - other["ingest_seconds"])
                 / (own["seconds"] - own["ingest_seconds"])
                 for own, other in pairs
+                if other["seconds"] > other["ingest_seconds"]
             ]
             found[peer] = len(pairs), geometric_mean(whole), geometric_mean(rest)
     return found

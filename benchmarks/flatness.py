@@ -5,7 +5,8 @@ many new ones with ascending keys arrive, and others, at random, are upserted wi
 due times move on, so that the front of every ordered index is made of rows that have just died.
 Three views: a join with an aggregate, the tasks that are due next (top-k), the least of each group
 (MIN). Compared are the step latency and the most bytes of state in windows of updates that begin
-after 1,000, 100,000 and 1,000,000 of them. Before them, the live set is turned over once (settling).
+after 1,000, 100,000 and 1,000,000 of them. Before them, the live set is turned over once
+(settling).
 
 Invariant: the views equalled their recompute after the settling and after every window.
 """
@@ -185,9 +186,7 @@ def _main(given: argparse.Namespace) -> None:
             raise common.BenchmarkError(f"not flat within {given.tolerance:.0%}: {listed}")
 
 
-def run(
-    live_rows: int, batch_rows: int, after: Sequence[int], window: int, seed: int
-) -> Measured:
+def run(live_rows: int, batch_rows: int, after: Sequence[int], window: int, seed: int) -> Measured:
     """Load, settle, churn; a check after the settling and after each window.
 
     Raises: common.WrongAnswerError if a view differs from its recompute.
@@ -250,7 +249,15 @@ def _part(measured: Measured, after: int, window: int, batch_rows: int) -> Part:
         max(values[i] for i in inside)
         for values in (measured.state_bytes, measured.table_bytes, measured.rss_bytes)
     ]
-    return Part(after, len(steps), *common.percentiles_ms(steps).values(), *most)
+    state_bytes, table_bytes, rss_bytes = most
+    return Part(
+        after=after,
+        steps=len(steps),
+        state_bytes=state_bytes,
+        table_bytes=table_bytes,
+        rss_bytes=rss_bytes,
+        **common.percentiles_ms(steps),
+    )
 
 
 def _growth(value: float, first: float) -> float:
@@ -267,12 +274,12 @@ def tables(result: Mapping[str, Any]) -> list[common.Figures]:
         )
         for part in result["parts"]
     )
-    above = [f"{growth[k]:+.0%}" if k in growth else "" for k in
-             ("p50_ms", "p95_ms", "p99_ms", "max_ms", "state_bytes", "table_bytes", "rss_bytes")]  # fmt: skip
+    shown = ("p50_ms", "p95_ms", "p99_ms", "max_ms", "state_bytes", "table_bytes", "rss_bytes")
+    above = [f"{growth[name]:+.0%}" if name in growth else "" for name in shown]
     return [
         common.Figures(
-            f"Steps of {settings['batch_rows']:,} updates over {settings['live_rows']:,} live rows, "
-            f"in windows of {settings['window']:,} updates",
+            f"Steps of {settings['batch_rows']:,} updates over {settings['live_rows']:,} live "
+            f"rows, in windows of {settings['window']:,} updates",
             ("after updates", "p50 ms", "p95 ms", "p99 ms", "max ms", "state MiB", "table MiB",
              "process MiB"),
             rows,

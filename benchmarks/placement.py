@@ -78,7 +78,9 @@ class _Task:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = common.parser("placement", __doc__)
     parser.add_argument("--sf", type=float, default=1.0, help="scale factor (%(default)s)")
-    parser.add_argument("--data", type=Path, metavar="DIRECTORY", help="where generated data is kept")
+    parser.add_argument(
+        "--data", type=Path, metavar="DIRECTORY", help="where generated data is kept"
+    )
     parser.add_argument(
         "--views", nargs="+", default=list(VIEWS), metavar="LIST", help="lists of queries"
     )
@@ -281,8 +283,9 @@ def tables(result: Mapping[str, Any]) -> list[common.Figures]:
     heads = ["inline ms", *(f"{master} ms" for master in masters)]
     loads = tuple(
         (
-            f"{x['placement']}, {x['master']}" if x["placement"] == "spark" else "inline, read by "
-            + x["master"],
+            f"{x['placement']}, {x['master']}"
+            if x["placement"] == "spark"
+            else "inline, read by " + x["master"],
             str(x["views"]),
             f"{x['rows']:,}",
             f"{x['seconds']:.1f}",
@@ -297,9 +300,7 @@ def tables(result: Mapping[str, Any]) -> list[common.Figures]:
             number(each["inline_seconds_per_million"] * 1000),
             number(each["spark_fixed_seconds"] * 1000),
             number(each["spark_seconds_per_million"] * 1000),
-            "never"
-            if each["break_even_work"] is None
-            else number(each["break_even_work"] / 1e6),
+            "never" if each["break_even_work"] is None else number(each["break_even_work"] / 1e6),
         )
         for each in result["break_evens"]
     )
@@ -334,13 +335,18 @@ def _draw(results: common.Results, result: Mapping[str, Any]) -> None:
     counts = sorted({step["views"] for step in steps})
     with results.chart(len(counts)) as panels:
         for views, axes in zip(counts, panels, strict=True):
-            lines = [("inline", masters[0], "inline"), *(("spark", m, f"Spark, {m}") for m in masters)]
+            lines = [
+                ("inline", masters[0], "inline"),
+                *(("spark", m, f"Spark, {m}") for m in masters),
+            ]
             for where, master, label in lines:
                 own = [
                     s for s in steps
                     if (s["views"], s["placement"], s["master"]) == (views, where, master)
                 ]  # fmt: skip
-                axes.plot([s["rows"] for s in own], [s["median_ms"] for s in own], "o-", label=label)
+                axes.plot(
+                    [s["rows"] for s in own], [s["median_ms"] for s in own], "o-", label=label
+                )
             axes.set_xscale("log")
             axes.set_yscale("log")
             axes.set_xlabel("changed rows in a step")

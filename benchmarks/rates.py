@@ -57,7 +57,7 @@ _ENOUGH_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One query at one size of batch: `time_rows` rows at one logical time, in steps of `step_rows`.
+    """One query at one size of batch: `time_rows` rows at a logical time, `step_rows` in a step.
 
     `is_whole`: the whole stream was timed; `runs`: the rates of its runs, or of each window.
     `is_physical`: one of the steps that show physical batching.
@@ -233,9 +233,7 @@ class _Runner:
         seconds = [each for _, took in full for each in took]
         rates = tuple(rows / sum(took) for rows, took in full)
         rows = sum(rows for rows, _ in full)
-        return self._cell(
-            time_rows, step_rows, rows, seconds, rates, 0, is_physical=is_physical
-        )
+        return self._cell(time_rows, step_rows, rows, seconds, rates, 0, is_physical=is_physical)
 
     def _cell(
         self,
@@ -292,9 +290,10 @@ def _physical(
 def tables(result: Mapping[str, Any]) -> list[common.Figures]:
     """Rates by scale factor, physical batches, and the steps of the view after q03."""
     cells = result["cells"]
-    found: list[common.Figures] = []
-    for sf in sorted({cell["sf"] for cell in cells}):
-        found.append(_rates_table([cell for cell in cells if cell["sf"] == sf], sf))
+    found = [
+        _rates_table([cell for cell in cells if cell["sf"] == sf], sf)
+        for sf in sorted({cell["sf"] for cell in cells})
+    ]
     physical = [cell for cell in cells if cell["is_physical"]]
     if physical:
         found.append(_physical_table(physical))
@@ -313,7 +312,7 @@ def _rates_table(cells: Sequence[Mapping[str, Any]], sf: float) -> common.Figure
     last = max((c for c in columns if c[0] == "in-order"), default=columns[-1])
 
     def rate(name: str, column: tuple[str, int]) -> float:
-        return float(by_place[name, *column]["rows_per_second"]) / 1e6
+        return float(by_place[name, column[0], column[1]]["rows_per_second"]) / 1e6
 
     def row(
         name: str, rates: Sequence[float], peer: float, marks: Sequence[str] = ()
@@ -325,7 +324,9 @@ def _rates_table(cells: Sequence[Mapping[str, Any]], sf: float) -> common.Figure
 
     rows: list[tuple[str, ...]] = []
     for name in names:
-        marks = ["" if by_place[name, *c]["is_whole"] else "*" for c in columns]
+        marks = [
+            "" if by_place[name, order, size]["is_whole"] else "*" for order, size in columns
+        ]
         rows.append(row(name, [rate(name, c) for c in columns], DIFFERENTIAL_SF10[name], marks))
     means = [geometric_mean([rate(name, c) for name in names]) for c in columns]
     peers = geometric_mean([DIFFERENTIAL_SF10[name] for name in names])
@@ -341,11 +342,15 @@ def _rates_table(cells: Sequence[Mapping[str, Any]], sf: float) -> common.Figure
 def _physical_table(cells: Sequence[Mapping[str, Any]]) -> common.Figures:
     sizes = sorted({cell["time_rows"] for cell in cells})
     by_place = {(cell["query"], cell["time_rows"]): cell for cell in cells}
-    names = [n for n in sorted({c["query"] for c in cells}) if all((n, s) in by_place for s in sizes)]
+    names = [
+        n for n in sorted({c["query"] for c in cells}) if all((n, s) in by_place for s in sizes)
+    ]
     rates = {
         name: [by_place[name, size]["rows_per_second"] / 1e6 for size in sizes] for name in names
     }
-    steps = [max(cell["step_rows"] for cell in cells if cell["time_rows"] == size) for size in sizes]
+    steps = [
+        max(cell["step_rows"] for cell in cells if cell["time_rows"] == size) for size in sizes
+    ]
     means = [geometric_mean([rates[name][i] for name in names]) for i in range(len(sizes))]
     return common.Figures(
         f"Million rows per second by rows per logical time, many times in one step, "
@@ -396,9 +401,7 @@ def targets(result: Mapping[str, Any]) -> list[common.Target]:
             + (f"; below: {', '.join(below)}" if below else ""),
             not below,
         ),
-        common.Target(
-            "twice DD SF 10 as geometric mean", f"{mean:.2f} times", mean >= 2
-        ),
+        common.Target("twice DD SF 10 as geometric mean", f"{mean:.2f} times", mean >= 2),
     ]
     trickle = [c for c in _logical(cells) if (c["query"], c["time_rows"]) == ("q03", 1_000)]
     for cell in trickle:
@@ -428,7 +431,9 @@ def _draw(results: common.Results, result: Mapping[str, Any]) -> None:
         for sf, axes in zip(factors, panels, strict=False):
             logical = _logical([cell for cell in cells if cell["sf"] == sf])
             size = max(cell["time_rows"] for cell in logical)
-            shown = {c["query"]: c["rows_per_second"] / 1e6 for c in logical if c["time_rows"] == size}
+            shown = {
+                c["query"]: c["rows_per_second"] / 1e6 for c in logical if c["time_rows"] == size
+            }
             places = range(len(shown))
             axes.bar([p - width / 2 for p in places], list(shown.values()), width,
                      label=f"sqlview, SF {sf:g}")  # fmt: skip

@@ -320,9 +320,7 @@ def tables(result: Mapping[str, Any]) -> list[common.Figures]:
     ]  # fmt: skip
 
 
-def _gains(
-    comparisons: Sequence[Mapping[str, Any]], peer: str, has_spark: bool
-) -> tuple[str, ...]:
+def _gains(comparisons: Sequence[Mapping[str, Any]], peer: str, has_spark: bool) -> tuple[str, ...]:
     """Recompute over refresh for each share, geometric means."""
     gains = [
         geometric_mean([each[peer] / each["refreshes"][i]["median_ms"] for each in comparisons])

@@ -125,9 +125,7 @@ class _Tail:
     """The rows of a query's tables: most as record batches to load, the rest to be cut as asked."""
 
     def __init__(self, query: Query, directory: Path) -> None:
-        self._files = {
-            name: pq.ParquetFile(parquet_file(directory, name)) for name in query.tables
-        }
+        self._files = {name: pq.ParquetFile(parquet_file(directory, name)) for name in query.tables}
         self.schemas = {name: _schema(query, name) for name in query.tables}
         self._rows = {name: file.metadata.num_rows for name, file in self._files.items()}
         self._first = {name: int(n * _LOADED_SHARE) for name, n in self._rows.items()}
@@ -164,9 +162,7 @@ class _Tail:
             count = min(round(wanted * own / left) if left else 0, own)
             wanted, left = wanted - count, left - own
             if count:
-                changes.append(
-                    stream.Change("insert", name, tail.slice(self._done[name], count))
-                )
+                changes.append(stream.Change("insert", name, tail.slice(self._done[name], count)))
                 self._done[name] += count
         return stream.Batch(tuple(changes))
 
@@ -195,7 +191,8 @@ def _measure(sf: float, query: Query, directory: Path, sizes: Sequence[int]) -> 
             loaded += batch.rows
         with common.garbage_collected():
             for size in sizes:
-                base, rows, seconds = tail.total - tail.left, 0, []
+                base, rows = tail.total - tail.left, 0
+                seconds: list[float] = []
                 while tail.left and (len(seconds) < _STEPS or size == sizes[-1]):
                     batch = tail.next(size)
                     seconds.append(step(db, batch))
@@ -289,16 +286,14 @@ def tables(result: Mapping[str, Any]) -> list[common.Figures]:
                 (
                     (
                         "geometric mean",
-                        *(
-                            f"{geometric_mean([ratios[n, s] for n in names]):.2f}"
-                            for s in sizes
-                        ),
+                        *(f"{geometric_mean([ratios[n, s] for n in names]):.2f}" for s in sizes),
                     ),
                 ),
             )
         )
-    for reason in result["left_out"]:
-        found.append(common.Figures("Left out", ("reason",), ((reason,),)))
+    if result["left_out"]:
+        reasons = tuple((reason,) for reason in result["left_out"])
+        found.append(common.Figures("Left out", ("reason",), reasons))
     return found
 
 

@@ -101,7 +101,9 @@ class Startup:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = common.parser("startup", __doc__)
-    parser.add_argument("--data", type=Path, metavar="DIRECTORY", help="where generated data is kept")
+    parser.add_argument(
+        "--data", type=Path, metavar="DIRECTORY", help="where generated data is kept"
+    )
     parser.add_argument(
         "--repeat", type=common.positive, default=5, metavar="N",
         help="processes with warm caches, of which the median counts (%(default)s)",
@@ -159,9 +161,7 @@ def _startup(name: str, runs: Sequence[Mapping[str, Any]]) -> Startup:
         step_seconds=middle["first_row_seconds"],
         cpu_seconds=float(np.median([run["cpu_seconds"] for run in runs])),
         compile_seconds=middle["compile_seconds"],
-        kernels=dict(
-            sorted(middle["kernels"].items(), key=lambda pair: -pair[1])[:_SHOWN_KERNELS]
-        ),
+        kernels=dict(sorted(middle["kernels"].items(), key=lambda pair: -pair[1])[:_SHOWN_KERNELS]),
     )
 
 

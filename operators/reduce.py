@@ -35,8 +35,8 @@ _ALL_VALID = np.empty(0, np.bool_)
 _NONE_TOUCHED = np.empty(0, np.bool_)
 _IN_ORDER = np.empty(0, np.int64)
 
-#: Accumulators that are states of an exact sum, and what a run of values adds to them.
-EXACT = {"sum_double": exact_sum.from_values, "sum_square_double": exact_sum.of_squares}
+#: Accumulators that are states of an exact sum of doubles, and whether these are squared.
+EXACT = {"sum_double": False, "sum_square_double": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Runs:
 
     words int64[w, groups]: keys in (bucket, key) order; key_starts int64[groups + 1] into the runs;
     first_row int64[runs]: an input row of each run; time int64[runs]; change int64[words, runs] as
-    `sweep_groups` takes it; exact[a]: for the a-th exact sum, what each run adds.
+    `sweep_groups` takes it; exact[a]: for the a-th exact sum, the states of what each run adds.
     """
 
     words: Ints
@@ -114,7 +114,7 @@ class Runs:
     first_row: Ints
     time: Ints
     change: Ints
-    exact: tuple[tuple[exact_sum.Sum, ...], ...]
+    exact: tuple[pa.Array, ...]
 
 
 class ReduceOperator:
@@ -158,7 +158,7 @@ class ReduceOperator:
             first_row=np.zeros(1, np.int64),
             time=np.array([time], np.int64),
             change=np.zeros((len(self._mode), 1), np.int64),
-            exact=((exact_sum.Sum(),),) * self._exact,
+            exact=(exact_sum.nothing(1),) * self._exact,
         )
         return self.apply(delta, runs)
 
@@ -170,7 +170,7 @@ class ReduceOperator:
         count = len(starts) - 1
         first_row = grouped.first_row
         change = np.empty((len(self._mode), count), np.int64)
-        exact: list[tuple[exact_sum.Sum, ...]] = []
+        exact: list[pa.Array] = []
         for slot in self._slots:
             column = None if slot.arg is None else delta.column(slot.arg)
             valid = _ALL_VALID if column is None or column.valid is None else column.valid
@@ -187,7 +187,11 @@ class ReduceOperator:
                     )  # fmt: skip
                 case kind if kind in EXACT:
                     assert column is not None
-                    exact.append(_exact_runs(kind, column, order, starts, delta.diff))
+                    exact.append(
+                        exact_sum.of_values(
+                            column.values, column.valid, delta.diff, order, starts, EXACT[kind]
+                        )
+                    )
                 case _:  # first comes from its index, sum_top with its sum
                     pass
         return Runs(
@@ -206,7 +210,7 @@ class ReduceOperator:
         firsts = self._firsts(delta, runs)
         touched = _NONE_TOUCHED
         for changes in runs.exact:
-            adds = np.fromiter((c != exact_sum.Sum() for c in changes), np.bool_, count)
+            adds = exact_sum.changed(changes)
             touched = adds if len(touched) == 0 else touched | adds
         events = np.empty((3, count), np.int64)
         births, totals = (
@@ -230,7 +234,7 @@ class ReduceOperator:
             place = np.empty(n_births, np.int64)
             place[by_time] = np.arange(n_births)
             births, totals = keys_at(births, by_time), keys_at(totals, by_time)
-            states = [[s[b] for b in by_time.tolist()] for s in states]
+            states = [s.take(pa.array(by_time)) for s in states]
         columns = self._rows(delta, runs, firsts, births[0], totals, states)
         first = self.relation.append(columns, births[2])
         rows, times, diff = (np.empty(2 * n_events, np.int64) for _ in range(3))
@@ -284,7 +288,7 @@ class ReduceOperator:
         firsts: list[Column],
         run: Ints,
         totals: Ints,
-        states: list[list[bytes]],
+        states: list[pa.Array],
     ) -> list[Column]:
         """The new rows, of runs run[b]: keys from the input, accumulators from the sweep."""
         fields = self.node.schema
@@ -303,29 +307,26 @@ class ReduceOperator:
                     value = next(ordered).take(run)
                     columns.append(Column(kind, value.values, value.valid))
                 case name if name in EXACT:
-                    columns.append(Column(kind, pa.array(next(exact), pa.binary())))
+                    columns.append(Column(kind, next(exact)))
                 case _:
                     columns.append(Column(kind, totals[slot.word]))
         return columns
 
-    def _exact_states(self, runs: Runs, births: Ints) -> list[list[bytes]]:
+    def _exact_states(self, runs: Runs, births: Ints) -> list[pa.Array]:
         """For each exact floating-point sum its state in every birth, from its prior version."""
         if self._exact == 0:
             return []
         columns = [s.column for s in self._slots if s.kind in EXACT]
-        run, prior = births[0].tolist(), births[3].tolist()
-        stored_births = np.flatnonzero(births[3] >= 0)
-        rows = births[3][stored_births]
-        out: list[list[bytes]] = []
-        for column, change in zip(columns, runs.exact, strict=True):
-            stored = self.relation.gather(column, rows).values.to_pylist()
-            before = dict(zip(stored_births.tolist(), stored, strict=True))
-            states: list[bytes] = []
-            for b, (r, p) in enumerate(zip(run, prior, strict=True)):
-                base = before[b] if p >= 0 else states[-2 - p] if p < -1 else b""
-                states.append(exact_sum.add(base, change[r]))
-            out.append(states)
-        return out
+        prior = births[3].copy()
+        stored = np.flatnonzero(prior >= 0)
+        rows = prior[stored]
+        prior[stored] = np.arange(len(stored))
+        return [
+            exact_sum.successive(
+                births[0], prior, change, self.relation.gather(column, rows).values
+            )
+            for column, change in zip(columns, runs.exact, strict=True)
+        ]
 
 
 def _normal(values: Any) -> Any:
@@ -382,16 +383,3 @@ def first_rows(index: ArrangementState, keys: list[Column], times: Ints) -> Ints
         probe, row = probe[starts], row[starts]
     out[order[probe]] = row
     return out
-
-
-def _exact_runs(
-    kind: str, column: Column, order: Ints, starts: Ints, diff: Ints
-) -> tuple[exact_sum.Sum, ...]:
-    """What each run adds to an exact floating-point sum."""
-    out = []
-    for start, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-        rows = order[start:end]
-        if column.valid is not None:
-            rows = rows[column.valid[rows]]
-        out.append(EXACT[kind](column.values[rows].astype(np.float64), diff[rows]))
-    return tuple(out)

@@ -1,7 +1,7 @@
 """Streams: a step's events as a delta that nothing keeps.
 
-The delta holds the columns themselves, not row ids: no relation has the rows. Each event is there at
-its own time alone; whoever consumes the delta keeps what it makes of it.
+The delta holds the columns themselves, not row ids: no relation has the rows. Each event is there
+at its own time alone; whoever consumes the delta keeps what it makes of it.
 """
 
 from __future__ import annotations

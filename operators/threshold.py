@@ -17,15 +17,17 @@ from operators import delta as deltas
 from operators import scalar
 from operators.column import Column, Ints, is_textual
 from operators.delta import Delta
+from operators.kernels import ranges
 from operators.linear import passing
+from operators.reduce import group_rows
 from operators.state import encode
 from operators.state.arrangement import ArrangementState
 from operators.state.ranges import Bound, between
-from operators.state.spine import sort_keys
 from planner import dataflow as ir
 from planner.expr import Call, column
 from planner.types import BOOLEAN
 
+_ALL = np.empty(0, np.bool_)
 #: For each comparison: whether rows above the scalar pass, and whether the scalar itself does.
 _SIDES = {"gt": (True, False), "ge": (True, True), "lt": (False, False), "le": (False, True)}
 
@@ -92,60 +94,32 @@ class ThresholdOperator:
             scalars = scalars.filter(present)
             keys = [scalars.column(c) for c in spec.columns]
         value = scalars.column(self.node.scalar)
-        old, new = self._moved(keys, value, scalars)
+        grouped = group_rows(self.bound.probe_words(keys, len(scalars)), scalars.time)
+        words = encode.order_words([value], [self.node.index.order[0]])
+        most = len(grouped.starts) - 1
+        places, counts = np.empty((2, most), np.int64), np.empty((2, most), np.int64)
+        low, high = (np.empty((len(words), most), np.int64) for _ in range(2))
+        opens = np.empty((2, most), np.bool_)
+        count = ranges.moves(
+            grouped.order, grouped.starts, words, scalars.diff,
+            _ALL if value.valid is None else value.valid,
+            self._above, self._inclusive, self._exact, places, low, high, counts, opens,
+        )  # fmt: skip
+        old, new = places[:, :count]
         at = np.where(old >= 0, old, new)  # a change of each move, for its key and time
-        partition = self.index.partition_words([k.take(at) for k in keys], len(at))
-        low, high = self._bounds(value, old, new)
+        partition = self.index.partition_words([k.take(at) for k in keys], count)
         times = scalars.time[at]
-        probe, row = between(self.index, partition, low, high, times, False)
+        start, end = (
+            Bound(words[:, :count], counts[i, :count], opens[i, :count])
+            for i, words in enumerate((low, high))
+        )
+        probe, row = between(self.index, partition, start, end, times, False)
         values = self.index.relation.gather(self._column, row)
         before = self._passes_at(values, value, old[probe])
         after = self._passes_at(values, value, new[probe])
         flips = np.flatnonzero(before != after)
         diff = np.where(after[flips], 1, -1)
         return deltas.bound(self.index.relation, row[flips], times[probe[flips]], diff)
-
-    def _moved(self, keys: list[Column], value: Column, scalars: Delta) -> tuple[Ints, Ints]:
-        """Moves: positions of the old and the new scalar of a key at one time, -1 for none."""
-        n = len(scalars)
-        words = np.vstack((self.bound.probe_words(keys, n), scalars.time))
-        order = sort_keys(words)
-        sorted_words = words[:, order]
-        starts = np.ones(n, np.bool_)
-        starts[1:] = (sorted_words[:, 1:] != sorted_words[:, :-1]).any(axis=0)
-        move = np.empty(n, np.int64)
-        move[order] = np.cumsum(starts) - 1
-        count = int(starts.sum())
-        old, new = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
-        # A scalar that is NULL lets no row pass: it is as good as none.
-        told = np.ones(n, np.bool_) if value.valid is None else value.valid
-        left, came = (
-            np.flatnonzero(told & (scalars.diff < 0)),
-            np.flatnonzero(told & (scalars.diff > 0)),
-        )
-        old[move[left]] = left
-        new[move[came]] = came
-        moves = (old >= 0) | (new >= 0)
-        return old[moves], new[moves]
-
-    def _bounds(self, value: Column, old: Ints, new: Ints) -> tuple[Bound, Bound]:
-        """The range of keys whose rows flip, for each move; texts only up to their first bytes."""
-        key = self.node.index.order[0]
-        words = encode.order_words([value], [key])
-        start, end = words[:, np.maximum(old, 0)], words[:, np.maximum(new, 0)]
-        swapped = _sorts_before(end, start)
-        small, great = np.where(swapped, end, start), np.where(swapped, start, end)
-        single = (old < 0) | (new < 0)
-        only = np.where(old >= 0, start, end)
-        small, great = np.where(single, only, small), np.where(single, only, great)
-        every = np.full(len(old), words.shape[0], np.int64)
-        # One scalar alone: all rows on its side, to the end of the values that are not NULL.
-        unbounded = np.where(single, 1, every)
-        strict = np.full(len(old), self._exact and self._above != self._inclusive, np.bool_)
-        loose = np.full(len(old), self._exact and self._above == self._inclusive, np.bool_)
-        if self._above:
-            return Bound(small, every, strict), Bound(great, unbounded, loose & ~single)
-        return Bound(small, unbounded, strict & ~single), Bound(great, every, loose)
 
     def _passes(self, rows: Column, scalars: Column) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         value, errors = self._compare.evaluate((rows, scalars).__getitem__, len(rows))
@@ -160,16 +134,6 @@ class ThresholdOperator:
         if not there.any():
             return there
         return there & self._passes(rows, scalars.take(np.where(there, at, at.max())))
-
-
-def _sorts_before(a: Ints, b: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether key a[:, i] sorts before key b[:, i]."""
-    before = np.zeros(a.shape[1], np.bool_)
-    equal = np.ones(a.shape[1], np.bool_)
-    for x, y in zip(a, b, strict=True):
-        before |= equal & (x < y)
-        equal &= x == y
-    return before
 
 
 def merged(index: ArrangementState, parts: list[Delta]) -> Delta:

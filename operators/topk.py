@@ -1,10 +1,10 @@
 """Top-k: the first rows of an ordered index, or of each of its partitions, through a step.
 
-At any time within a step the first k rows are among the first k + d + b entries that some reader
-may see, d being the deaths that readers can still tell, b the step's births. Those are read from
-the front, put in exact order (texts are compared in full here, the index has their first bytes),
-and followed through the step's births and deaths in order of time. Where there is one partition and
-one time, the births need not be counted in: the rows before the step are remembered.
+At any time within a step the first k rows of a partition are among the first k + d + b entries of
+it that did not die before the step, d and b being its deaths and births in the step. Those are
+read from the front, put in exact order (texts are compared in full here, the index has their first
+bytes), and followed through the step's births and deaths in order of time. Where there is one
+partition and one time, neither need be counted in: the rows before the step are remembered.
 
 Invariant: the deltas add up to the rows at [offset, offset + limit) in the documented order.
 Cost of a step: O(k + d + b) entries for each partition that changes, plus those that tie with the
@@ -50,8 +50,7 @@ class TopKOperator:
         probes, group = self._groups([delta.column(c) for c in self._partition], len(delta))
         # Rows that some time of the step does not see yet, or any more, come in between.
         between = np.bincount(group, minlength=probes.shape[1])
-        between += self.index.relation.deaths_told - int((delta.diff < 0).sum())
-        group, rows = self._fronts(probes, self._high + between)
+        group, rows = self._fronts(probes, self._high + between, start)
         changes = self._follow(group, rows, probes.shape[1], start)
         if not self._partition:
             self._members = self._first(end)
@@ -87,11 +86,7 @@ class TopKOperator:
             probes, _ = self._groups(columns, len(everything))
         else:
             probes = np.zeros((1, 1), np.int64)
-        wanted = np.full(probes.shape[1], self._high + relation.deaths_told)
-        group, rows = self._fronts(probes, wanted)
-        born, died = self._lives(rows)
-        now = (born <= time) & (time < died)
-        group, rows = group[now], rows[now]
+        group, rows = self._fronts(probes, np.full(probes.shape[1], self._high), time + 1)
         rank = np.arange(len(rows)) - _starts(group, probes.shape[1])[group]
         return rows[(rank >= self.node.offset) & (rank < self._high)]
 
@@ -132,11 +127,11 @@ class TopKOperator:
         places, times, diffs = (o[:count] for o in out)
         return deltas.bound(self.index.relation, rows[places], times, diffs)
 
-    def _fronts(self, probes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-        """For each partition its first `wanted` rows that some reader may see, and some more, in
-        exact order: (group, row), int64[n] each."""
+    def _fronts(self, probes: Ints, wanted: Ints, since: int) -> tuple[Ints, Ints]:
+        """For each partition its first `wanted` rows that did not die before `since`, and some
+        more, in exact order: (group, row), int64[n] each."""
         spine = self.index.spine
-        dead, _, _, died_row, _ = self.index.relation.versions
+        dead, _, _, died_row, died_time = self.index.relation.versions
         wanted = np.minimum(wanted, spine.entries)
         capacity = min(int(wanted.sum()), spine.entries) + 64
         while True:
@@ -147,8 +142,10 @@ class TopKOperator:
                 spine.width,
                 probes,
                 wanted,
+                since,
                 dead,
                 died_row,
+                died_time,
                 group,
                 rows,
                 work,

@@ -379,9 +379,7 @@ def _days(expr: Expr, what: str) -> Expr:
 
 
 def _long(expr: Expr, what: str) -> Expr:
-    if isinstance(expr.type, (IntegerType, StringType, NullType)):
-        return cast(expr, BIGINT)
-    raise TypeMismatch(f"{what} needs BIGINT, not {expr.type}", hint="Cast it to BIGINT.")
+    return cast(_number(expr, what), BIGINT)
 
 
 def _instant(expr: Expr, what: str) -> Expr:
@@ -416,16 +414,16 @@ _FIXED: dict[str, tuple[tuple[_Coercion, ...], SqlType]] = {
     "starts_with": ((_text, _text), BOOLEAN),
     "ends_with": ((_text, _text), BOOLEAN),
     "contains": ((_text, _text), BOOLEAN),
-    "lpad": ((_text_only, _days, _text_only), STRING),
-    "rpad": ((_text_only, _days, _text_only), STRING),
-    "repeat": ((_text, _days), STRING),
+    "lpad": ((_text_only, _integer, _text_only), STRING),
+    "rpad": ((_text_only, _integer, _text_only), STRING),
+    "repeat": ((_text, _integer), STRING),
     "reverse": ((_text,), STRING),
     "initcap": ((_text,), STRING),
-    "locate": ((_text, _text, _days), INT),
+    "locate": ((_text, _text, _integer), INT),
     "translate": ((_text, _text, _text), STRING),
     "ascii": ((_text,), INT),
     "chr": ((_long,), STRING),
-    "substring_index": ((_text, _text, _days), STRING),
+    "substring_index": ((_text, _text, _integer), STRING),
     "sqrt": ((_double,), DOUBLE),
     "power": ((_double, _double), DOUBLE),
     "exp": ((_double,), DOUBLE),
@@ -443,7 +441,7 @@ _FIXED: dict[str, tuple[tuple[_Coercion, ...], SqlType]] = {
     "minute": ((_instant,), INT),
     "second": ((_instant,), INT),
     "second_fraction": ((_instant,), DecimalType(8, 6)),
-    "make_date": ((_days, _days, _days), DATE),
+    "make_date": ((_integer, _integer, _integer), DATE),
     "date_add": ((_day, _days), DATE),
     "date_diff": ((_day, _day), INT),
     "add_months": ((_day, _days), DATE),

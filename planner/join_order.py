@@ -245,9 +245,7 @@ class JoinGraph:
     def _bound_classes(self, j: int, order: tuple[int, ...]) -> tuple[int, ...]:
         """Classes with a column in j and a column in a visited occurrence."""
         return tuple(
-            k
-            for k, homes in enumerate(self._homes)
-            if j in homes and not homes.isdisjoint(order)
+            k for k, homes in enumerate(self._homes) if j in homes and not homes.isdisjoint(order)
         )
 
     def _range(self, j: int, order: tuple[int, ...]) -> Range | None:

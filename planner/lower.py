@@ -114,7 +114,7 @@ class _Lowering:
         if dataflow.gives_events(node):
             raise refuse_history(
                 stream_of(plan),
-                "this subquery beside",
+                "this subquery of a query over {}",
                 "To keep it up to date, past events would have to be compared with new rows.",
             )
         return node

@@ -87,9 +87,10 @@ def gives_events(plan: Plan) -> bool:
 
 
 def refuse_history(stream: str | None, construct: str, detail: str) -> UnsupportedError:
-    """The error for a construct that would need events of `stream` that are gone."""
+    """The error for a construct that would need events of `stream` ({}) that are gone."""
+    named = construct.format(f'the stream "{stream}"')
     return UnsupportedError(
-        f'cannot maintain {construct} the stream "{stream}"',
+        f"cannot maintain {named}",
         detail=detail,
         hint=_REMEDY.format(stream=stream),
     )
@@ -149,7 +150,7 @@ def _joined(streams: list[str | None]) -> str | None:
         other = f'the stream "{found[1]}"' if found[0] != found[1] else "itself"
         raise refuse_history(
             found[0],
-            f"a join of {other} with",
+            f"a join of {{}} with {other}",
             "Each event would have to be paired with past events, which are not kept.",
         )
     return found[0] if found else None
@@ -161,13 +162,13 @@ def _one_sided(
     if right is not None:
         raise refuse_history(
             right,
-            "an outer, semi or anti join whose other side is",
+            "an outer, semi or anti join whose other side is {}",
             "A row without a match would have to be told from one that an earlier event matched.",
         )
     if left is not None and isinstance(plan, OuterJoin) and plan.full:
         raise refuse_history(
             left,
-            "a FULL JOIN of",
+            "a FULL JOIN of {}",
             "A row without a match would have to be told from one that an earlier event matched.",
         )
     return left
@@ -177,14 +178,14 @@ def _applied(plan: Apply, outer: str | None, inner: str | None) -> str | None:
     if inner is not None:
         raise refuse_history(
             inner,
-            "a subquery in an expression that gives the events of",
+            "a subquery in an expression that gives the events of {}",
             "Its rows would have to be compared with past events, which are not kept.",
         )
     stream = stream_of(plan.subquery)
     if stream is not None and _is_correlated(plan.subquery):
         raise refuse_history(
             stream,
-            "a correlated subquery over",
+            "a correlated subquery over {}",
             "A new row around it would have to meet past events, which are not kept.",
         )
     return outer

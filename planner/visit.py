@@ -4,8 +4,8 @@ Invariant: a rewrite that changes nothing returns the object that it was given, 
 rule do anything" is an identity test; and a subtree that occurs twice (a CTE used twice) is
 rewritten once and stays one object.
 
-A rule is run many times over a plan that hardly changes in between. Within `remembering()` a subtree
-that a change left as it was is not visited by it again.
+A rule is run many times over a plan that hardly changes in between. Within `remembering()` a
+subtree that a change left as it was is not visited by it again.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _EVERY_SECONDS = 5.0
 _LOGGER = logging.getLogger("sqlview")
 
 
-class _Progress(event.Listener):  # type: ignore[misc]
+class _Progress(event.Listener):
     """Told by numba when it begins and ends to compile a function, those that it needs inside."""
 
     def __init__(self) -> None:
@@ -49,4 +49,4 @@ class _Progress(event.Listener):  # type: ignore[misc]
 
 def announce() -> None:
     """Tell of kernels that compile from now on, in this process."""
-    event.register("numba:compile", _Progress())
+    event.register("numba:compile", _Progress())  # type: ignore[no-untyped-call]

@@ -36,7 +36,12 @@ STREAMS_SCHEMA = pa.schema(
 def streams(catalog: Catalog) -> pa.Table:
     """One row per stream, see STREAMS_SCHEMA; in the order of creation."""
     rows = [
-        {"stream": s.name, "events": s.events, "kept": 0, "readers": sorted(catalog.readers(s.name))}
+        {
+            "stream": s.name,
+            "events": s.events,
+            "kept": 0,
+            "readers": sorted(catalog.readers(s.name)),
+        }
         for s in catalog.streams()
     ]
     return pa.Table.from_pylist(rows, STREAMS_SCHEMA)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ Row = tuple[Any, ...]
 _SETTINGS = (
     "python_enable_replacements = false",
     "enable_progress_bar = false",
+    # The session's, whatever the machine's.
+    "TimeZone = 'UTC'",
     "scalar_subquery_error_on_multiple_rows = true",
     # Conjuncts in the order of the text, so that one may guard the next against a failure.
     "disabled_optimizers = 'reorder_filter'",
@@ -53,6 +56,10 @@ class OracleError(Exception):
 class RowError(OracleError):
     """The query has no result now: a row under it cannot be computed (division by zero, a failed
     cast, overflow, a scalar subquery with two rows)."""
+
+
+class TooLarge(OracleError):
+    """The query has more rows, or takes more time, than the caller wants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,21 +195,40 @@ class Oracle:
         """The query as DuckDB runs it, with its columns: names, and Spark's types where known."""
         return self._translate(text)
 
-    def query(self, text: str, schema: t.Schema) -> pa.Table:
+    def query(
+        self,
+        text: str,
+        schema: t.Schema,
+        most_rows: int | None = None,
+        most_seconds: float | None = None,
+    ) -> pa.Table:
         """The result of Spark SQL `text` now, its columns cast by position to `schema`.
 
         Rows come in the text's order, if it has one, ties broken by all columns.
 
-        Raises: RowError if a row cannot be computed.
+        Raises: RowError if a row cannot be computed; TooLarge for more than `most_rows`, or if it
+        takes longer than `most_seconds`.
         """
         translated = self._translate(text)
         inner = ", ".join(f"c{i}" for i in range(len(schema)))
         casts = ", ".join(f"CAST(c{i} AS {_duckdb_name(f.type)})" for i, f in enumerate(schema))
+        limit = "" if most_rows is None else f" LIMIT {most_rows + 1:d}"
+        clock = None
+        if most_seconds is not None:
+            clock = threading.Timer(most_seconds, self._db.interrupt)
+            clock.start()
         try:
-            result = self._db.sql(f"SELECT {casts} FROM ({translated.sql}) AS r({inner})")
+            result = self._db.sql(f"SELECT {casts} FROM ({translated.sql}) AS r({inner}){limit}")
             table = result.to_arrow_table()
         except _FAILURES as failure:
             raise RowError(str(failure)) from failure
+        except duckdb.InterruptException:
+            raise TooLarge(f"the query takes more than {most_seconds} s") from None
+        finally:
+            if clock is not None:
+                clock.cancel()
+        if most_rows is not None and table.num_rows > most_rows:
+            raise TooLarge(f"the query has more than {most_rows} rows")
         return table.rename_columns([f.name for f in schema])
 
     def _translate(self, text: str) -> Translated:

@@ -38,6 +38,8 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from planner import types as t
+from planner.parse.queries import normalise
+from sqlview.oracle_functions import FUNCTION_MACROS, Spoken, located, rewritten
 from sqlview.oracle_groups import GROUP_MACROS, group_aggregate, reads_group
 from sqlview.oracle_spelling import respell
 
@@ -55,6 +57,7 @@ MACROS = (
        abs(n) // abs(d) * power
        + (2 * (abs(n) % abs(d)) * power + abs(d)) // (2 * CAST(abs(d) AS HUGEINT)))""",
     *GROUP_MACROS,
+    *FUNCTION_MACROS,
 )
 
 
@@ -80,7 +83,7 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
 
     Raises: sqlglot's errors, for text or names that are wrong.
     """
-    tree = sqlglot.parse_one(text, read="databricks")
+    tree = sqlglot.parse_one(normalise(text), read=Spoken)
     respell(tree)
     schema: dict[str, object] = {
         name: dict.fromkeys(columns, "int") for name, columns in catalog.items()
@@ -188,6 +191,8 @@ class _Typer:
     def rewrite(self, scope: Scope) -> tuple[MaybeType, ...]:
         """Rewrite the scope's own expressions; returns the types of its output columns."""
         query = scope.expression.unnest()
+        if isinstance(query, exp.Lateral):
+            return self._outputs.get(id(query.this.unnest()), ())
         self._scope = scope
         if isinstance(query, exp.SetOperation):
             sides = [self._outputs[id(s.expression.unnest())] for s in scope.set_operation_scopes]
@@ -262,8 +267,13 @@ class _Typer:
                 return t.NULL, None
             case exp.Cast():
                 return _cast_type(node, this)
-            case exp.Like() if not isinstance(node.parent, exp.Escape):
-                return t.BOOLEAN, exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
+            case exp.Like() | exp.ILike():
+                like = node.copy()
+                if this is not None and this != t.STRING:
+                    like.set("this", _cast(node.this.copy(), t.STRING))
+                if isinstance(node.parent, exp.Escape):
+                    return t.BOOLEAN, like
+                return t.BOOLEAN, exp.Escape(this=like, expression=exp.Literal.string("\\"))
             case exp.Predicate() | exp.Connector() | exp.Not():
                 return t.BOOLEAN, None
             case exp.Div():
@@ -273,6 +283,31 @@ class _Typer:
             case exp.DateAdd() | exp.DateSub() | exp.TsOrDsAdd() | exp.AddMonths():
                 known = this == t.DATE
                 return (t.DATE, _cast(node.copy(), t.DATE)) if known else (None, None)
+            case exp.Anonymous(this="pmod") if len(node.expressions) == 2:
+                return self._positive_remainder(*node.expressions)
+            case exp.Anonymous(this="zeroifnull") if node.expressions:
+                zero = exp.Literal.number(0)
+                of_zero = common_type((self._of(node.expressions[0]), t.INT))
+                return of_zero, exp.Coalesce(this=node.expressions[0].copy(), expressions=[zero])
+            case exp.Anonymous():
+                return rewritten(node, [self._of(e) for e in node.expressions])
+            case exp.Left() | exp.Right():
+                side = "sqlview_left" if isinstance(node, exp.Left) else "sqlview_right"
+                args = [_cast(node.this.copy(), t.STRING), _cast(node.expression.copy(), t.INT)]
+                return t.STRING, exp.Anonymous(this=side, expressions=args)
+            case exp.StrPosition():
+                start = node.args.get("position")
+                part, start = node.args["substr"].copy(), start and start.copy()
+                return t.INT, located(part, node.this.copy(), start)
+            case exp.Chr():
+                code = _cast(node.expressions[0].copy(), t.BIGINT)
+                return t.STRING, exp.Anonymous(this="sqlview_chr", expressions=[code])
+            case exp.Initcap():
+                words = _cast(node.this.copy(), t.STRING)
+                return t.STRING, exp.Anonymous(this="sqlview_initcap", expressions=[words])
+            case exp.Extract() if node.name.upper() in ("SECOND", "SECONDS", "SEC", "SECS", "S"):
+                seconds = exp.Anonymous(this="sqlview_second", expressions=[node.expression.copy()])
+                return t.DecimalType(8, 6), seconds
             case exp.IntDiv():
                 return t.BIGINT, _checked(_cast(node.copy(), t.BIGINT), node)
             case exp.If():
@@ -295,11 +330,25 @@ class _Typer:
             case _:
                 return None, None
 
+    def _positive_remainder(
+        self, left: exp.Expr, right: exp.Expr
+    ) -> tuple[MaybeType, exp.Expr | None]:
+        division = exp.Mod(this=left.copy(), expression=right.copy())
+        kind, _ = _computed(division, self._of(left), self._of(right))
+        result = exp.Anonymous(this="sqlview_pmod", expressions=[left.copy(), right.copy()])
+        return kind, _checked(result, division)
+
     def _column(self, node: exp.Column) -> MaybeType:
         around: Scope | None = self._scope
         while around is not None and node.table and node.table not in around.sources:
             around = around.parent  # a column of an enclosing query
         source = None if around is None else around.sources.get(node.table)
+        if isinstance(source, Scope) and isinstance(source.expression, exp.Lateral):
+            query = source.expression.this.unnest()
+            names = list(source.expression.alias_column_names)
+            names = names or [e.alias_or_name for e in query.selects]
+            types = self._outputs.get(id(query))
+            return types[names.index(node.name)] if types and node.name in names else None
         if isinstance(source, Scope):
             names = [e.alias_or_name for e in _selects(source)]
             if isinstance(source.expression, exp.Values):

@@ -424,9 +424,7 @@ class Session:
                 self._verifier.follow(table, delta)
         return changes
 
-    def _take_events(
-        self, stream: Stream, batch: list[tuple[Statement, int]]
-    ) -> dict[Key, Delta]:
+    def _take_events(self, stream: Stream, batch: list[tuple[Statement, int]]) -> dict[Key, Delta]:
         """The events as each view that reads the stream sees them."""
         delta = events(stream.schema, [(s.columns, epoch) for s, epoch in batch])
         stream.events += len(delta)

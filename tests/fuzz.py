@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -33,8 +34,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tests.harness import Checked
 from tests.properties.cases import Tally, fault, make, run, shrink
 from tests.properties.features import FEATURES, SUPPORTED
+from tests.properties.values import MAX_ROWS
 from tests.reference.engine import BUGS, ReferenceSession
 
+#: What DuckDB may take for one result; joins of large intermediate results are given up.
+_QUERY_SECONDS = 20.0
 #: How often a run tells how far it is, if not to a terminal.
 _PROGRESS_SECONDS = 5.0
 
@@ -49,12 +53,14 @@ class Plan:
     share: bool
 
     def connect(self) -> Checked:
-        if self.reference is not None:
-            bug = None if self.reference == "none" else self.reference
-            return Checked(ReferenceSession(bug), form="mixed")
         import sqlview
 
-        return Checked(sqlview.connect(placement="inline", share=self.share), form="mixed")
+        db: Any = None
+        if self.reference is not None:
+            db = ReferenceSession(None if self.reference == "none" else self.reference)
+        else:
+            db = sqlview.connect(placement="inline", share=self.share)
+        return Checked(db, form="mixed", most_rows=MAX_ROWS, most_seconds=_QUERY_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,30 +161,31 @@ def _outcomes(plan: Plan, first: int, end: int | None, processes: int) -> Iterat
         return
     # Not forked: the engine has threads.
     context = multiprocessing.get_context("spawn")
-    receivers, workers = [], []
+    workers = {}
     for i in range(processes if end is None else min(processes, end - first)):
         receiver, sender = context.Pipe(duplex=False)
         arguments = (sender, plan, first + i, end, processes)
-        workers.append(context.Process(target=_work, args=arguments, daemon=True))
-        workers[-1].start()
+        workers[receiver] = context.Process(target=_work, args=arguments, daemon=True)
+        workers[receiver].start()
         sender.close()
-        receivers.append(receiver)
     try:
-        while receivers:
-            ready = wait(receivers, timeout=1.0)
-            for receiver in [r for r in receivers if r in ready]:
+        while workers:
+            ready = wait(list(workers), timeout=1.0)
+            for receiver in [r for r in workers if r in ready]:
                 try:
                     yield receiver.recv()
                 except EOFError:
-                    receivers.remove(receiver)
+                    worker = workers.pop(receiver)
+                    worker.join()
+                    if worker.exitcode:
+                        raise RuntimeError(
+                            f"a process died with exit code {worker.exitcode}: its next seed is "
+                            f"one that the output lacks"
+                        ) from None
             if not ready:
                 yield None
-        for worker in workers:
-            worker.join()
-            if worker.exitcode:
-                raise RuntimeError(f"a process of the run ended with exit code {worker.exitcode}")
     finally:
-        for worker in workers:
+        for worker in workers.values():
             worker.terminate()
 
 
@@ -285,6 +292,7 @@ def report(total: Total, seconds: float) -> str:
         f"  changing                      {tally.changed:>9,}  {tally.changed / pairs:6.1%}",
         f"  with rows and changing        {tally.lively:>9,}  {tally.lively / pairs:6.1%}",
         f"  in error                      {tally.errors:>9,}  {tally.errors / pairs:6.1%}",
+        f"cases cut short: too many rows  {tally.cut_short:>9,}",
         f"views                           {tally.views:>9,}",
         f"  refused, and not counted      {tally.refused:>9,}",
         "uses of each SQL feature              in views  in refused",

@@ -102,15 +102,25 @@ class Checked:
     """A session `db` of the engine, and the oracle beside it.
 
     `form`: how rows are handed over: arrow, batch, tuples, dicts, or mixed (each in turn).
+    `most_rows`, `most_seconds`: `TooLarge` is raised for a view that DuckDB finds to be larger, or
+    does not compute in time, before the engine is told of the change; the session is over then.
     """
 
-    def __init__(self, db: Any, *, form: str = "arrow") -> None:
+    def __init__(
+        self,
+        db: Any,
+        *,
+        form: str = "arrow",
+        most_rows: int | None = None,
+        most_seconds: float | None = None,
+    ) -> None:
         self.db = db
         self.oracle = Oracle(threads=1)
         self.tables: dict[str, Table] = {}
         self.views: dict[str, _Watched] = {}
         self.script: list[str] = []
         self.disputes: list[Dispute] = []
+        self._bounds = (most_rows, most_seconds)
         self._form = form
         self._handed_over = 0
 
@@ -249,7 +259,8 @@ class Checked:
         for name, watched in self.views.items():
             try:
                 if not watched.reads & wrong:
-                    expected[name] = self.oracle.query(watched.text, watched.schema)
+                    text, schema = watched.text, watched.schema
+                    expected[name] = self.oracle.query(text, schema, *self._bounds)
                     continue
             except RowError:
                 pass

@@ -8,7 +8,7 @@ from operators.kernels.jit import BOOLS_OUT, INT64, INTS, INTS2, INTS_OUT, kerne
 from operators.kernels.memory import load_i64, store_i64
 from operators.kernels.sorting import bucket_of
 from operators.kernels.spines import _equal, _gallop, _is_gone
-from operators.kernels.versions import is_visible
+from operators.kernels.versions import died_at, is_visible
 
 
 @kernel
@@ -51,9 +51,13 @@ def _leap(batch, start, end, probes, p, dead, died_row, work):
     return i
 
 
-@kernel(signatures=[(INTS2, INT64, INTS2, INTS, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)])
-def fronts(spine, width, probes, wanted, dead, died_row, out_group, out_row, work):
-    """For each partition the rows in front that some reader may see, in key order: the first
+@kernel(
+    signatures=[(INTS2, INT64, INTS2, INTS, INT64, INTS, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)]
+)
+def fronts(
+    spine, width, probes, wanted, since, dead, died_row, died_time, out_group, out_row, work
+):
+    """For each partition the rows in front that did not die before `since`, in key order: the first
     wanted[g], and all whose key equals that of the last of them.
 
     Shapes: spine int64[b, 5] (addresses of keys, rows, offsets; n; skips), probes int64[p, groups]
@@ -92,7 +96,7 @@ def fronts(spine, width, probes, wanted, dead, died_row, out_group, out_row, wor
             entry = heads[best]
             row = load_i64(spine[best, 1], entry)
             work[0] += 1
-            if not _is_gone(row, dead, died_row):
+            if died_at(row, dead, died_row, died_time) >= since:
                 if found >= wanted[g] and (
                     last_batch < 0
                     or not _entries_equal(

@@ -33,7 +33,8 @@ INTS2 = types.Array(types.int64, 2, "C", readonly=True)
 INTS_OUT, BOOLS_OUT, INT32S_OUT, BYTES_OUT = (
     types.Array(dtype, 1, "C") for dtype in (types.int64, types.boolean, types.int32, types.uint8)
 )
-INTS2_OUT = types.Array(types.int64, 2, "C")
+FLOATS_OUT = types.Array(types.float64, 1, "C")
+INTS2_OUT, BOOLS2_OUT = (types.Array(dtype, 2, "C") for dtype in (types.int64, types.boolean))
 
 
 @overload

@@ -1,12 +1,21 @@
-"""The kernel of thresholds: entries of an ordered index between two bounds."""
+"""The kernels of thresholds: moves of scalars, and index entries between two bounds."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.jit import BOOL, BOOLS, INTS, INTS2, INTS_OUT, kernel
+from operators.kernels.jit import (
+    BOOL,
+    BOOLS,
+    BOOLS2_OUT,
+    INTS,
+    INTS2,
+    INTS2_OUT,
+    INTS_OUT,
+    kernel,
+)
 from operators.kernels.memory import load_i64
-from operators.kernels.sorting import bucket_of
+from operators.kernels.sorting import bucket_of, compare
 from operators.kernels.versions import is_visible
 
 
@@ -94,4 +103,75 @@ def between(
                         out_row[count] = row
                     count += 1
                 left += 1
+    return count
+
+
+@kernel(
+    signatures=[
+        (
+            INTS,
+            INTS,
+            INTS2,
+            INTS,
+            BOOLS,
+            BOOL,
+            BOOL,
+            BOOL,
+            INTS2_OUT,
+            INTS2_OUT,
+            INTS2_OUT,
+            INTS2_OUT,
+            BOOLS2_OUT,
+        )
+    ]
+)
+def moves(
+    order, starts, words, diff, told, above, inclusive, exact, places, low, high, counts, opens
+):
+    """The moves of scalars, and between which keys rows flip.
+
+    Scalars of one key and time are order[starts[r]:starts[r + 1]]: one that goes (diff -1), one
+    that comes (+1), or both; words int64[w, n] are their order keys. told bool[n], or length 0: all
+    are; one that is not, a NULL, is as good as none. above: rows above the scalar pass, and it does
+    itself if inclusive. exact: equal words prove equal values.
+    Out, for m moves: places int64[2, m], where the old and the new scalar are, or -1; low, high
+    int64[w, m]; counts int64[2, m], how many words of each count; opens bool[2, m], whether what
+    equals them is left out. Returns: m, at most as many as there are runs.
+    """
+    every = words.shape[0]
+    strict = exact and above != inclusive
+    loose = exact and above == inclusive
+    count = np.int64(0)
+    for r in range(starts.shape[0] - 1):
+        old = np.int64(-1)
+        new = np.int64(-1)
+        for i in range(starts[r], starts[r + 1]):
+            row = order[i]
+            if told.shape[0] == 0 or told[row]:
+                if diff[row] < 0:
+                    old = row
+                else:
+                    new = row
+        if old < 0 and new < 0:
+            continue
+        # One scalar alone: all rows on its side, to the end of the values that are not NULL.
+        alone = old < 0 or new < 0
+        small = new if old < 0 else old
+        great = old if new < 0 else new
+        if not alone:
+            side = compare(words, old, new)
+            if side == 0 and exact:
+                continue
+            if side > 0:
+                small, great = new, old
+        places[0, count] = old
+        places[1, count] = new
+        for w in range(every):
+            low[w, count] = words[w, small]
+            high[w, count] = words[w, great]
+        counts[0, count] = 1 if alone and not above else every
+        counts[1, count] = 1 if alone and above else every
+        opens[0, count] = strict and (above or not alone)
+        opens[1, count] = loose and (not above or not alone)
+        count += 1
     return count

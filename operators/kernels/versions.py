@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from operators.kernels.jit import INT64, INTS, INTS_OUT, kernel
-from operators.kernels.memory import BLOCK_BITS, BLOCK_ROWS, bit_is_set, load_u16
+from operators.kernels.memory import BLOCK_BITS, BLOCK_ROWS, bit_is_set, load_u8, load_u16
 
 NEVER = np.int64(2**63 - 1)
 ALWAYS = np.int64(-(2**63))
@@ -71,17 +71,34 @@ def is_visible(row, t, as_of, dead, born_first, born_time, died_row, died_time):
 def visible_rows(start, end, t, dead, born_first, born_time, died_row, died_time, ids, kept, out):
     """The rows of [start, end) visible as of t, ascending, into out; returns how many. `start`
     begins a block; kept[b] rows of block b are stored; out has room for all of them."""
+    # Row ids ascend with the time of birth: those that were born by t come first.
+    later = find(born_time, t + 1)
+    if later < born_first.shape[0]:
+        end = min(end, born_first[later])
     count = 0
     first = np.int64(start)
     while first < end:
         block = first >> BLOCK_BITS
-        address = ids[block]
-        stored = min(end - first, kept[block])
-        for i in range(stored):
-            row = first + (i if address == 0 else np.int64(load_u16(address, i)))
-            if is_visible(row, t, True, dead, born_first, born_time, died_row, died_time):
-                out[count] = row
-                count += 1
+        address, deaths, stored = ids[block], dead[block], kept[block]
+        if address == 0 and deaths == 0:
+            stored = min(end - first, stored)
+            for i in range(stored):
+                out[count + i] = first + i
+            count += stored
+        elif address == 0:
+            for i in range(min(end - first, stored)):
+                living = (np.int64(load_u8(deaths, i >> 3)) >> (i & 7)) & 1 == 0
+                if living or died_at(first + i, dead, died_row, died_time) > t:
+                    out[count] = first + i
+                    count += 1
+        else:
+            for i in range(stored):
+                row = first + np.int64(load_u16(address, i))
+                if row >= end:
+                    break
+                if died_at(row, dead, died_row, died_time) > t:
+                    out[count] = row
+                    count += 1
         first += BLOCK_ROWS
     return count
 

@@ -69,7 +69,11 @@ def _reverse(call: Call, args: tuple[Node, ...]) -> Run:
 def _initcap(call: Call, args: tuple[Node, ...]) -> Run:
     def capitalised(text: str) -> str:
         words = text.lower().split(" ")
-        return " ".join(word[:1].title() + word[1:] for word in words)
+        return " ".join(
+            # The lower case of \u0130 is two characters, of which the upper case is one again.
+            "\u0130" + word[2:] if word.startswith("i\u0307") else word[:1].title() + word[1:]
+            for word in words
+        )
 
     return rowwise(args, capitalised, pa.string())
 

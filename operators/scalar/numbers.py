@@ -191,7 +191,7 @@ def _log(call: Call, args: tuple[Node, ...]) -> Run:
 def _exact_sum_to_double(call: Call, args: tuple[Node, ...]) -> Run:
     (arg,) = args
 
-    return unary(arg, lambda a: np.array([exact_sum.to_double(s) for s in a.to_pylist()], float))
+    return unary(arg, exact_sum.to_doubles)
 
 
 def _checked_sum(call: Call, args: tuple[Node, ...]) -> Run:

@@ -52,7 +52,6 @@ _FUNCTIONS: dict[type[exp.Expression], str] = {
     exp.Upper: "upper",
     exp.Lower: "lower",
     exp.Length: "length",
-    exp.Coalesce: "coalesce",
     exp.Nullif: "nullif",
     exp.Concat: "concat",
     exp.DPipe: "concat",
@@ -89,6 +88,8 @@ def output_name(node: exp.Expression) -> str:
 def _printed(node: exp.Expression) -> str:
     if type(node) in _OPERATORS:
         return f"({_printed(node.this)} {_OPERATORS[type(node)]} {_printed(node.expression)})"
+    if isinstance(node, exp.Coalesce):
+        return _call((written_name(node) or "coalesce").lower(), *_arguments(node))
     if type(node) in _FUNCTIONS:
         return _call(_FUNCTIONS[type(node)], *_arguments(node))
     match node:
@@ -151,6 +152,8 @@ def _printed(node: exp.Expression) -> str:
             return f"({_printed(node.this)} IN ({options}))"
         case exp.Like() | exp.ILike():
             return _like(node)
+        case exp.Escape(this=exp.ILike()):
+            return _like(node.this)
         case exp.Cast(this=exp.Literal(is_string=True)) if type(node) is exp.Cast:
             return f"{node.args['to'].sql(dialect='spark')} '{_printed(node.this)}'"
         case exp.Cast(this=exp.Literal()) if has_suffix(node.this):

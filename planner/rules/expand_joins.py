@@ -12,6 +12,8 @@
     any, r has at most one match           r itself
     equalities of the two sides, and       the distinct values of r's sides of the equalities; the
     conditions on one side alone           empty binding where there are none
+    these, and one inequality of a side    the greatest or least value of r's side for each of
+    of l with one of r                     them: then the join is a threshold (make_thresholds)
     any                                    the distinct bindings of the columns of l that the
                                            condition reads, of the smallest part of l that has them
                                            (planner.domains) joined with r
@@ -33,6 +35,7 @@ from dataclasses import dataclass
 
 from planner.algebra import (
     Aggregate,
+    AggregateCall,
     Filter,
     Join,
     MarkJoin,
@@ -56,8 +59,10 @@ from planner.expr import (
     columns_used,
     conjunction,
     conjuncts,
+    may_fail,
     remap,
 )
+from planner.ranges import MIRRORED
 from planner.types import BOOLEAN, Field, Schema
 from planner.visit import transform
 
@@ -165,7 +170,8 @@ def _kept(left: Plan, right: Plan, condition: Expr | None, table_key: TableKey) 
     """`left` as it is to be read: kept, where its own rows are the bindings to choose."""
     width = len(left.schema)
     parts = _sorted(condition, width)
-    if not parts.other or _is_unique(parts, right, width, table_key):
+    by_key = not parts.other or _extreme(parts.other, width) is not None
+    if by_key or _is_unique(parts, right, width, table_key):
         return left
     if is_selective(left, _bound(parts, width), table_key):
         return UnionAll((left,), left.schema)
@@ -196,19 +202,59 @@ def _matching(left: Plan, right: Plan, condition: Expr | None, table_key: TableK
     if _is_unique(parts, right, width, table_key):
         predicates = [*(p for p, _, _ in parts.equal), *parts.left, *parts.other]
         return _joined(left, right, predicates)
-    if parts.other:
+    extreme = _extreme(parts.other, width)
+    if parts.other and extreme is None:
         return _by_bindings(left, right, parts)
-    keys = tuple(remap(e, local) for _, _, e in parts.equal) or (TRUE,)
+    keys = tuple(remap(e, local) for _, _, e in parts.equal)
+    calls: tuple[AggregateCall, ...] = ()
+    if extreme is not None:
+        value = remap(extreme.value, local)
+        calls = (AggregateCall(extreme.aggregate, value, value.type, True),)
+    elif not keys:
+        keys = (TRUE,)
     fields = tuple(
         Field(e.name if isinstance(e, Column) else f"key{i}", e.type, e.nullable)
         for i, e in enumerate(keys)
     )
-    matched = Aggregate(right, keys, (), fields)
+    fields += tuple(Field(c.function, c.type, c.nullable) for c in calls)
+    matched = Aggregate(right, keys, calls, fields)
     predicates = list(parts.left)
-    for (p, a, _), b in zip(parts.equal, identity(matched.schema, width), strict=False):
+    columns = identity(matched.schema, width)
+    for (p, a, _), b in zip(parts.equal, columns, strict=False):
         assert isinstance(p, Call)
         predicates.append(Call(p.function, (a, b), BOOLEAN, p.nullable))
+    if extreme is not None:
+        sides = (extreme.side, columns[-1])
+        predicates.append(Call(extreme.comparison, sides, BOOLEAN, True))
     return _joined(left, matched, predicates)
+
+
+@dataclass(frozen=True, slots=True)
+class _Extreme:
+    """`side`, of the left columns, `comparison` some `value` of the right ones: that is, their
+    greatest or least, by `aggregate`."""
+
+    side: Expr
+    comparison: str
+    value: Expr
+    aggregate: str
+
+
+def _extreme(conditions: tuple[Expr, ...], width: int) -> _Extreme | None:
+    """The one condition that is left, if an extreme decides it; it cannot fail."""
+    if len(conditions) != 1 or may_fail(conditions[0]):
+        return None
+    (p,) = conditions
+    if not (isinstance(p, Call) and p.function in MIRRORED):
+        return None
+    left, right = p.args
+    mirrored = MIRRORED[p.function]
+    for a, b, comparison in ((left, right, p.function), (right, left, mirrored)):
+        of_left, of_right = columns_used(a), columns_used(b)
+        if of_left and of_right and max(of_left) < width <= min(of_right):
+            aggregate = "max" if comparison in ("lt", "le") else "min"
+            return _Extreme(a, comparison, b, aggregate)
+    return None
 
 
 def _by_bindings(left: Plan, right: Plan, parts: _Condition) -> Plan:

@@ -68,6 +68,9 @@ class _Pruning:
 
     def narrow(self, plan: Plan, needed: frozenset[int]) -> tuple[Plan, Positions]:
         """A plan that still has the needed columns, and where they are in it."""
+        if isinstance(plan, Aggregate):
+            self.read[id(plan)] = needed | self.read.get(id(plan), frozenset())
+            needed |= self._known.get(id(plan), frozenset())
         key = (id(plan), needed)
         if key not in self._narrowed:
             self._narrowed[key] = self._narrow(plan, needed)
@@ -171,8 +174,6 @@ class _Pruning:
         return Join(tuple(narrowed), predicate), at
 
     def _narrow_aggregate(self, plan: Aggregate, needed: frozenset[int]) -> tuple[Plan, Positions]:
-        self.read[id(plan)] = needed | self.read.get(id(plan), frozenset())
-        needed |= self._known.get(id(plan), frozenset())
         first = len(plan.keys)
         kept = [c for c in range(len(plan.aggregates)) if first + c in needed]
         if not kept and not plan.keys:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import decimal
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,21 @@ import pyarrow as pa
 import pytest
 
 import sqlview
-from benchmarks import common, flatness, installation, rates, recompute
+from benchmarks import (
+    arrangements,
+    common,
+    compare,
+    flatness,
+    installation,
+    placement,
+    rates,
+    recompute,
+    report,
+    scale,
+    startup,
+    together,
+)
+from benchmarks.arrival import RoundRobin
 from tpch.generate import generate, load
 from tpch.queries import all_queries
 from tpch.report import geometric_mean
@@ -38,13 +54,175 @@ def run(main: Main, name: str, out: Path, *arguments: str) -> dict[str, Any]:
 
 def test_rates(data: Path, tmp_path: Path) -> None:
     found = run(
-        rates.main, "rates", tmp_path, "--data", str(data), "--sf", "0.01", "--queries", "q03,q06",
-        "--batch-rows", "50", "500", "--changes", "1000", "--runs", "1",
+        rates.main, "rates", tmp_path, "--quick", "--data", str(data), "--queries", "q03,q06",
     )  # fmt: skip
-    measured = [(rate["report"]["query"], rate["batch_rows"]) for rate in found["rates"]]
-    assert measured == [("q03", 50), ("q06", 50), ("q03", 500), ("q06", 500)]
-    assert all(rate["report"]["verified"] for rate in found["rates"])
-    assert [mean["batch_rows"] for mean in found["means"]] == [50, 500]
+    logical = [cell for cell in found["cells"] if not cell["is_physical"]]
+    assert [(c["query"], c["order"], c["time_rows"], c["is_whole"]) for c in logical] == [
+        ("q03", "in-order", 1_000, True),
+        ("q03", "in-order", 10, False),
+        ("q06", "in-order", 1_000, True),
+        ("q06", "in-order", 10, False),
+        ("q03", "shuffled", 1_000, True),
+        ("q06", "shuffled", 1_000, True),
+    ]
+    physical = [cell for cell in found["cells"] if cell["is_physical"]]
+    assert [(c["query"], c["time_rows"], c["step_rows"]) for c in physical] == [
+        ("q03", 10, 50),
+        ("q03", 1_000, 5_000),
+        ("q06", 10, 50),
+        ("q06", 1_000, 5_000),
+    ]
+    assert len(rates.tables(found)) == 3
+
+
+def test_an_arrival_in_windows_is_the_whole_stream(data: Path) -> None:
+    rows = load(data / "sf0.01", ["region", "nation", "supplier"])
+    arrival = RoundRobin(rows)
+    seen: dict[str, list[Any]] = {name: [] for name in rows}
+    for size in (1, 7, 50, arrival.total):
+        batches = arrival.next(size, 2)
+        assert all(batch.rows <= size for batch in batches)
+        arrival.arrive(batches)
+        for batch in batches:
+            for change in batch.changes:
+                seen[change.table] += change.rows.to_pylist()
+    assert arrival.position == arrival.total
+    assert seen == {name: table.to_pylist() for name, table in rows.items()}
+
+
+def test_together(data: Path, tmp_path: Path) -> None:
+    found = run(
+        together.main, "together", tmp_path, "--quick", "--data", str(data), "--queries",
+        "q03,q06", "--seconds", "0.1",
+    )  # fmt: skip
+    assert [each["setting"] for each in found["measured"]] == ["shared", "private"]
+    for each in found["measured"]:
+        assert each["bulk_rows"] + each["trickle_rows"] == each["rows"]
+        assert each["churn_seconds"] and each["sample_rows"][-1] == each["rows"]
+
+
+def test_arrangements(tmp_path: Path) -> None:
+    found = run(arrangements.main, "arrangements", tmp_path, "--quick", "--keys", "5000")
+    assert [each["name"] for each in found["merging"]] == ["lazy", "default", "eager"]
+    assert [each["probes"] for each in found["joins"]] == [1, 10, 100, 1_000]
+    assert found["loads"]
+
+
+def test_identifiers_are_distinct() -> None:
+    whole = arrangements.identifiers(0, 10_000)
+    assert len(np.unique(whole)) == 10_000
+    assert (arrangements.identifiers(500, 700) == whole[500:700]).all()
+
+
+def test_scale(data: Path, tmp_path: Path) -> None:
+    found = run(
+        scale.main, "scale", tmp_path, "--quick", "--data", str(data), "--sf", "0.01",
+        "--queries", "q03",
+    )  # fmt: skip
+    assert [cell["batch_rows"] for cell in found["cells"]] == [10, 100]
+
+
+def test_scale_leaves_out_what_does_not_fit(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(common, "available_bytes", lambda: 3 << 30)
+    found = run(
+        scale.main, "scale", tmp_path, "--quick", "--data", str(data), "--sf", "0.01", "100",
+        "--queries", "q06",
+    )  # fmt: skip
+    assert {cell["sf"] for cell in found["cells"]} == {0.01}
+    assert [reason.partition(":")[0] for reason in found["left_out"]] == ["scale factor 100"]
+
+
+@pytest.mark.spark
+def test_placement(data: Path, tmp_path: Path) -> None:
+    found = run(placement.main, "placement", tmp_path, "--quick", "--data", str(data))
+    assert {step["placement"] for step in found["steps"]} == set(placement.PLACEMENTS)
+    assert [load["placement"] for load in found["loads"]] == ["inline", "spark"]
+
+
+@pytest.mark.parametrize(
+    ("inline_us", "spark_us", "expected"), [(2.0, 0.5, 1_000_000.0), (1.0, 1.0, None)]
+)
+def test_break_even_of_placement(inline_us: float, spark_us: float, expected: float | None) -> None:
+    steps = [
+        placement.Step("local[2]", 1, where, work, work, ms + work * us / 1000, 0.0)
+        for where, ms, us in (("inline", 1.0, inline_us), ("spark", 1501.0, spark_us))
+        for work in (1_000, 100_000, 5_000_000)
+    ]
+    (found,) = placement.break_evens(steps)
+    assert found["break_even_work"] == (expected and pytest.approx(expected, rel=1e-6))
+
+
+def test_startup(tmp_path: Path) -> None:
+    found = run(startup.main, "startup", tmp_path, "--quick")
+    assert [each["name"] for each in found["startups"]] == ["warm"]
+    assert found["imports"]
+
+
+def test_compare(data: Path, tmp_path: Path) -> None:
+    found = run(compare.main, "compare", tmp_path, "--quick", "--data", str(data))
+    assert [(each["system"], each["query"]) for each in found["runs"]] == [
+        ("sqlview", "q01"),
+        ("sqlview", "q06"),
+    ]
+
+
+def test_a_peer_that_cannot_be_installed_is_left_out(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(compare.PACKAGES, "flink", str(tmp_path / "there is no such package"))
+    monkeypatch.setattr(compare.sys, "executable", os.devnull)
+    found = run(
+        compare.main, "compare", tmp_path, "--quick", "--data", str(data), "--peers", "flink",
+        "--environments", str(tmp_path / "peers"),
+    )  # fmt: skip
+    assert "cannot be installed" in found["left_out"]["flink"]
+    assert compare.tables(found)[-1].title == "Left out"
+
+
+def test_the_answers_of_peers() -> None:
+    expected = [("a", decimal.Decimal("1.50"), 3), ("b", None, 4)]
+    assert compare._equal([("b", None, "4"), ("a", "1.5000001", "3")], expected)
+    assert not compare._equal([("b", None, "4"), ("a", "1.501", "3")], expected)
+    assert not compare._equal([("b", "0", "4"), ("a", "1.5", "3")], expected)
+    assert not compare._equal([("a", "1.5", "3")], expected)
+
+
+def test_edits_for_flink() -> None:
+    kept = "select a from t order by a limit 10"
+    assert compare._edited(kept) == kept
+    assert compare._edited(
+        "select (select b from u order by b limit 1) as value from t\norder by 1"
+    )
+    edited = compare._edited("select max(a) as value from t group by b order by b desc")
+    assert edited == "select max(a) as `value` from t group by b "
+
+
+def test_report(data: Path, tmp_path: Path) -> None:
+    run(flatness.main, "flatness", tmp_path / "results", "--quick")
+    document = tmp_path / "BENCHMARKS.md"
+    sections = [*report.BENCHMARKS, "targets"]
+    document.write_text(
+        "by hand\n" + "".join(f"<!-- begin {n} -->\nold {n}\n<!-- end {n} -->\n" for n in sections),
+        encoding="utf-8",
+    )
+    arguments = ["--results", str(tmp_path / "results"), "--document", str(document)]
+    assert report.main(arguments) == 0
+    first = document.read_text(encoding="utf-8")
+    assert "old flatness" not in first and "old rates" in first and first.startswith("by hand\n")
+    assert "![flatness](results/flatness.png)" in first and "| after updates |" in first
+    assert report.main(arguments) == 0
+    assert document.read_text(encoding="utf-8") == first
+    document.write_text("no markers", encoding="utf-8")
+    assert report.main(arguments) == 1
+
+
+def test_the_document_has_a_section_for_each_benchmark() -> None:
+    text = report.DOCUMENT.read_text(encoding="utf-8")
+    for name in [*report.BENCHMARKS, "targets"]:
+        assert text.count(f"<!-- begin {name} -->") == 1
+        assert text.count(f"<!-- end {name} -->") == 1
 
 
 def test_rates_of_the_peer_are_complete() -> None:
@@ -54,15 +232,10 @@ def test_rates_of_the_peer_are_complete() -> None:
 
 
 def test_flatness(tmp_path: Path) -> None:
-    found = run(
-        flatness.main, "flatness", tmp_path,
-        "--live-rows", "300", "--updates", "400", "--batch-rows", "20",
-    )  # fmt: skip
-    assert [part["name"] for part in found["parts"]] == [
-        "first tenth", "middle tenth", "last tenth",
-    ]  # fmt: skip
-    assert len(found["measured"]["step_seconds"]) == 20
-    assert set(found["growth_over_first_tenth"]) == set(flatness.FIGURES)
+    found = run(flatness.main, "flatness", tmp_path, "--quick")
+    assert [part["after"] for part in found["parts"]] == [20, 200, 400]
+    assert len(found["measured"]["step_seconds"]) == 30
+    assert set(found["growth_over_first_window"]) == set(flatness.FIGURES)
 
 
 def test_churn_keeps_the_live_set() -> None:
@@ -80,11 +253,20 @@ def test_churn_keeps_the_live_set() -> None:
 
 def test_recompute(data: Path, tmp_path: Path) -> None:
     found = run(
-        recompute.main, "recompute", tmp_path, "--data", str(data), "--sf", "0.01",
-        "--queries", "q06,q15", "--shares", "0.0001", "0.01", "--pairs", "1", "--recomputes", "1",
+        recompute.main, "recompute", tmp_path, "--quick", "--data", str(data),
+        "--queries", "q06,q15", "--spark-recomputes", "0",
     )  # fmt: skip
     assert [each["query"] for each in found["comparisons"]] == ["q06", "q15"]
-    assert [r["share"] for r in found["comparisons"][0]["refreshes"]] == [0.0001, 0.01]
+    assert [r["share"] for r in found["comparisons"][0]["refreshes"]] == [0.001, 0.1]
+
+
+@pytest.mark.spark
+def test_recompute_by_spark(data: Path, tmp_path: Path) -> None:
+    found = run(
+        recompute.main, "recompute", tmp_path, "--quick", "--data", str(data), "--queries", "q06"
+    )
+    (each,) = found["comparisons"]
+    assert each["spark_ms"] > each["duckdb_ms"]
 
 
 def test_undoing_a_change_leaves_the_tables(data: Path) -> None:
@@ -123,10 +305,17 @@ def test_break_even(ratios: list[tuple[float, float]], expected: float | None) -
 def test_installation(data: Path, tmp_path: Path) -> None:
     found = run(
         installation.main, "installation", tmp_path, "--data", str(data), "--sf", "0.01",
-        "--queries", "q03,q10", "--runs", "1",
+        "--queries", "q02,q03,q06,q21", "--live", "2", "--installations", "8", "--runs", "1",
     )  # fmt: skip
+    names = ("q02", "q03", "q06", "q21")
     places = {(each["query"], each["setting"]) for each in found["installations"]}
-    assert places == {(q, s) for q in ("q03", "q10") for s in installation.SETTINGS}
+    assert places == {(q, s) for q in names for s in installation.SETTINGS}
+    for sharing in installation.SHARING:
+        own = [each for each in found["arrivals"] if each["sharing"] == sharing]
+        assert len(own) == 8
+        assert all(each["is_windowed"] == (each["query"] != "q02") for each in own)
+        assert {each["query"] for each in own} == {"q02", "q03", "q06"}
+    assert [each["query"] for each in found["left_out"]] == ["q21"]
 
 
 def test_a_wrong_answer_gives_no_figure(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from planner import dataflow as ir
 from planner import types as t
+from planner.algebra import SortKey
 from planner.expr import Call, Expr, Literal, column
 from planner.types import Field
 from tests.operators.running import Running, Updates, columns, join, map_, reduce_, top_k
@@ -91,6 +92,15 @@ def sums_of_doubles(orders: ir.Source, lines: ir.Source, customers: ir.Source) -
     sums = reduce_(map_(lines, [heavy], columns(lines, 0, 2)), (0,), ("sum_double", 1))
     read = Call("exact_sum_to_double", (columns(sums, 2)[0],), t.DOUBLE, False)
     return map_(sums, [], [*columns(sums, 0, 1), read])
+
+
+@view
+def medians(orders: ir.Source, lines: ir.Source, customers: ir.Source) -> ir.Node:
+    half = (Literal(0.5, t.DOUBLE),)
+    median = ir.GroupValue("percentile_cont", (2,), (SortKey(0),), half)
+    latest = ir.GroupValue("max_by", (3, 0))
+    fields = (ORDERS[1], Field("median", t.DOUBLE), Field("latest", t.STRING))
+    return ir.Recompute(ir.Arrangement(orders, (1,), null_safe=True), (median, latest), fields)
 
 
 @view

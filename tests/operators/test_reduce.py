@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import exact_sum
 from operators.column import Ints
 from operators.kernels import grouping, sorting
 from operators.reduce import group_rows
@@ -26,6 +25,7 @@ from planner.types import Field
 from tests.conftest import Connect
 from tests.operators.columns import Row, ints
 from tests.operators.running import Running, Updates, reduce_, signed
+from tests.reference import exact
 from tests.reference import groups as naive
 from tests.reference.bag import accumulate
 from tests.reference.tables import Change, delete, insert, upsert
@@ -285,9 +285,7 @@ def test_sums_of_doubles_leave_no_residue(seed: int) -> None:
         for key, members in groupby(rows, key=lambda r: r[1]):
             listed = list(members)
             fresh = [r[4] for r in listed if r[4] is not None]
-            sums = exact_sum.from_values(np.array(fresh, np.float64), np.ones(len(fresh), np.int64))
-            state = exact_sum.encode(sums.total, sums.nan, sums.pinf, sums.ninf)
-            expected[key, len(listed), state] += 1
+            expected[key, len(listed), exact.state_of((x, 1) for x in fresh)] += 1
         assert accumulate(total, running.epoch) == expected
 
 

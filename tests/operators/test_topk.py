@@ -242,3 +242,29 @@ def test_reading_the_front_costs_what_is_in_front() -> None:
     )
     assert state.work.entries - before < 100
     running.check()
+
+
+@pytest.mark.parametrize("hold", [0, 10])
+def test_deaths_in_another_partition_cost_nothing(hold: int) -> None:
+    """Those in front are passed over once, or as long as a reader can tell them."""
+    running = Running(hold=hold)
+    fields = (Field("n", t.BIGINT, False), Field("team", t.BIGINT, False))
+    numbers = running.add_table("numbers", fields, key=(0,))
+    index = ir.OrderedArrangement(numbers, (SortKey(0),), (), partition=(1,))
+    root = ir.Store(ir.TopK(index, 3, 0))
+    running.dataflow.install("top", root, 0)
+    running.apply([[insert("numbers", *((i, i % 2) for i in range(20_000)))]])
+    state = next(
+        i.state for i in running.dataflow.indexes if isinstance(i.spec, ir.OrderedArrangement)
+    )
+    running.apply([[delete("numbers", *((i, i % 2) for i in range(1, 8_000, 2)))]])
+    before = state.work.entries
+    running.apply([[delete("numbers", (0, 0))], [delete("numbers", (2, 0))]])
+    assert state.work.entries - before < 100
+    for number in (20_001, 20_005):
+        before = state.work.entries
+        running.apply([[insert("numbers", (number + d, 1))] for d in (0, 2)])
+    assert state.work.entries - before < (100 if hold == 0 else 5_000)
+    snapshot = signed(running.dataflow.snapshot(root, running.epoch))
+    teams = [[4, 6, 8], [8_001, 8_003, 8_005]]
+    assert {row for row, _ in snapshot} == {(n, i) for i, team in enumerate(teams) for n in team}

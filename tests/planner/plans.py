@@ -69,6 +69,7 @@ def plans(depth: int = 3) -> st.SearchStrategy[Plan]:
         _semi_joins(below),
         _subqueries(below),
         _subqueries(below),
+        _laterals(below),
     )
 
 
@@ -256,6 +257,22 @@ def _subqueries(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
     if choice == 1:
         test = _call("or", test, draw(predicates(input, 1)))
     return Filter(apply, test)
+
+
+@st.composite
+def _laterals(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
+    """Beside each row the rows of a query that mostly reads it, now and then in an output too."""
+    input = draw(below)
+    query = draw(_correlated(draw(below), input))
+    around = _numbers(input)
+    if around and draw(st.integers(0, 3)) == 0:
+        c = draw(st.sampled_from(around))
+        read = Outer(1, c.index, c.type, c.nullable, c.name)
+        query = _project(query, (draw(numbers(query)), _call("add", read, draw(numbers(query)))))
+    elif draw(st.integers(0, 3)) == 0:
+        call = AggregateCall("count", draw(numbers(query)), BIGINT, False)
+        query = Aggregate(query, (), (call,), (Field("a", BIGINT, False),))
+    return Apply(input, query, draw(st.sampled_from(("inner", "left"))), "lateral")
 
 
 @st.composite

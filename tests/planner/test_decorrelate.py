@@ -85,8 +85,9 @@ def stream(seed: int, epochs: int) -> Iterator[tuple[list[Change], dict[str, lis
                     changes.append(("delete", name, row))
                     continue
                 row = tuple(random.choice((None, 0, 1, 2, 3, 3)) for _ in range(2))
-                if name == "a":
-                    row = (10 * epoch + k, *row)
+                if name == "a":  # small keys, which rows of b and c refer to, and a few others
+                    free = {0, 1, 2, 3, 10 * epoch + k} - {r[0] for r in present}
+                    row = (random.choice(sorted(free, key=str)), *row)
                 present.append(row)
                 changes.append(("insert", name, row))
         yield changes, {name: list(present) for name, present in rows.items()}
@@ -212,6 +213,21 @@ def test_a_correlated_limit_has_a_part_for_each_binding() -> None:
     text = "SELECT id, (SELECT y FROM b WHERE b.x = a.x ORDER BY y LIMIT 1) AS m FROM a"
     (top,) = kinds(text, TopK)
     assert len(top.index.partition) == 1
+
+
+@pytest.mark.parametrize(
+    "condition", ["b.y > a.y", "b.x = a.x AND a.y <= b.y", "b.x = a.x AND b.x > 1 AND b.y < a.y"]
+)
+@pytest.mark.parametrize("negation", ["", "NOT "])
+def test_some_row_beyond_is_the_extreme_beyond(condition: str, negation: str) -> None:
+    text = f"SELECT id FROM a WHERE {negation}EXISTS (SELECT 1 FROM b WHERE {condition})"
+    assert kinds(text, Threshold)
+    assert not kinds(text, DeltaJoin)
+
+
+def test_what_no_extreme_decides_is_found_for_each_binding() -> None:
+    text = "SELECT id FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.y > a.y AND b.x <> a.x)"
+    assert not kinds(text, Threshold)
 
 
 def test_an_inequality_alone_pairs_the_bindings_by_a_range() -> None:

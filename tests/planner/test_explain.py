@@ -53,6 +53,27 @@ def test_all_queries_are_there() -> None:
     assert sorted(p.stem for p in QUERIES.glob("*.sql")) == NAMES
 
 
+RECOMPUTED = """
+    SELECT o_custkey, median(o_totalprice) AS m, sum(o_totalprice) AS s,
+           listagg(DISTINCT o_orderpriority, ', ') WITHIN GROUP (ORDER BY o_orderpriority) AS p
+    FROM orders GROUP BY o_custkey
+    HAVING max_by(o_orderstatus, o_orderdate) <> 'F'
+       AND o_custkey > (SELECT mode(c_custkey) FROM customer)
+"""
+
+
+def test_recomputed_groups(request: pytest.FixtureRequest) -> None:
+    """What reads a group again says so, and is joined to the sums by the groups' own indexes."""
+    catalog = tpch()
+    plan = optimize(bind_query(parse_query(RECOMPUTED), catalog).plan, check=True)
+    view = Store(lower(plan, catalog))
+    check_dataflow(view)
+    text = explain_dataflow(view)
+    sections = ["-- logical", explain_logical(plan), "", "-- dataflow", text]
+    check_golden("recomputed_groups.txt", "\n".join(sections), request)
+    assert text.count("cost: recomputes one group") == 2
+
+
 def test_readers_of_indexes_are_shown() -> None:
     catalog = tpch()
     c, o = scan(catalog, "customer"), scan(catalog, "orders")

@@ -119,7 +119,7 @@ def call_of(function: str, column: str, **kwargs: bool) -> AggregateCall:
     return AggregateCall(made.function, made.arg, made.type, made.nullable, **kwargs)
 
 
-AVERAGE = "cast(#3 AS DECIMAL(22,2)) / cast(#2 AS DECIMAL(20,0))"
+AVERAGE = "checked_sum(#3) / cast(#2 AS DECIMAL(20,0))"
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,13 @@ AVERAGE = "cast(#3 AS DECIMAL(22,2)) / cast(#2 AS DECIMAL(20,0))"
     [
         (call_of("count", "id"), "count_rows", "#1"),
         (call_of("count", "y"), "count_rows count", "#2"),
-        (call_of("sum", "x"), "count_rows sum", "cast(#2 AS BIGINT)"),
+        (call_of("sum", "x"), "count_rows sum", "checked_sum(#2)"),
         (call_of("sum", "y"), "count_rows sum count",
-         "CASE WHEN #3 = 0 THEN NULL ELSE cast(#2 AS BIGINT) END"),
-        (call_of("sum", "m"), "count_rows sum", "cast(#2 AS DECIMAL(22,2))"),
+         "CASE WHEN #3 = 0 THEN NULL ELSE checked_sum(#2) END"),
+        (call_of("sum", "m"), "count_rows sum", "checked_sum(#2)"),
         (call_of("avg", "x"), "count_rows sum", "cast(#2 AS DOUBLE) / cast(#1 AS DOUBLE)"),
         (call_of("avg", "m"), "count_rows sum",
-         "cast(#2 AS DECIMAL(22,2)) / cast(#1 AS DECIMAL(20,0))"),
+         "checked_sum(#2) / cast(#1 AS DECIMAL(20,0))"),
         (call_of("avg", "n"), "count_rows count sum",
          f"CASE WHEN #2 = 0 THEN NULL ELSE {AVERAGE} END"),
     ],
@@ -158,7 +158,7 @@ def test_floats_are_summed_exactly() -> None:
 
 def test_a_global_sum_is_null_without_rows() -> None:
     node = lowered(aggregate(A, {}, v=total(col(A, "x")), n=count_rows()))
-    assert results(node) == ["CASE WHEN #0 = 0 THEN NULL ELSE cast(#1 AS BIGINT) END", "#0"]
+    assert results(node) == ["CASE WHEN #0 = 0 THEN NULL ELSE checked_sum(#1) END", "#0"]
 
 
 def test_equal_accumulators_and_arguments_are_shared() -> None:

@@ -75,6 +75,6 @@ def test_retain_stands_where_events_become_rows_that_stay() -> None:
 
 def test_what_rewriting_would_store_of_events_is_refused() -> None:
     """The distinct bindings of this subquery are those of past events."""
-    with pytest.raises(UnsupportedError, match='this subquery beside the stream "s"') as caught:
+    with pytest.raises(UnsupportedError, match='subquery of a query over the stream "s"') as caught:
         lowered("SELECT k FROM s WHERE EXISTS (SELECT 1 FROM b WHERE b.k = s.k AND b.y <> s.v)")
     assert "CREATE MATERIALIZED VIEW kept" in (caught.value.hint or "")

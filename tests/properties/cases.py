@@ -19,7 +19,7 @@ from typing import Any
 
 from planner import types as t
 from planner.errors import UnsupportedError
-from sqlview.oracle import Oracle, RowError, canonical_rows
+from sqlview.oracle import Oracle, RowError, TooLarge, canonical_rows
 from tests.harness import Checked
 from tests.properties.features import SUPPORTED
 from tests.properties.queries import QueryMaker
@@ -76,7 +76,8 @@ class Case:
 class Tally:
     """What ran: pairs of a query and an epoch, and how many had rows, changed, both, or an error.
 
-    A view that the engine refuses counts for nothing but `refused`, with its features.
+    A view that the engine refuses counts for nothing but `refused`, with its features. `cut_short`:
+    cases that ended early, as a view became too large.
     """
 
     pairs: int = 0
@@ -84,6 +85,7 @@ class Tally:
     changed: int = 0
     lively: int = 0
     errors: int = 0
+    cut_short: int = 0
     views: int = 0
     refused: int = 0
     features: dict[str, int] = field(default_factory=dict)
@@ -100,7 +102,9 @@ class Tally:
 
     def merge(self, other: Tally) -> None:
         """Add what another run covered."""
-        for name in ("pairs", "nonempty", "changed", "lively", "errors", "views", "refused"):
+        for name in (
+            "pairs", "nonempty", "changed", "lively", "errors", "cut_short", "views", "refused"
+        ):  # fmt: skip
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("features", "refused_features", "reasons"):
             _count(getattr(self, name), list(getattr(other, name).items()))
@@ -203,10 +207,11 @@ class _Preview:
             types = oracle.describe(query).types
             schema = tuple(t.Field(f"c{i}", k or t.STRING) for i, k in enumerate(types))
             try:
-                now: Counter[Any] | None = Counter(canonical_rows(oracle.query(query, schema)))
+                rows = canonical_rows(oracle.query(query, schema, MAX_ROWS // 10))
+                now: Counter[Any] | None = Counter(rows)
             except RowError:
                 now = None
-            if now is not None and now.total() > MAX_ROWS // 10:
+            except TooLarge:
                 return 0.0
             lively += before is not None and bool(now) and now != before
             before = now
@@ -236,6 +241,15 @@ def run(case: Case, checked: Checked, tally: Tally | None = None) -> None:
     A view that the engine refuses (UnsupportedError) is left out, and so are views over it.
     """
     tally = Tally() if tally is None else tally
+    try:
+        _run(case, checked, tally)
+        checked.verify()
+    except TooLarge:
+        tally.cut_short += 1
+    tally.add(checked)
+
+
+def _run(case: Case, checked: Checked, tally: Tally) -> None:
     left_out: set[str] = set()
     for operation in case.operations:
         match operation:
@@ -262,9 +276,7 @@ def run(case: Case, checked: Checked, tally: Tally | None = None) -> None:
             case Step(transactions):
                 checked.batch(*transactions)
         if any(sum(w.total.values()) > MAX_ROWS for w in checked.views.values()):
-            break
-    checked.verify()
-    tally.add(checked)
+            raise TooLarge("a view has too many rows")
 
 
 def fault(case: Case, connect: Callable[[], Checked]) -> tuple[BaseException, str] | None:

@@ -17,6 +17,7 @@ from tests.sql.scenario import Scenario, install
 from tests.sql.traps_aggregates import SCENARIOS as AGGREGATES
 from tests.sql.traps_both_sides import SCENARIOS as BOTH_SIDES
 from tests.sql.traps_flips import SCENARIOS as FLIPS
+from tests.sql.traps_groups import SCENARIOS as GROUPS
 from tests.sql.traps_multiplicities import SCENARIOS as MULTIPLICITIES
 from tests.sql.traps_order import SCENARIOS as ORDER
 from tests.sql.traps_outer_joins import SCENARIOS as OUTER_JOINS
@@ -34,6 +35,8 @@ CASES = (
     *(s for s in SUBQUERIES if not {"two", "inequality"} & set(s.name.split("_"))),
     AGGREGATES[0],
     AGGREGATES[3],
+    *GROUPS[:3],
+    *GROUPS[-3:-1],
     *SETS[:3],
 )
 

@@ -201,6 +201,13 @@ def _is_between(step: RangeJoin, prefix: list[Any], row: Row) -> bool:
         other = value(end.value, tuple(prefix))
         if own is None or other is None:
             return False
-        if not (compare(own, other) or (end.inclusive and own == other)):
+        a, b = _ranked(own), _ranked(other)
+        if not (compare(a, b) or (end.inclusive and a == b)):
             return False
     return own is not None
+
+
+def _ranked(v: Any) -> tuple[bool, Any]:
+    """The value as Spark orders it: NaN is equal to itself, and greatest."""
+    is_nan = isinstance(v, float) and v != v
+    return is_nan, 0 if is_nan else v

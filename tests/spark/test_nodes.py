@@ -22,7 +22,7 @@ from planner import dataflow as ir
 from planner.algebra import SortKey
 from planner.expr import Call, Literal
 from planner.expr import Column as ColumnRef
-from planner.types import BIGINT, BOOLEAN, Field
+from planner.types import BIGINT, BOOLEAN, DOUBLE, Field
 
 SCHEMA = (Field("k", BIGINT), Field("x", BIGINT))
 BAG = ir.Source("bag", SCHEMA)
@@ -40,6 +40,11 @@ BY_X = ir.OrderedArrangement(BAG, (SortKey(1),), (0,))
 FIRST = ir.OrderedArrangement(
     BAG, (SortKey(1, descending=False, nulls_first=False),), (0,), partition=(0,)
 )
+MEDIANS = ir.Recompute(
+    ir.Arrangement(BAG, (0,), null_safe=True),
+    (ir.GroupValue("percentile_cont", (1,), (SortKey(0),), (Literal(0.5, DOUBLE),)),),
+    (Field("k", BIGINT), Field("m", DOUBLE)),
+)
 
 ROOTS = {
     "the rest, by a negated union": ir.Store(ir.Union((BAG, LARGE), SCHEMA, (False, True))),
@@ -54,6 +59,14 @@ ROOTS = {
             (K,),
             (ir.Accumulator("count_rows", None), ir.Accumulator("first", X, FIRST)),
             (Field("k", BIGINT), Field("n", BIGINT, False), Field("least", BIGINT)),
+        )
+    ),
+    "recomputed groups": ir.Store(MEDIANS),
+    "recomputed from recomputed": ir.Store(
+        ir.Recompute(
+            ir.Arrangement(MEDIANS, (), null_safe=True),
+            (ir.GroupValue("mode", (1,), (SortKey(0),)),),
+            (Field("m", DOUBLE),),
         )
     ),
     "copy": ir.Store(BAG),

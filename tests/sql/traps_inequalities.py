@@ -116,7 +116,9 @@ SCENARIOS = (
          "a": "SELECT id FROM t LEFT ANTI JOIN u ON x < y AND z <> id",
          "e": "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE y > x)",
          "n": "SELECT id FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE y > x)",
-         "m": "SELECT id, EXISTS (SELECT 1 FROM u WHERE y <= x) AS b FROM t"},
+         "m": "SELECT id, EXISTS (SELECT 1 FROM u WHERE y <= x) AS b FROM t",
+         "k": "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE k = id AND y > x)",
+         "nk": "SELECT id FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE z <=> x AND y < id)"},
         (
             epoch(insert("t", (1, 5, "a"), (2, None, "b"), (3, 1, "c")),
                   l=[(1, None), (2, None), (3, None)], f=[(1, None), (2, None), (3, None)],

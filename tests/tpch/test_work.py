@@ -13,7 +13,8 @@ all that hangs on it. For every step:
 - *reach* = join prefixes that survive the filters, summed over the delta paths: the changed rows
   that pass their own filter, and the matches of each half join that pass the filter of the
   occurrence looked up and the residual predicates.
-- *batches visited*: a lookup of any number of keys in an index visits each of its batches.
+- *batches visited*: those of the indexes that the step looks something up in, each once, however
+  many lookups there are.
 - *rows*: those of the tables that the query reads, as loaded.
 
 The bound: touched <= 4 * reach + 64 * log2(rows) * batches visited: a prefix is one entry found and
@@ -80,20 +81,32 @@ def run(query: Query, tables: dict[str, pa.Table], even: float, steps: int) -> l
         with db.transaction() as tx:
             stream.apply(stream.initial_batch(own, loaded), tx)
         db.sql(query.create_sql)
+        with db.transaction() as tx:  # an index of keys that arrived in order is made when needed
+            for name, rows in own.items():
+                tx.delete(name, rows.slice(0, 1))
+        with db.transaction() as tx:
+            for name, rows in own.items():
+                tx.insert(name, rows.slice(0, 1))
+        found = []
         for batch in stream.prebatch(plans, own):
+            before = {i.spec: i.state.work.batches for i in db._dataflow.indexes}
             with db.transaction() as tx:
                 stream.apply(batch, tx)
-        found = [
-            Step(
-                touched=s.entries_visited + s.rows_gathered,
-                reach=s.prefixes,
-                batches=s.batches_visited,
-                rows=sum(loaded.values()),
+            done = db.metrics().steps[-1]
+            assert done.rows_in == BATCH_ROWS
+            found.append(
+                Step(
+                    touched=done.entries_visited + done.rows_gathered,
+                    reach=done.prefixes,
+                    batches=sum(
+                        len(i.state.spine.batches)
+                        for i in db._dataflow.indexes
+                        if i.state.work.batches > before[i.spec]
+                    ),
+                    rows=sum(loaded.values()),
+                )
             )
-            for s in db.metrics().steps[1:]
-        ]
         assert len(found) == steps
-        assert all(s.rows_in == BATCH_ROWS for s in db.metrics().steps[1:])
         if even:  # once is enough
             assert db.verify(query.name).equal
         return found

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from operators import delta as deltas
 from operators import exact_sum
@@ -104,7 +103,7 @@ class GroupSink:
         change = np.empty((len(self._mode), count), np.int64)
         grouping.add_runs(grouped.order, grouped.starts, count, added, self._mode, change)
         exact = tuple(
-            _sum_exact(c.values, grouped.order, grouped.starts)
+            exact_sum.added_up(c.values, grouped.order, grouped.starts)
             for c in columns[len(columns) - self._exact :]
         )
         return keys, Runs(
@@ -119,15 +118,11 @@ class GroupSink:
     def _part(self, runs: Runs, keys: list[Column]) -> Part:
         buckets = np.empty(runs.words.shape[1], np.int64)
         sorting.buckets_of(runs.words[0], buckets)
-        exact: list[Any] = [
-            pa.array([exact_sum.encode(s.total, s.nan, s.pinf, s.ninf) for s in sums], pa.binary())
-            for sums in runs.exact
-        ]
         columns = [
             *keys,
             Column(t.BIGINT, runs.time),
             *(Column(t.BIGINT, words) for words in runs.change),
-            *(Column(t.BINARY, states) for states in exact),
+            *(Column(t.BINARY, states) for states in runs.exact),
         ]
         return Part(columns, np.repeat(buckets, np.diff(runs.key_starts)))
 
@@ -178,17 +173,6 @@ def _consolidated(columns: list[Column], time: Ints, diff: Ints) -> Part:
     sorting.buckets_of(words[0][rows], buckets)
     out = [c.take(rows) for c in columns]
     return Part([*out, Column(t.BIGINT, time[rows]), Column(t.BIGINT, net)], buckets)
-
-
-def _sum_exact(states: pa.Array, order: Ints, starts: Ints) -> tuple[exact_sum.Sum, ...]:
-    decoded = [exact_sum.decode(s) for s in states.to_pylist()]
-    sums = []
-    for start, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-        total = exact_sum.Sum()
-        for row in order[start:end].tolist():
-            total += decoded[row]
-        sums.append(total)
-    return tuple(sums)
 
 
 def _sliced(column: Column, start: int, end: int) -> Column:

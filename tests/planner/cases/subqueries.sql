@@ -113,3 +113,18 @@ SELECT a.id, s.c FROM a, LATERAL (SELECT a.y AS c UNION ALL SELECT y FROM b WHER
 SELECT a.id, b.y FROM a LEFT JOIN b ON b.x = a.x AND EXISTS (SELECT 1 FROM c WHERE c.x = b.y AND c.z >= a.y)
 SELECT a.id, b.y FROM a FULL JOIN b ON EXISTS (SELECT 1 FROM c WHERE c.x = b.y AND c.z = a.y)
 SELECT a.id FROM a LEFT ANTI JOIN b ON b.y IN (SELECT z FROM c WHERE c.x = a.x)
+SELECT b.x, b.y FROM b, a WHERE b.x = a.id AND a.x = 1 AND b.y > (SELECT avg(z.y) FROM b z WHERE z.x = a.id)
+SELECT a.id, n FROM a, (SELECT x, max(y) AS m, count(*) AS n FROM b GROUP BY x) g WHERE g.x = a.id AND a.y = 1 AND a.x <= m
+SELECT c.z, s FROM c, a, a d, (SELECT x, sum(y) AS s FROM b GROUP BY x) g WHERE g.x = a.id AND a.x = d.id AND d.y = 1 AND c.x = g.x
+SELECT a.id, s FROM a, (SELECT x + 1 AS k, sum(y) AS s FROM b GROUP BY x + 1) g WHERE g.k = a.id AND a.y = 1
+SELECT a.id, s FROM a, (SELECT x, y, count(*) AS s FROM b GROUP BY x, y) g WHERE g.x = a.id AND g.y <=> a.y AND a.x = 1
+SELECT b.x, b.y FROM b, a WHERE b.x = a.id AND a.y = 1 AND EXISTS (SELECT 1 FROM c WHERE c.x = b.x AND c.z <> b.y)
+SELECT b.x, b.y FROM b, a WHERE b.x = a.id AND a.y = 1 AND EXISTS (SELECT 1 FROM c WHERE c.x = b.x AND c.z <> b.y) AND NOT EXISTS (SELECT 1 FROM b d WHERE d.x = b.x AND d.y > b.y)
+SELECT b.x, b.y FROM b, a WHERE b.x = a.id AND a.y = 1 AND (b.y = 2 OR NOT EXISTS (SELECT 1 FROM c WHERE c.x = b.x AND c.z < b.y))
+SELECT l.x, l.y, c.z FROM (SELECT b.x, b.y FROM b, a WHERE b.x = a.id AND a.y = 1) l LEFT JOIN c ON c.x = l.x AND c.z < l.y
+SELECT l.x, l.y, c.z FROM (SELECT b.x, b.y FROM b, a WHERE b.x = a.id AND a.y = 1) l FULL JOIN c ON c.x = l.x AND c.z < l.y
+SELECT a.id, count(b.y) AS n FROM a LEFT JOIN b ON a.id = b.x GROUP BY a.id
+SELECT a.id, a.y, count(*) AS n, count(b.y) AS m, min(b.y) AS least, max(b.y) AS most FROM a LEFT JOIN b ON a.x = b.x AND b.y > 0 GROUP BY a.id, a.y
+SELECT n, count(*) AS m FROM (SELECT a.id, count(b.y) AS n FROM a LEFT JOIN b ON a.x <=> b.x GROUP BY a.id) GROUP BY n
+SELECT a.x, count(b.y) AS n FROM a LEFT JOIN b ON a.id = b.x GROUP BY a.x
+SELECT a.id, count(a.y) AS n FROM a LEFT JOIN b ON a.id = b.x AND b.y = a.y GROUP BY a.id
