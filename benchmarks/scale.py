@@ -44,7 +44,7 @@ _LOAD_ROWS = 1_000_000
 _STEPS = 300
 #: Bytes a row of lineitem takes at most in this benchmark, indexes and merges included, and how
 #: many rows there are at scale factor 1.
-_ROW_BYTES = 250
+_ROW_BYTES = 160
 _ROWS_PER_SCALE = 6_000_000
 _SPARE_BYTES = 2 << 30
 _GOAL = 1.5

@@ -58,10 +58,10 @@ def of_two(function: str, first: Doubles, second: Doubles) -> float | None:
             return None
         case "regr_r2" if a is not None and a.square == 0:
             return 1.0
+        case "corr" if any(x is not None and x.square == 0 for x in (a, b)):
+            return None
     if a is None or b is None:
         return math.nan
-    if function == "corr" and a.square * b.square == 0:
-        return None
     both = sum(d * e for d, e in zip(a.deviations, b.deviations, strict=True))
     exponent = a.exponent + b.exponent
     match function:

@@ -14,16 +14,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from operators import scalar
-from operators.column import Column
+from operators.column import Column, Ints
 from operators.delta import Delta
 from operators.linear import passing
 from operators.state import encode
 from operators.state.arrangement import ArrangementState
-from operators.state.ranges import Bound, between
+from operators.state.ranges import Bound, slices
 from planner import dataflow as ir
 
 if TYPE_CHECKING:
     from operators.join import Occurrence
+
+
+#: Pairs that wait for the residual predicates at a time: a range with one end may be half the index.
+MOST_PAIRS = 1 << 20
 
 
 class RangeJoinOperator:
@@ -44,7 +48,8 @@ class RangeJoinOperator:
         self._residual = [scalar.compile(r) for r in node.residual]
 
     def extend(self, prefix: Delta, as_of: bool) -> Delta:
-        """The matches of every update of `prefix`. Cost: see ranges.between."""
+        """The matches of every update of `prefix`. Cost: see ranges.between; what the residuals
+        throw away is never there all at once."""
         values = [self._value(e, prefix) for e in self._ends]
         present = encode.not_null([v for v in values if v is not None])
         if present is not None and not present.all():
@@ -55,20 +60,28 @@ class RangeJoinOperator:
         low = self._bound(values[0], self.node.low, n)
         high = self._bound(values[1], self.node.high, n)
         partition = np.zeros((1, n), np.int64)
-        probe, row = between(self.index, partition, low, high, prefix.time, as_of)
+        found = slices(self.index, partition, low, high, prefix.time, as_of, MOST_PAIRS)
+        kept = [self._tested(prefix, probe, row) for probe, row in found]
+        probe = np.concatenate([p for p, _ in kept]) if kept else np.empty(0, np.int64)
+        row = np.concatenate([r for _, r in kept]) if kept else np.empty(0, np.int64)
+        occurrence.relation.work.prefixes += len(row)
+        return prefix.select(probe).extend(occurrence.first, occurrence.relation, row)
+
+    def _tested(self, prefix: Delta, probe: Ints, row: Ints) -> tuple[Ints, Ints]:
+        """The pairs that pass the occurrence's filter and the residual predicates."""
+        occurrence = self.occurrence
         if occurrence.filter is not None and len(row):
-            kept = np.flatnonzero(occurrence.filter.test(row))
-            if len(kept) < len(row):
-                probe, row = probe[kept], row[kept]
-        joined = prefix.select(probe).extend(occurrence.first, occurrence.relation, row)
+            passed = np.flatnonzero(occurrence.filter.test(row))
+            probe, row = probe[passed], row[passed]
         for residual in self._residual:
-            if len(joined) == 0:
+            if len(row) == 0:
                 break
+            joined = prefix.select(probe).extend(occurrence.first, occurrence.relation, row)
             value, errors = residual.evaluate(joined.column, len(joined))
             assert errors is None, "a residual predicate cannot fail"
-            joined = joined.filter(passing(value))
-        occurrence.relation.work.prefixes += len(joined)
-        return joined
+            passed = np.flatnonzero(passing(value))
+            probe, row = probe[passed], row[passed]
+        return probe, row
 
     def _value(self, end: scalar.Compiled | None, prefix: Delta) -> Column | None:
         if end is None:

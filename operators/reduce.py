@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from operators import delta as deltas
 from operators import exact_sum
-from operators.column import Column, Ints, null_column
+from operators.column import Column, Ints, concat, null_column
 from operators.delta import Delta, Pairs
 from operators.kernels import grouping
 from operators.state import encode
@@ -29,11 +29,16 @@ from operators.state.relation import Relation
 from operators.state.spine import keys_at, sort_keys
 from operators.topk import sort_rows
 from planner import dataflow as ir
+from planner.algebra import SortKey
 from planner.expr import Column as ColumnRef
 
 _ALL_VALID = np.empty(0, np.bool_)
 _NONE_TOUCHED = np.empty(0, np.bool_)
 _IN_ORDER = np.empty(0, np.int64)
+_NO_ROW = np.full(1, -1, np.int64)
+
+#: Accumulators that are the extreme of rows that never leave, and whether it is the greatest.
+EXTREME = {"least": False, "greatest": True}
 
 #: Accumulators that are states of an exact sum of doubles, and whether these are squared.
 EXACT = {"sum_double": False, "sum_square_double": True}
@@ -65,7 +70,7 @@ def slots_of(node: ir.Reduce) -> tuple[tuple[Slot, ...], Ints]:
                 mode += [grouping.WIDER, grouping.ADD]
             case "sum":
                 mode += [grouping.WIDE, grouping.ADD]
-            case "first":
+            case "first" | "least" | "greatest":
                 width = encode.key_width([node.schema[column].type], [True])
                 mode += [grouping.SET] * width
             case kind if kind in EXACT:
@@ -106,7 +111,8 @@ class Runs:
 
     words int64[w, groups]: keys in (bucket, key) order; key_starts int64[groups + 1] into the runs;
     first_row int64[runs]: an input row of each run; time int64[runs]; change int64[words, runs] as
-    `sweep_groups` takes it; exact[a]: for the a-th exact sum, the states of what each run adds.
+    `sweep_groups` takes it; exact[a]: for the a-th exact sum, the states of what each run adds;
+    extreme[e]: for the e-th accumulator of EXTREME, the input row of each run that has it, int64.
     """
 
     words: Ints
@@ -115,6 +121,7 @@ class Runs:
     time: Ints
     change: Ints
     exact: tuple[pa.Array, ...]
+    extreme: tuple[Ints, ...] = ()
 
 
 class ReduceOperator:
@@ -133,7 +140,9 @@ class ReduceOperator:
         self.index = index
         self._keys = [_position(k) for k in node.keys]
         self._slots, self._mode = slots_of(node)
-        added = [(s.column, s.word) for s in self._slots if s.kind != "first" and s.width]
+        self._extremes = [s for s in self._slots if s.kind in EXTREME]
+        valued = ("first", *EXTREME)
+        added = [(s.column, s.word) for s in self._slots if s.kind not in valued and s.width]
         self._added = relation.word_slots(added)
         self._exact = sum(s.kind in EXACT for s in self._slots)
         self._firsts_of = [
@@ -159,6 +168,7 @@ class ReduceOperator:
             time=np.array([time], np.int64),
             change=np.zeros((len(self._mode), 1), np.int64),
             exact=(exact_sum.nothing(1),) * self._exact,
+            extreme=(_NO_ROW,) * len(self._extremes),
         )
         return self.apply(delta, runs)
 
@@ -171,6 +181,7 @@ class ReduceOperator:
         first_row = grouped.first_row
         change = np.empty((len(self._mode), count), np.int64)
         exact: list[pa.Array] = []
+        extreme: list[Ints] = []
         for slot in self._slots:
             column = None if slot.arg is None else delta.column(slot.arg)
             valid = _ALL_VALID if column is None or column.valid is None else column.valid
@@ -192,6 +203,12 @@ class ReduceOperator:
                             column.values, column.valid, delta.diff, order, starts, EXACT[kind]
                         )
                     )
+                case kind if kind in EXTREME:
+                    assert column is not None
+                    ranked = sort_rows([column], (_extreme_key(slot),))
+                    rank = np.empty(len(delta), np.int64)
+                    rank[ranked] = np.arange(len(delta))
+                    extreme.append(ranked[np.minimum.reduceat(rank[order], starts[:-1])])
                 case _:  # first comes from its index, sum_top with its sum
                     pass
         return Runs(
@@ -201,13 +218,14 @@ class ReduceOperator:
             time=delta.time[first_row],
             change=change,
             exact=tuple(exact),
+            extreme=tuple(extreme),
         )
 
     def apply(self, delta: Delta, runs: Runs) -> Delta:
         """Change the stored groups by `runs`, whose keys' values are in `delta`."""
         groups, count = len(runs.key_starts) - 1, len(runs.time)
         old_row, old = self._stored(runs.words, runs.time)
-        firsts = self._firsts(delta, runs)
+        valued = self._firsts(delta, runs) | self._running_extremes(delta, runs, old_row)
         touched = _NONE_TOUCHED
         for changes in runs.exact:
             adds = exact_sum.changed(changes)
@@ -235,7 +253,7 @@ class ReduceOperator:
             place[by_time] = np.arange(n_births)
             births, totals = keys_at(births, by_time), keys_at(totals, by_time)
             states = [s.take(pa.array(by_time)) for s in states]
-        columns = self._rows(delta, runs, firsts, births[0], totals, states)
+        columns = self._rows(delta, runs, valued, births[0], totals, states)
         first = self.relation.append(columns, births[2])
         rows, times, diff = (np.empty(2 * n_events, np.int64) for _ in range(3))
         pairs = np.empty((2, n_events), np.int64)
@@ -262,15 +280,46 @@ class ReduceOperator:
             return old_row, old
         old_row[matches.probe] = matches.row
         self.relation.gather_words(self._added, matches.row, matches.probe, old)
-        for slot, _ in self._firsts_of:
+        for slot in [*(s for s, _ in self._firsts_of), *self._extremes]:
             column = self.relation.gather(slot.column, matches.row)
             words_of = encode.equality_words([column], [True])
             old[slot.word : slot.word + slot.width, matches.probe] = words_of
         return old_row, old
 
-    def _firsts(self, delta: Delta, runs: Runs) -> list[Column]:
+    def _running_extremes(self, delta: Delta, runs: Runs, old_row: Ints) -> dict[Slot, Column]:
+        """For each accumulator of EXTREME its value after each run, entered into runs.change: the
+        best so far of the group's stored value and its runs'."""
+        values: dict[Slot, Column] = {}
+        groups, count = len(old_row), len(runs.time)
+        for slot, best in zip(self._extremes, runs.extreme, strict=True):
+            assert slot.arg is not None
+            kind = self.node.schema[slot.column].type
+            stored = gather_or_null(self.relation, slot.column, old_row)
+            found = delta.peek(slot.arg, best) if best[0] >= 0 else null_column(kind, count)
+            candidates = concat([stored, found])
+            ranked = sort_rows([candidates], (_extreme_key(slot),))
+            rank = np.empty(groups + count, np.int64)
+            rank[ranked] = np.arange(groups + count)
+            # In turn, for each group: its stored value, then its runs. Lower numbers for each
+            # further group let one running minimum start anew with it.
+            group = np.repeat(np.arange(groups), np.diff(runs.key_starts))
+            at = np.arange(count) + group + 1
+            series = np.empty(groups + count, np.int64)
+            series[runs.key_starts[:-1] + np.arange(groups)] = rank[:groups]
+            series[at] = rank[groups:]
+            below = np.zeros(groups + count, np.int64)
+            below[runs.key_starts[1:-1] + np.arange(1, groups)] = groups + count
+            below = np.cumsum(below)
+            running = (np.minimum.accumulate(series - below) + below)[at]
+            value = candidates.take(ranked[running])
+            words = encode.equality_words([value], [True])
+            runs.change[slot.word : slot.word + slot.width] = words
+            values[slot] = value
+        return values
+
+    def _firsts(self, delta: Delta, runs: Runs) -> dict[Slot, Column]:
         """For each accumulator `first` its value after each run, also entered into runs.change."""
-        values: list[Column] = []
+        values: dict[Slot, Column] = {}
         for slot, index in self._firsts_of:
             assert slot.arg is not None
             keys = [delta.peek(k, runs.first_row) for k in self._keys]
@@ -278,14 +327,14 @@ class ReduceOperator:
             value = gather_or_null(index.relation, slot.arg, rows)
             words = encode.equality_words([value], [True])
             runs.change[slot.word : slot.word + slot.width] = words
-            values.append(value)
+            values[slot] = value
         return values
 
     def _rows(
         self,
         delta: Delta,
         runs: Runs,
-        firsts: list[Column],
+        valued: dict[Slot, Column],
         run: Ints,
         totals: Ints,
         states: list[pa.Array],
@@ -296,15 +345,15 @@ class ReduceOperator:
         every = len(source) == len(delta) and np.array_equal(source, np.arange(len(source)))
         keys = (delta.column(k) if every else delta.peek(k, source) for k in self._keys)
         columns = [Column(fields[i].type, _normal(c.values), c.valid) for i, c in enumerate(keys)]
-        exact, ordered = iter(states), iter(firsts)
+        exact = iter(states)
         for slot in self._slots:
             kind = fields[slot.column].type
             match slot.kind:
                 case "sum":
                     pair = np.ascontiguousarray(totals[slot.word : slot.word + 2].T)
                     columns.append(Column(kind, pair))
-                case "first":
-                    value = next(ordered).take(run)
+                case "first" | "least" | "greatest":
+                    value = valued[slot].take(run)
                     columns.append(Column(kind, value.values, value.valid))
                 case name if name in EXACT:
                     columns.append(Column(kind, next(exact)))
@@ -327,6 +376,11 @@ class ReduceOperator:
             )
             for column, change in zip(columns, runs.exact, strict=True)
         ]
+
+
+def _extreme_key(slot: Slot) -> SortKey:
+    """The order whose first value is the extreme."""
+    return SortKey(0, EXTREME[slot.kind], nulls_first=False)
 
 
 def _normal(values: Any) -> Any:

@@ -13,9 +13,8 @@ last on the index's words.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import pyarrow.compute as pc
 
 from operators import delta as deltas
 from operators.column import Column, Ints, is_textual
@@ -185,9 +184,7 @@ def sort_rows(columns: list[Column], keys: tuple[SortKey, ...], group: Ints | No
     words: list[Ints] = [] if group is None else [group]
     for column, key in zip(columns, keys, strict=True):
         if is_textual(column.type):
-            texts: Any = np.array(column.values.to_pylist(), dtype=object)
-            _, ranks = np.unique(texts, return_inverse=True)
-            ranks = ranks.astype(np.int64)
+            ranks = pc.rank(column.values, tiebreaker="dense").to_numpy().astype(np.int64)
             valid = column.valid if column.valid is not None else np.ones(len(ranks), np.bool_)
             ranks = np.where(valid, ranks, 0)
             words.append(valid.astype(np.int64) if key.nulls_first else 1 - valid)

@@ -177,6 +177,8 @@ class Accumulator:
                                                    arg; read it with the function variance
     first         the arg's type                   value of arg in the first row of the group that
                                                    `index` puts in front (MIN, MAX); NULL if none
+    least, greatest  the arg's type                the same of rows that never leave, for which no
+                                                   row is kept, and no index (`only_appends`)
     """
 
     kind: str
@@ -455,6 +457,21 @@ def gives_events(node: Node) -> bool:
         case DeltaJoin():
             return any(gives_events(i.relation) for i in node.inputs)
         case Source() | Constant() | Store() | Reduce() | Recompute() | TopK() | Threshold():
+            return False
+
+
+def only_appends(node: Node) -> bool:
+    """Whether the node gives events none of which is taken back at the same time."""
+    match node:
+        case Stream():
+            return True
+        case Map() | Repeat():
+            return only_appends(node.input)
+        case Union():
+            return not any(node.negated) and all(map(only_appends, node.inputs))
+        case DeltaJoin():
+            return any(only_appends(i.relation) for i in node.inputs)
+        case _:
             return False
 
 

@@ -131,9 +131,9 @@ class Facts:
         """Whether installed views read the index, or this plan has chosen it."""
         return index in self._indexes
 
-    def parts(self, node: Stored, columns: frozenset[int]) -> float:
-        """Estimated rows of the partial indexes on these leading columns, as a part of all."""
-        return sum(
+    def parts(self, node: Stored, columns: frozenset[int]) -> tuple[float, ...]:
+        """Estimated rows of each partial index on these leading columns, as a part of all."""
+        return tuple(
             selectivity(i.filter)
             for i in self._indexes
             if i.filter is not None
@@ -393,7 +393,8 @@ class JoinGraph:
         always = dataflow.is_grouped(relation) and whole == dataflow.group_index(relation)
         if always or facts.is_known(whole):
             return None
-        if part is None and facts.parts(relation, wanted) + self._selectivity[j] <= 1:
+        # fsum: in whatever order the catalog tells the indexes.
+        if part is None and math.fsum((*facts.parts(relation, wanted), self._selectivity[j])) <= 1:
             part = Arrangement(relation, columns, whole.null_safe, filter)
         return part
 

@@ -19,6 +19,7 @@ Equal accumulators are kept once: avg(x) beside sum(x) and count(x) costs nothin
     avg(double)     DOUBLE         sum_double, count   sum / count
     min(x), max(x), any_value(x)   first(x)            as it is: the value in front of an index on
                                                        the keys, then x (any_value is the least)
+      of events that stay          least, greatest     as it is
     stddev, variance DOUBLE        sums of x and of    variance, rounded once; its square root
     of decimals                    its square, count
     of doubles                     the same, exact
@@ -38,7 +39,7 @@ from __future__ import annotations
 
 from planner.algebra import Aggregate, AggregateCall, SortKey
 from planner.analysis.text import column_names
-from planner.dataflow import Accumulator, Node, OrderedArrangement, Reduce
+from planner.dataflow import Accumulator, Node, OrderedArrangement, Reduce, only_appends
 from planner.errors import UnsupportedError
 from planner.expr import Call, Column, Expr, Literal
 from planner.joins import stored, stored_columns
@@ -71,7 +72,7 @@ def lower_aggregate(plan: Aggregate, node: Node) -> Node:
     exprs = tuple(dict.fromkeys((*plan.keys, *args)))
     below = map_over(node, (), exprs)
     columns = {e: i for i, e in enumerate(exprs)}
-    if any(a.function in _ORDERED for a in plan.aggregates):
+    if any(a.function in _ORDERED for a in plan.aggregates) and not only_appends(below):
         below, at = stored_columns(below)
         columns = {e: at[i] for e, i in columns.items()}
     builder = _Reduction(plan, below, columns)
@@ -160,6 +161,9 @@ class _Reduction:
 
     def _first(self, arg: Expr, descending: bool) -> Expr:
         column = self._column(arg)
+        if only_appends(self._below):
+            accumulator = Accumulator("greatest" if descending else "least", column)
+            return self._kept(accumulator, column.type, self._nullable(accumulator))
         relation = stored(self._below)
         partition = tuple(k.index for k in self._keys)
         order = (SortKey(column.index, descending, nulls_first=False),)
@@ -180,7 +184,7 @@ class _Reduction:
         return Call("sqrt", (value,), DOUBLE, True) if root else value
 
     def _nullable(self, accumulator: Accumulator) -> bool:
-        if accumulator.kind != "first" or accumulator.arg is None:
+        if accumulator.kind not in ("first", "least", "greatest") or accumulator.arg is None:
             return False
         return accumulator.arg.nullable or not self._keys
 

@@ -309,6 +309,8 @@ def _check_reduce(node: dataflow.Reduce) -> None:
             if not isinstance(a.arg, Column):
                 raise PlanError(f"the argument of accumulator {a.kind} is not a plain column")
             check_expr(a.arg, node.input.schema)
+        if a.kind in ("least", "greatest") and not dataflow.only_appends(node.input):
+            raise PlanError(f"accumulator {a.kind} over rows that may leave")
         if a.kind == "first":
             _check_first(node, a)
         kinds.append(_accumulator_type(a))
@@ -371,7 +373,7 @@ def _accumulator_type(accumulator: dataflow.Accumulator) -> SqlType:
             return BIGINT
         case "sum_double" | "sum_square_double", FloatType():
             return BINARY
-        case "first", SqlType():
+        case "first" | "least" | "greatest", SqlType():
             return kind
         case _:
             raise PlanError(f"no accumulator {accumulator.kind} of {kind}")

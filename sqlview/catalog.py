@@ -1,8 +1,8 @@
 """The catalog: tables, streams and views by name, and what the planner may ask of them.
 
 Names are case-insensitive, as in Spark, and keep the spelling of their creation. Tables, streams
-and views share one namespace. Indexes are the dataflow's (`operators.dataflow`), which shares them by
-identity; this catalog says which are live, and who reads what.
+and views share one namespace. Indexes are the dataflow's (`operators.dataflow`), which shares them
+by identity; this catalog says which are live, and who reads what.
 """
 
 from __future__ import annotations

@@ -75,7 +75,9 @@ def key_text(spec: ir.Index) -> str:
             return "hash(*)"
         case ir.OrderedArrangement():
             keys = [fields[k.column].name + (" DESC" if k.descending else "") for k in spec.order]
-            return "order by " + ", ".join(keys + [fields[c].name for c in spec.ties])
+            order = "order by " + ", ".join(keys + [fields[c].name for c in spec.ties])
+            partition = ", ".join(fields[c].name for c in spec.partition)
+            return f"{partition}; {order}" if partition else order
 
 
 def arrangements(catalog: Catalog, dataflow: Dataflow) -> pa.Table:

@@ -41,10 +41,11 @@ GROUP_MACROS = (
     "CREATE MACRO sqlview_covar_pop(p) AS sqlview_cross(p) / len(p)",
     """CREATE MACRO sqlview_covar_samp(p) AS
        CASE WHEN len(p) > 1 THEN sqlview_cross(p) / (len(p) - 1) END""",
-    """CREATE MACRO sqlview_corr(p) AS CASE WHEN len(p) < 2 THEN NULL
+    """CREATE MACRO sqlview_corr(p) AS CASE
+       WHEN sqlview_central(sqlview_a(p), 2) = 0 OR sqlview_central(sqlview_b(p), 2) = 0 THEN NULL
+       WHEN len(p) < 2 THEN NULL
        WHEN isnan(sqlview_cross(p)) THEN CAST('NaN' AS DOUBLE)
-       WHEN sqlview_central(sqlview_a(p), 2) * sqlview_central(sqlview_b(p), 2) <> 0
-       THEN sqlview_cross(p)
+       ELSE sqlview_cross(p)
             / sqrt(sqlview_central(sqlview_a(p), 2) * sqlview_central(sqlview_b(p), 2)) END""",
     """CREATE MACRO sqlview_regr_slope(p) AS CASE WHEN sqlview_central(sqlview_b(p), 2) <> 0
        THEN sqlview_cross(p) / sqlview_central(sqlview_b(p), 2) END""",

@@ -47,7 +47,7 @@ from planner.lower import lower
 from planner.optimizer import optimize
 from planner.types import BIGINT, Field
 from sqlview import introspect
-from sqlview.catalog import Catalog, Stream, Table, View
+from sqlview.catalog import Catalog, Entry, Stream, Table, View
 from sqlview.metrics import Metrics, StepMetrics
 from sqlview.transaction import Statement, Transaction
 from sqlview.verify import Verification, Verifier
@@ -253,6 +253,10 @@ class Session:
                 return
             if not (statement.or_replace and isinstance(existing, View)):
                 raise CatalogError(f'"{existing.name}" exists already')
+        with parse.placed(statement.query):
+            self._install(statement, existing)
+
+    def _install(self, statement: parse.CreateView, existing: Entry | None) -> None:
         planned = self._plan(statement)
         if existing is not None:
             self._drop_view(parse.DropView(statement.name, if_exists=False))
@@ -509,7 +513,8 @@ class Session:
 
     def _explain(self, statement: parse.ExplainView) -> Result:
         if statement.create is not None:
-            planned = self._plan(statement.create)
+            with parse.placed(statement.create.query):
+                planned = self._plan(statement.create)
             logical = optimize(bind_query(statement.create.query, self._catalog).plan)
         else:
             planned = self._catalog.view(statement.name)

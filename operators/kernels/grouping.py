@@ -28,6 +28,8 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 _FIRST_TABLE = 256
 #: So many distinct keys say whether keys recur.
 _SAMPLE = 4096
+#: Rows hashed at once.
+_CHUNK = 4096
 #: What a group's event replaces: a stored row (>= 0), nothing, or birth b (-2 - b).
 NOTHING = np.int64(-1)
 #: How a run's word changes an accumulator's: added; the lowest of two or of three words that are
@@ -36,16 +38,15 @@ ADD, WIDE, WIDER, SET = 0, 1, 2, 3
 
 
 @kernel
-def _hashes(words, time, out):
-    """out[i] = a hash of row i's (key, time). Word by word, so that rows overlap."""
-    n = time.shape[0]
-    for i in range(n):
-        out[i] = (np.uint64(words[0, i]) ^ np.uint64(time[i] - time[0])) * _MIX
+def _hashes(words, time, start, end, out):
+    """out[i - start] = a hash of row i's (key, time). Word by word, so that rows overlap."""
+    for i in range(start, end):
+        out[i - start] = (np.uint64(words[0, i]) ^ np.uint64(time[i] - time[0])) * _MIX
     for w in range(1, words.shape[0]):
-        for i in range(n):
-            h = out[i]
-            out[i] = ((h ^ (h >> _S32)) ^ np.uint64(words[w, i])) * _MIX
-    for i in range(n):
+        for i in range(start, end):
+            h = out[i - start]
+            out[i - start] = ((h ^ (h >> _S32)) ^ np.uint64(words[w, i])) * _MIX
+    for i in range(end - start):
         out[i] ^= out[i] >> _S32
 
 
@@ -58,59 +59,97 @@ def _same(words, time, i, j):
 
 
 @kernel
-def _stretches(words, time, hashes, of_row, first):
-    """of_row[i] = the number of row i's stretch of neighbours with one (key, time); first[s] = the
-    first row of stretch s. Returns how many."""
-    count = np.int64(0)
-    for i in range(time.shape[0]):
-        if i == 0 or hashes[i - 1] != hashes[i] or not _same(words, time, i - 1, i):
-            first[count] = i
-            count += 1
-        of_row[i] = count - 1
-    return count
-
-
-@kernel
-def _number(words, time, hashes, first, stretches, number):
-    """number[s] = the number of stretch s's (key, time), in order of appearance, and first[r] = the
+def _number(words, time, number, first):
+    """number[i] = the number of row i's (key, time), in order of appearance, and first[r] = the
     first row of number r, by a hash table that grows: few keys stay in the cache.
 
-    Returns how many; or -1, with `first` as it was, if more than half of the keys met so far were
-    new: then a table is a detour.
+    Returns how many; or -1 - s if more than half of the keys met were new, where a table is a
+    detour: the rows before had s stretches of neighbours with one key, out of first[0] rows.
     """
+    n = time.shape[0]
     size = _FIRST_TABLE
     table = np.full(size, -1, np.int32)
     mask = np.uint64(size - 1)
-    met = np.empty(stretches, np.int32)
+    hashes = np.empty(min(n, _CHUNK), np.uint64)
+    met = np.empty(n, np.uint64)
     count = np.int64(0)
-    for s in range(stretches):
-        row = first[s]
-        h = hashes[row]
+    stretches = np.int64(0)
+    before = _ZERO
+    for i in range(n):
+        at = i % _CHUNK
+        if at == 0:
+            _hashes(words, time, i, min(n, i + _CHUNK), hashes)
+        h = hashes[at]
+        if i > 0 and h == before and _same(words, time, i - 1, i):
+            number[i] = number[i - 1]
+            continue
+        before = h
+        stretches += 1
         slot = h & mask
         found = np.int64(table[slot])
-        while found >= 0 and (hashes[met[found]] != h or not _same(words, time, met[found], row)):
+        while found >= 0 and (met[found] != h or not _same(words, time, first[found], i)):
             slot = (slot + _ONE) & mask
             found = np.int64(table[slot])
         if found < 0:
             found = count
             table[slot] = count
-            met[count] = row
+            met[count] = h
+            first[count] = i
             count += 1
             if 2 * count > size:
-                if count > _SAMPLE and 2 * count > s:
-                    return np.int64(-1)
+                if count > _SAMPLE and 2 * count > stretches:
+                    first[0] = i
+                    return -1 - stretches
                 size *= 4
                 table = np.full(size, -1, np.int32)
                 mask = np.uint64(size - 1)
                 for r in range(count):
-                    slot = hashes[met[r]] & mask
+                    slot = met[r] & mask
                     while table[slot] >= 0:
                         slot = (slot + _ONE) & mask
                     table[slot] = r
-        number[s] = found
-    for r in range(count):
-        first[r] = met[r]
+        number[i] = found
     return count
+
+
+@kernel
+def _stretches(words, time, number, first):
+    """`_number` for each stretch of neighbours with one (key, time)."""
+    count = np.int64(0)
+    for i in range(time.shape[0]):
+        if i == 0 or not _same(words, time, i - 1, i):
+            first[count] = i
+            count += 1
+        number[i] = count - 1
+    return count
+
+
+@kernel
+def _runs_in_order(words, time, order, first, starts, key_starts, rank):
+    """Starts of runs and keys in sorted `order`, of rows, or of numbers whose first rows `first`
+    says (length 0: of rows); rank[u] = the run of number u, if it has room. Returns how many."""
+    units = order.shape[0]
+    runs = np.int64(0)
+    groups = np.int64(0)
+    before = np.int64(0)
+    for k in range(units):
+        row = first[order[k]] if first.shape[0] else order[k]
+        new_key = k == 0
+        if k > 0:
+            for w in range(words.shape[0]):
+                new_key |= words[w, before] != words[w, row]
+        if new_key:
+            key_starts[groups] = runs
+            groups += 1
+        if new_key or time[before] != time[row]:
+            starts[runs] = k
+            runs += 1
+        if rank.shape[0]:
+            rank[order[k]] = runs - 1
+        before = row
+    starts[runs] = units
+    key_starts[groups] = runs
+    return runs, groups
 
 
 @kernel(signatures=[(INTS2, INTS, INTS_OUT, INTS_OUT, INTS_OUT)])
@@ -120,60 +159,50 @@ def group_rows(words, time, order, starts, key_starts):
     Shapes: words int64[w, n], time int64[n]; out: order int64[n], positions of the rows run by run,
     ascending in each; starts int64[n + 1] of the runs in `order`; key_starts int64[n + 1] of the
     keys in the runs; both end with what comes behind the last. Returns how many (runs, keys).
-    Cost: O(n), and a sort of one row of each run where rows share keys, else of each stretch of
-    neighbours that do.
+    Cost: O(n), and a sort of one row of each run where rows share keys; where they do not, of one
+    row of each stretch of neighbours that do, or of the rows themselves.
     """
     n = time.shape[0]
     width = words.shape[0]
-    of_row = np.empty(n, np.int32)
+    number = np.empty(n, np.int32)
     first = np.empty(n, np.int32)
-    hashes = np.empty(n, np.uint64)
-    _hashes(words, time, hashes)
-    stretches = _stretches(words, time, hashes, of_row, first)
-    number = np.empty(stretches, np.int32)
-    units = _number(words, time, hashes, first, stretches, number)
-    numbered = units >= 0
-    if not numbered:
-        units = stretches
+    units = _number(words, time, number, first)
+    if units < 0 and 2 * (-1 - units) > first[0]:
+        same_time = True
+        for i in range(n):
+            same_time &= time[i] == time[0]
+        if same_time:
+            argsort_by_bucket(words, order, starts[:n])
+        else:
+            keys = np.empty((width + 1, n), np.int64)
+            keys[:width] = words
+            keys[width] = time
+            argsort_by_bucket(keys, order, starts[:n])
+        return _runs_in_order(words, time, order, number[:0], starts, key_starts, order[:0])
+    if units < 0:
+        units = _stretches(words, time, number, first)
     keys = np.empty((width + 1, units), np.int64)
     for w in range(width):
         for u in range(units):
             keys[w, u] = words[w, first[u]]
     for u in range(units):
         keys[width, u] = time[first[u]]
-    ordered = order[:units]
+    argsort_by_bucket(keys, order[:units], starts[:units])
     rank = np.empty(units, np.int64)
-    argsort_by_bucket(keys, ordered, rank)
-    runs = np.int64(0)
-    groups = np.int64(0)
-    for k in range(units):
-        u = ordered[k]
-        before = ordered[k - 1] if k > 0 else u
-        new_key = k == 0
-        for w in range(width):
-            new_key |= keys[w, before] != keys[w, u]
-        if new_key:
-            key_starts[groups] = runs
-            groups += 1
-        if new_key or keys[width, before] != keys[width, u]:
-            starts[runs] = k
-            runs += 1
-        rank[u] = runs - 1
-    starts[runs] = n
-    key_starts[groups] = runs
-    if units == n:
-        return runs, groups
-    ends = np.zeros(runs + 1, np.int64)
+    runs, groups = _runs_in_order(
+        words, time, order[:units], first[:units], starts, key_starts, rank
+    )
+    starts[: runs + 1] = 0
     for i in range(n):
-        s = of_row[i]
-        k = rank[number[s] if numbered else s]
-        of_row[i] = k
-        ends[k + 1] += 1
+        k = rank[number[i]]
+        number[i] = k
+        starts[k + 1] += 1
     for k in range(runs):
-        ends[k + 1] += ends[k]
-        starts[k] = ends[k]
+        starts[k + 1] += starts[k]
+    ends = rank  # it has served, and runs are no more than units
+    ends[:runs] = starts[:runs]
     for i in range(n):
-        k = of_row[i]
+        k = number[i]
         order[ends[k]] = i
         ends[k] += 1
     return runs, groups

@@ -186,7 +186,7 @@ class ArrangementState:
         if n == 0 or self.spine.entries == 0:
             return Matches(_EMPTY, _EMPTY)
         table, work = self.spine.table, np.zeros(2, np.int64)
-        runs, count = _runs(table, probes, work)
+        runs, count = _runs(table, self.spine.entries, probes, work)
         dead, born_first, born_time, died_row, died_time = self.relation.versions
         out_probe, out_row = np.empty(4 * n + 64, np.int64), np.empty(4 * n + 64, np.int64)
         state = np.zeros(3, np.int64)
@@ -213,7 +213,7 @@ class ArrangementState:
             return Matches(_EMPTY, _EMPTY)
         sought, work = sort_probes(probes), np.zeros(2, np.int64)
         table = self.spine.table
-        runs, count = _runs(table, sought, work)
+        runs, count = _runs(table, self.spine.entries, sought, work)
         out_probe, out_row = np.empty(total, np.int64), np.empty(total, np.int64)
         dead = self.relation.versions[0]
         found = lookup.living(
@@ -250,10 +250,10 @@ class ArrangementState:
         return self.spine.nbytes
 
 
-def _runs(table: Ints, probes: Probes, work: Ints) -> tuple[Ints, int]:
-    """Where the batches have the keys of `probes`: see kernels.lookup.seek."""
-    room = int(np.minimum(table[:, 3], probes.distinct).sum())
-    runs = np.empty((room, 4), np.int64)
+def _runs(table: Ints, entries: int, probes: Probes, work: Ints) -> tuple[Ints, int]:
+    """Where the batches, of so many entries in all, have the keys of `probes`: see
+    kernels.lookup.seek."""
+    runs = np.empty((min(entries, probes.distinct * len(table)), 4), np.int64)
     return runs, lookup.seek(table, probes.keys, probes.buckets, runs, work)
 
 

@@ -5,7 +5,14 @@ statements  CREATE, DROP, EXPLAIN, SHOW, VERIFY
 queries     SELECT, by sqlglot
 """
 
-from planner.parse.queries import Query, offset_of, oracle_sql, parse_query, written_name
+from planner.parse.queries import (
+    Query,
+    offset_of,
+    oracle_sql,
+    parse_query,
+    placed,
+    written_name,
+)
 from planner.parse.statements import (
     CreateStream,
     CreateTable,
@@ -46,5 +53,6 @@ __all__ = [
     "oracle_sql",
     "parse_query",
     "parse_statement",
+    "placed",
     "written_name",
 ]

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
@@ -21,8 +23,8 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
-from planner.errors import SqlSyntaxError
-from planner.parse.tokens import TOKEN, Cursor, Token
+from planner.errors import BindError, SqlSyntaxError, UnsupportedError
+from planner.parse.tokens import TOKEN, Cursor, Token, line_and_column
 
 _INTERVAL_UNITS = frozenset(
     f"{unit}{plural}"
@@ -87,6 +89,23 @@ def offset_of(node: exp.Expression) -> int | None:
 def written_name(node: exp.Expression) -> str | None:
     """The name of a function as the text has it, which sqlglot changes into its own."""
     return node.meta.get(_NAME) if node.meta else None
+
+
+@contextmanager
+def placed(query: Query) -> Iterator[None]:
+    """Errors about the query that say no place, as it is planned and compiled, get one: that of the
+    string that their message quotes, or else the query's."""
+    try:
+        yield
+    except (BindError, UnsupportedError) as error:
+        if error.line is None:
+            start = query.source.rfind(query.text)
+            for token in TOKEN.finditer(query.text):
+                if token.lastgroup == "string" and f"'{token[0][1:-1]}'" in error.message:
+                    start += token.start()
+                    break
+            error.line, error.column = line_and_column(query.source, start)
+        raise
 
 
 #: Where a function's node keeps its name in the text.

@@ -173,6 +173,15 @@ def parse_statement(text: str) -> Statement:
             name = cursor.name("view")
             cursor.end()
             return VerifyView(name)
+        case "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" as word:
+            cursor.unsupported(
+                word,
+                cursor.peek(),
+                "is not a statement of this library, whose changes come in transactions of many "
+                "rows",
+                "Use db.transaction(): tx.insert, tx.upsert and tx.delete take rows, Arrow tables "
+                "and DataFrames.",
+            )
         case word if word in _QUERY_STARTS:
             return Select(text[cursor.peek().start : cursor.stop].rstrip())
         case _:

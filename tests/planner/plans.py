@@ -265,11 +265,12 @@ def _laterals(draw: st.DrawFn, below: st.SearchStrategy[Plan]) -> Plan:
     input = draw(below)
     query = draw(_correlated(draw(below), input))
     around = _numbers(input)
-    if around and draw(st.integers(0, 3)) == 0:
+    kind = draw(st.integers(0, 7))
+    if around and kind < 2:
         c = draw(st.sampled_from(around))
         read = Outer(1, c.index, c.type, c.nullable, c.name)
         query = _project(query, (draw(numbers(query)), _call("add", read, draw(numbers(query)))))
-    elif draw(st.integers(0, 3)) == 0:
+    elif kind == 2:
         call = AggregateCall("count", draw(numbers(query)), BIGINT, False)
         query = Aggregate(query, (), (call,), (Field("a", BIGINT, False),))
     return Apply(input, query, draw(st.sampled_from(("inner", "left"))), "lateral")

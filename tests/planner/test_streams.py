@@ -54,6 +54,19 @@ def test_every_plan_is_valid(linear: str, above: str) -> None:
             assert all(step.as_of for step in node.paths[0].steps)
 
 
+@pytest.mark.parametrize("linear", LINEAR)
+def test_the_extremes_of_events_need_no_rows(linear: str) -> None:
+    """Unless events are taken back at once: a row without a match is one minus its matches."""
+    root = lowered(ABOVE[2].format(e=linear))
+    negated = any(
+        isinstance(n, dataflow.Union) and any(n.negated) for n in dataflow.topological(root)
+    )
+    reduce = [n for n in dataflow.topological(root) if isinstance(n, dataflow.Reduce)][-1]
+    kinds = {a.kind for a in reduce.accumulators} & {"first", "least", "greatest"}
+    assert kinds == ({"first"} if negated else {"least", "greatest"})
+    assert isinstance(reduce.input, dataflow.Store) == negated
+
+
 def test_views_share_nothing_that_depends_on_events() -> None:
     text = ABOVE[1].format(e=LINEAR[2])
     first, second = (set(dataflow.topological(lowered(text, reader))) for reader in ("v", "w"))

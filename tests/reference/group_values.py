@@ -118,6 +118,8 @@ def _moment(function: str, pairs: list[tuple[float, float]]) -> float | None:
             return None
         case "regr_r2" if a == 0:
             return 1.0
+        case "corr" if 0 in (a, b):
+            return None
     if a is None or b is None:
         return math.nan
     cross = sum((x * y for x, y in zip(first.exact, second.exact, strict=True)), Fraction())
@@ -127,7 +129,7 @@ def _moment(function: str, pairs: list[tuple[float, float]]) -> float | None:
         case "covar_samp":
             return _rounded(cross / (n - 1))
         case "corr":
-            return None if a * b == 0 else _root(cross**2 / (a * b), cross)
+            return _root(cross**2 / (a * b), cross)
         case "regr_r2":
             return _rounded(cross**2 / (a * b))
         case "regr_slope":

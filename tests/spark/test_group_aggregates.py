@@ -38,6 +38,10 @@ CALLS = (
     "max_by(s, id) FILTER (WHERE i > 0)", "corr(i, p) FILTER (WHERE i <> 7)",
 )  # fmt: skip
 
+#: Spark fails where LISTAGG(DISTINCT …) stands beside other aggregates.
+_DISTINCT = tuple(c for c in CALLS if "DISTINCT" in c)
+PARTS = (tuple(c for c in CALLS if c not in _DISTINCT), *((c,) for c in _DISTINCT))
+
 _COLUMNS = "id INT, g INT, i INT, b BIGINT, p DECIMAL(10,2), f DOUBLE, s STRING, d DATE"
 _ROWS: tuple[tuple[Any, ...], ...] = (
     (1, 1, 7, 2**61, D("1.25"), 2.5, "a", date(1996, 1, 31)),
@@ -58,11 +62,11 @@ def test_views_equal_spark(connect: Connect, spark: Any) -> None:
     checked = connect()
     db = checked.db
     db.sql(f"CREATE TABLE t ({_COLUMNS}, PRIMARY KEY (id))")
-    columns = ", ".join(f"{call} AS c{n}" for n, call in enumerate(CALLS))
-    texts = {
-        "v": f"SELECT g, {columns} FROM t GROUP BY g",
-        "w": f"SELECT {columns} FROM t WHERE g <> 3",
-    }
+    texts: dict[str, str] = {}
+    for part, calls in enumerate(PARTS):
+        columns = ", ".join(f"{call} AS c{n}" for n, call in enumerate(calls))
+        texts[f"v{part}"] = f"SELECT g, {columns} FROM t GROUP BY g"
+        texts[f"w{part}"] = f"SELECT {columns} FROM t WHERE g <> 3"
     for name, text in texts.items():
         db.sql(f"CREATE MATERIALIZED VIEW {name} AS {text}")
     db.sql("CREATE MATERIALIZED VIEW rows AS SELECT * FROM t")
@@ -84,10 +88,11 @@ def test_views_equal_spark(connect: Connect, spark: Any) -> None:
 def test_names_are_those_of_spark(connect: Connect, spark: Any) -> None:
     db = connect().db
     db.sql(f"CREATE TABLE t ({_COLUMNS}, PRIMARY KEY (id))")
-    text = f"SELECT {', '.join(CALLS)} FROM t"
-    db.sql(f"CREATE MATERIALIZED VIEW v AS {text}")
-    oracle = SparkOracle(spark)
     db.sql("CREATE MATERIALIZED VIEW rows AS SELECT * FROM t")
+    oracle = SparkOracle(spark)
     oracle.load("t", db.view("rows").to_arrow())
-    assert db.view("v").to_arrow().column_names == oracle.query(text).column_names
+    for part, calls in enumerate(PARTS):
+        text = f"SELECT {', '.join(calls)} FROM t"
+        db.sql(f"CREATE MATERIALIZED VIEW v{part} AS {text}")
+        assert db.view(f"v{part}").to_arrow().column_names == oracle.query(text).column_names
     oracle.close()

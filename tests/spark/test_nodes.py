@@ -62,6 +62,19 @@ ROOTS = {
         )
     ),
     "recomputed groups": ir.Store(MEDIANS),
+    "join of recomputed groups": ir.Store(
+        ir.DeltaJoin(
+            (ir.JoinInput(BAG, None), ir.JoinInput(MEDIANS, None)),
+            (
+                ir.DeltaPath(
+                    0, (ir.HalfJoin(1, ir.group_index(MEDIANS), (0,), False, (), (True,)),)
+                ),
+                ir.DeltaPath(
+                    1, (ir.HalfJoin(0, ir.Arrangement(BAG, (0,), True), (2,), True, (), (True,)),)
+                ),
+            ),
+        )
+    ),
     "recomputed from recomputed": ir.Store(
         ir.Recompute(
             ir.Arrangement(MEDIANS, (), null_safe=True),
