@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="of each system (default: all cores)",
     )  # fmt: skip
     parser.add_argument(
-        "--seconds", type=float, default=900.0, metavar="S",
+        "--seconds", type=float, default=480.0, metavar="S",
         help="for all queries of a peer; what is not done then is left out (%(default)s)",
     )  # fmt: skip
     quick = {"sf": 0.01, "queries": "q01,q06", "peers": []}
@@ -356,7 +356,8 @@ def tables(result: Mapping[str, Any]) -> list[common.Figures]:
     found = [
         common.Figures(
             f"TPC-H at scale factor {result['settings']['sf']:g}, end to end, "
-            f"{result['settings']['threads']} threads",
+            f"{result['settings']['threads']} threads"
+            + "".join(f", {name}" for name in result["peers"].values()),
             ("query", *heads),
             tuple(rows),
         )

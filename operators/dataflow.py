@@ -464,14 +464,20 @@ class Dataflow:
                 assert_never(operator)
 
     def _join_snapshot(self, join: DeltaJoinOperator, time: int) -> Delta:
-        """The whole join by one path, from its smallest input (3DF §8: one delta query). A join of
-        events has no rows as of any time."""
+        """The whole join by one path (3DF §8: one delta query), of those with the fewest lookups of
+        half an index (ranges with one end) that from the smallest input. A join of events has no
+        rows as of any time."""
         if ir.gives_events(join.node):
             return deltas.empty(join.node.schema)
+        halves = [sum(map(_is_half_open, path.steps)) for path in join.node.paths]
         sizes = [o.relation.live_rows for o in join.occurrences]
-        source = sizes.index(min(sizes))
+        source = min(range(len(sizes)), key=lambda i: (halves[i], sizes[i]))
         everything = snapshot(join.occurrences[source].relation, time)
         return join.follow(source, everything, snapshot=True)
+
+
+def _is_half_open(step: ir.HalfJoin | ir.RangeJoin) -> bool:
+    return isinstance(step, ir.RangeJoin) and len(step.ends) == 1 and bool(step.residual)
 
 
 def node_key(node: ir.Node, owner: str) -> Key:

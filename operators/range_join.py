@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from operators.join import Occurrence
 
 
-#: Pairs that wait for the residual predicates at a time: a range with one end may be half the index.
+#: Pairs that wait for the residual predicates at a time: a range with one end may be half an index.
 MOST_PAIRS = 1 << 20
 
 

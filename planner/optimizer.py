@@ -24,7 +24,7 @@ would be added again. The order, and why:
 3. restrict    Aggregates of which a join reads few groups; normalised again, as these aggregate a
                join.
 4. split       Joins by an OR of equalities become unions; inputs that together have the one key
-               to another input become a join of their own.
+               to another input, or that keep few rows, become a join of their own.
 5. prune, tidy As above.
 6. thresholds  Comparisons with a scalar; pruned and tidied again.
 
@@ -48,6 +48,7 @@ from planner.rules import (
     factor_disjunctions,
     flatten_joins,
     fold_constants,
+    keep_joins,
     lift_outer_joins,
     make_thresholds,
     merge_projects,
@@ -109,6 +110,7 @@ def _prepare_passes(table_key: TableKey) -> tuple[Pass, ...]:
         partial(expand_joins.apply, table_key=table_key),
     )
     restrict: Rule = partial(restrict_aggregates.apply, table_key=table_key)
+    keep: Rule = partial(keep_joins.apply, table_key=table_key)
     nest: Rule = partial(nest_joins.apply, table_key=table_key)
     thresholds: Rule = partial(make_thresholds.apply, table_key=table_key)
     tidy = PASSES[-2:]
@@ -117,7 +119,7 @@ def _prepare_passes(table_key: TableKey) -> tuple[Pass, ...]:
         Pass("normalise", _NORMALISE, repeat=True),
         Pass("restrict", (restrict,), repeat=False),
         Pass("normalise", _NORMALISE, repeat=True),
-        Pass("split", (split_disjunctive_joins.apply, nest), repeat=False),
+        Pass("split", (split_disjunctive_joins.apply, nest, keep), repeat=False),
         *tidy,
         Pass("thresholds", (thresholds,), repeat=False),
         *tidy,

@@ -95,6 +95,7 @@ class Oracle:
     """
 
     def __init__(self, *, threads: int | None = None, optimize: bool = True) -> None:
+        self.optimizes = optimize
         self._db = duckdb.connect()
         for setting in _SETTINGS:
             self._db.execute(f"SET {setting}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from operators.kernels.grouping import _multiply
 from operators.kernels.jit import (
     BOOLS_OUT,
     BYTES,
@@ -16,10 +17,12 @@ from operators.kernels.jit import (
     INT64,
     INTS,
     INTS2,
+    INTS2_OUT,
     INTS_OUT,
     kernel,
 )
 
+_ZERO = np.uint64(0)
 SAFE_PRODUCT = 9.2e18  # below 2**63 by more than a product of doubles can be off
 
 WORD, PAIR, LONGER = 0, 1, 2
@@ -131,6 +134,61 @@ def sums_in_range(sums, tops, bound, out):
         if high != low >> 63:
             length = PAIR
     return length
+
+
+@kernel
+def _times(low, high, factor):
+    """The 128-bit number (low, high) times factor, two words of an unsigned number, and whether
+    that overflows."""
+    negative = high < 0
+    a = np.uint64(low)
+    b = np.uint64(high)
+    if negative:
+        a, b = _negated(a, b)
+    f = np.uint64(factor[0])
+    g = np.uint64(factor[1])
+    first, carry = _multiply(a, f)
+    second, lost = _multiply(b, f)
+    other, more = _multiply(a, g)
+    bad = lost != _ZERO or more != _ZERO or (b != _ZERO and g != _ZERO)
+    total = carry + second
+    bad |= total < second
+    sum_ = total + other
+    bad |= sum_ < other
+    bad |= sum_ >> np.uint64(63) != _ZERO
+    if negative:
+        first, sum_ = _negated(first, sum_)
+    return np.int64(first), np.int64(sum_), bad
+
+
+@kernel
+def _negated(low, high):
+    low = _ZERO - low
+    high = ~high
+    if low == _ZERO:
+        high += np.uint64(1)
+    return low, high
+
+
+@kernel(signatures=[(INTS2, INTS2, INTS, INTS, INT64, INTS2_OUT)])
+def add_pairs(left, right, left_factor, right_factor, sign, out):
+    """out = left * left_factor + sign * right * right_factor, of numbers of two words, low and
+    high, int64[n, 2]; factors: two words of an unsigned number. Whether any row overflowed."""
+    bad = False
+    for i in range(left.shape[0]):
+        a, b, over = _times(left[i, 0], left[i, 1], left_factor)
+        c, d, more = _times(right[i, 0], right[i, 1], right_factor)
+        bad |= over | more
+        if sign < 0:  # neither word pair is the least 128-bit number: `_times` refuses that
+            x, y = _negated(np.uint64(c), np.uint64(d))
+            c = np.int64(x)
+            d = np.int64(y)
+        low = np.uint64(a) + np.uint64(c)
+        high = b + d + (np.int64(1) if low < np.uint64(a) else np.int64(0))
+        bad |= ((b ^ high) & (d ^ high)) < 0
+        out[i, 0] = np.int64(low)
+        out[i, 1] = high
+    return bad
 
 
 @kernel(signatures=[(INTS, INTS, BOOLS_OUT)])

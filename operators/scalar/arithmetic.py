@@ -122,6 +122,10 @@ def _decimal_sum(function: str, left: Node, right: Node, target: t.DecimalType) 
     fits = target.precision - target.scale >= digits + 1 - scale
 
     def exact(a: Any, b: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
+        if drop == 0:
+            pairs = decimals.added(a, b, a_places, b_places, 1 if function == "add" else -1, n)
+            if pairs is not None:
+                return decimals.in_precision(pairs, target, valid, n)
         numbers = plain(decimals.objects(a) * a_factor, decimals.objects(b) * b_factor)
         return decimals.checked(decimals.divided(numbers, 10**drop), target, valid, n)
 
@@ -185,6 +189,9 @@ def _decimal_product(left: Node, right: Node, target: t.DecimalType) -> Run:
                 if drop:
                     return decimals.rescaled(out, t.DecimalType(38, scale), target, valid, n)
                 return (out, None) if fits else decimals.in_precision(out, target, valid, n)
+        pairs = decimals.multiplied(a, b, drop, n)
+        if pairs is not None:
+            return decimals.in_precision(pairs, target, valid, n)
         exact = decimals.objects(a) * decimals.objects(b)
         return decimals.checked(decimals.shift_right(exact, drop), target, valid, n)
 
@@ -216,6 +223,12 @@ def _decimal_quotient(left: Node, right: Node, target: t.DecimalType) -> Run:
         quick = _small_quotient(a, b, places, n)
         if quick is not None:
             return decimals.in_precision(quick, target, valid, n)
+        pairs = decimals.quotients(a, b, places, n)
+        if pairs is not None:
+            zero = decimals.is_zero(b, n)
+            errors = _by_zero("[DIVIDE_BY_ZERO] division by zero", zero, valid, n)
+            values, overflow = decimals.in_precision(pairs, target, valid, n)
+            return values, first_of(errors, overflow)
         x, y = decimals.objects(a), decimals.objects(b)
         zero = (y == 0).astype(np.bool_)
         errors = _by_zero("[DIVIDE_BY_ZERO] division by zero", zero, valid, n)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.column import Bools, Values
+from operators.kernels import quotients as division
 from operators.kernels import scalar as kernels
 from operators.scalar.value import Errors, failures, plain_decimal
 from planner.types import DecimalType
@@ -20,6 +21,8 @@ from planner.types import DecimalType
 Objects: TypeAlias = npt.NDArray[Any]
 
 _WORD = (1 << 64) - 1
+#: Of sums in two words (see kernels.scalar.sums_in_range).
+NO_TOPS = np.empty(0, np.int64)
 _MIN, _MAX = -(1 << 63), (1 << 63) - 1
 #: Spark computes products and quotients to 39 significant digits before it rounds to the scale.
 _CONTEXT_LIMIT = 10**39
@@ -107,7 +110,67 @@ def in_precision(
         bound = 10**target.precision - 1
         if not kernels.outside(np.ascontiguousarray(array), -bound, bound):
             return values, None
+    else:
+        out = np.empty(n, np.int64)
+        bounds = words_of(10**target.precision)
+        length = kernels.sums_in_range(np.ascontiguousarray(array), NO_TOPS, bounds, out)
+        if length != kernels.LONGER:
+            return (out if length == kernels.WORD else values), None
     return checked(objects(values), target, valid, n)
+
+
+def words_of(number: int) -> npt.NDArray[np.int64]:
+    """The low and the high word of a number of at most 128 bits, not negative."""
+    return np.array([number & _WORD, number >> 64], np.uint64).view(np.int64)
+
+
+def added(
+    left: Values, right: Values, left_places: int, right_places: int, sign: int, n: int
+) -> Values | None:
+    """left * 10**left_places + sign * right * 10**right_places in two words a number, or None
+    where that needs more. Shapes: n rows each, in one word or two, or a scalar."""
+    if max(left_places, right_places) > 38:
+        return None
+    out = np.empty((n, 2), np.int64)
+    factors = words_of(10**left_places), words_of(10**right_places)
+    over = kernels.add_pairs(_pairs(left, n), _pairs(right, n), *factors, sign, out)
+    return None if over else out
+
+
+def multiplied(left: Values, right: Values, drop: int, n: int) -> Values | None:
+    """left * right / 10**drop as Spark rounds it (kernels.quotients), in two words a number, or
+    None where that needs more. Shapes: as `added`."""
+    return _quotients(left, right, 0, drop, True, n)
+
+
+def quotients(left: Values, right: Values, places: int, n: int) -> Values | None:
+    """left * 10**places / right, as `multiplied`; 0 where right is 0."""
+    return _quotients(left, right, max(places, 0), max(-places, 0), False, n)
+
+
+def is_zero(values: Values, n: int) -> Bools:
+    """Which of n numbers are 0. Shapes: as `added`."""
+    result: Bools = ~_pairs(values, n).any(axis=1)
+    return result
+
+
+def _quotients(
+    left: Values, right: Values, up: int, down: int, product: bool, n: int
+) -> Values | None:
+    if max(up, down) > 38:
+        return None
+    out = np.empty((n, 2), np.int64)
+    powers = words_of(10**up), words_of(10**down)
+    over = division.quotients(_pairs(left, n), _pairs(right, n), *powers, product, out)
+    return None if over else out
+
+
+def _pairs(values: Values, n: int) -> npt.NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.ndim == 2:
+        return np.ascontiguousarray(array)
+    rows = np.broadcast_to(array, n)
+    return np.stack((rows, rows >> 63), axis=1)
 
 
 def scaled_up(values: Values, places: int) -> Values | None:

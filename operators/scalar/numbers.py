@@ -33,8 +33,6 @@ from operators.scalar.value import (
 from planner import types as t
 from planner.expr import Call
 
-_WORD = (1 << 64) - 1
-_NO_TOPS = np.empty(0, np.int64)
 _ENOUGH = decimal.Context(prec=800, Emax=10_000, Emin=-10_000)
 
 
@@ -199,11 +197,11 @@ def _checked_sum(call: Call, args: tuple[Node, ...]) -> Run:
     sum_of, *top_of = args
     target, scale = call.type, _scale(args[0].type)
     most = 1 << 127 if isinstance(target, t.IntegerType) else 10 ** _precision(target)
-    bound = np.array([most & _WORD, most >> 64], np.uint64).view(np.int64)
+    bound = decimals.words_of(most)
 
     def run(columns: Fetch, n: int) -> Result:
         sums, valid, errors = sum_of.run(columns, n)
-        tops = _NO_TOPS
+        tops = decimals.NO_TOPS
         if top_of:
             tops, _, top_errors = top_of[0].run(columns, n)
             errors = first_of(errors, top_errors)

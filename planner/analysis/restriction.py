@@ -13,10 +13,10 @@ input adds no rows is proved from keys.
 from __future__ import annotations
 
 from planner.algebra import Filter, Join, Plan, Project, Scan
-from planner.analysis.equality import as_link, classes
+from planner.analysis.equality import Link, as_link, classes, equality
 from planner.analysis.keys import TableKey, matches_once
 from planner.analysis.selectivity import selectivity
-from planner.expr import Column, conjuncts
+from planner.expr import Column, Expr, columns_used, conjunction, conjuncts, may_fail, remap
 from planner.visit import walk
 
 #: Rows left of a hundred for which it is worth while to keep them apart.
@@ -86,3 +86,74 @@ def passing(plan: Plan) -> float:
 def has_stream(plan: Plan) -> bool:
     """Whether the plan reads events, which are not retained."""
     return any(isinstance(p, Scan) and p.stream for p in walk(plan))
+
+
+def chain(join: Join, seed: int, table_key: TableKey) -> tuple[int, ...]:
+    """The seed, and the tables with a filter that it leads to, by way of tables."""
+    tables = [i for i, x in enumerate(join.inputs) if i == seed or is_table(x)]
+    kept = [seed, *_led(join, tuple(tables), seed, table_key)]
+    for m in reversed(kept[1:]):
+        rest = tuple(k for k in kept if k != m)
+        if passing(join.inputs[m]) == 1 and len(_led(join, rest, seed, table_key)) == len(rest) - 1:
+            kept.remove(m)
+    return tuple(kept)
+
+
+def _led(join: Join, members: tuple[int, ...], seed: int, table_key: TableKey) -> tuple[int, ...]:
+    """Those of the inputs `members` that the seed leads to through `members` alone."""
+    if len(members) < 2:
+        return ()
+    small, _ = join_of(join, members)
+    return tuple(members[m] for m in led_to(small, frozenset((members.index(seed),)), table_key))
+
+
+def join_of(join: Join, members: tuple[int, ...]) -> tuple[Join, dict[int, int]]:
+    """The join of some inputs, with what the condition says or implies of them alone and cannot
+    fail, and where the join's columns are in it."""
+    starts = starts_of(join)
+    at: dict[int, int] = {}
+    for m in members:
+        for c in range(len(join.inputs[m].schema)):
+            at[starts[m] + c] = len(at)
+    parts = () if join.predicate is None else conjuncts(join.predicate)
+    inside = [
+        p for p in parts if not may_fail(p) and columns_used(p) and columns_used(p) <= set(at)
+    ]
+    inside += _implied(parts, frozenset(at), tuple(inside))
+    predicate = conjunction(tuple(remap(p, at) for p in inside)) if inside else None
+    return Join(tuple(join.inputs[m] for m in members), predicate), at
+
+
+def is_table(plan: Plan) -> bool:
+    """Whether the plan is columns of a table's rows, filtered by what cannot fail."""
+    while isinstance(plan, (Filter, Project)):
+        exprs = (plan.predicate,) if isinstance(plan, Filter) else plan.exprs
+        if any(may_fail(e) for e in exprs):
+            return False
+        plan = plan.input
+    return isinstance(plan, Scan) and not plan.stream
+
+
+def starts_of(join: Join) -> list[int]:
+    starts = [0]
+    for i in join.inputs:
+        starts.append(starts[-1] + len(i.schema))
+    return starts
+
+
+def _implied(
+    parts: tuple[Expr, ...], columns: frozenset[int], known: tuple[Expr, ...]
+) -> list[Expr]:
+    """Equalities of `columns` that follow from `parts` by way of others, and not from `known`."""
+    found: list[Expr] = []
+    for group in classes(_links(parts)):
+        own = [c for c in group.columns if c.index in columns]
+        for c in own[1:]:
+            linked = [{m.index for m in g.columns} for g in classes(_links((*known, *found)))]
+            if not any({own[0].index, c.index} <= some for some in linked):
+                found.append(equality(own[0], c, group.null_safe))
+    return found
+
+
+def _links(parts: tuple[Expr, ...]) -> tuple[Link, ...]:
+    return tuple(link for link in map(as_link, parts) if link is not None)

@@ -101,7 +101,8 @@ def placed(query: Query) -> Iterator[None]:
         if error.line is None:
             start = query.source.rfind(query.text)
             for token in TOKEN.finditer(query.text):
-                if token.lastgroup == "string" and f"'{token[0][1:-1]}'" in error.message:
+                quoted = token[0][1:-1].replace("\\\\", "\\")
+                if token.lastgroup == "string" and f"'{quoted}'" in error.message:
                     start += token.start()
                     break
             error.line, error.column = line_and_column(query.source, start)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from planner import types
+from planner.errors import UnsupportedError
 from planner.parse.queries import Query, query_at
-from planner.parse.tokens import Cursor, Token
+from planner.parse.tokens import Cursor, Token, line_and_column
 from planner.types import Field, SqlType
 
 
@@ -174,13 +175,14 @@ def parse_statement(text: str) -> Statement:
             cursor.end()
             return VerifyView(name)
         case "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" as word:
-            cursor.unsupported(
-                word,
-                cursor.peek(),
-                "is not a statement of this library, whose changes come in transactions of many "
-                "rows",
-                "Use db.transaction(): tx.insert, tx.upsert and tx.delete take rows, Arrow tables "
+            line, column = line_and_column(text, cursor.peek().start)
+            raise UnsupportedError(
+                f"cannot run {word}",
+                detail="Tables change by transactions, each of which is one epoch.",
+                hint="Use db.transaction(): its insert, upsert and delete take rows, Arrow tables "
                 "and DataFrames.",
+                line=line,
+                column=column,
             )
         case word if word in _QUERY_STARTS:
             return Select(text[cursor.peek().start : cursor.stop].rstrip())

@@ -50,12 +50,13 @@ def apply(plan: Plan) -> Plan:
 
 class _Pruning:
     """Narrows every node once for each set of columns that is read of it, so that what is shared
-    stays shared. An aggregate that several read has for each what any of them reads, so that its
-    groups are kept once: `known` is what is read of it, by id, as `read` finds in a first pass."""
+    stays shared. What several read of an aggregate or of kept rows each has what any of them
+    reads, so that they are stored once: `known` is what is read of these, as `read` finds in a
+    first pass."""
 
-    def __init__(self, known: dict[int, frozenset[int]]) -> None:
+    def __init__(self, known: dict[Plan, frozenset[int]]) -> None:
         self._known = known
-        self.read: dict[int, frozenset[int]] = {}
+        self.read: dict[Plan, frozenset[int]] = {}
         self._exact: dict[tuple[int, tuple[int, ...]], Plan] = {}
         self._narrowed: dict[tuple[int, frozenset[int]], tuple[Plan, Positions]] = {}
 
@@ -68,9 +69,9 @@ class _Pruning:
 
     def narrow(self, plan: Plan, needed: frozenset[int]) -> tuple[Plan, Positions]:
         """A plan that still has the needed columns, and where they are in it."""
-        if isinstance(plan, Aggregate):
-            self.read[id(plan)] = needed | self.read.get(id(plan), frozenset())
-            needed |= self._known.get(id(plan), frozenset())
+        if isinstance(plan, Aggregate) or (isinstance(plan, UnionAll) and len(plan.inputs) == 1):
+            self.read[plan] = needed | self.read.get(plan, frozenset())
+            needed |= self._known.get(plan, frozenset())
         key = (id(plan), needed)
         if key not in self._narrowed:
             self._narrowed[key] = self._narrow(plan, needed)
@@ -123,10 +124,6 @@ class _Pruning:
                 return self._narrow_join(plan, needed)
             case Aggregate():
                 return self._narrow_aggregate(plan, needed)
-            case UnionAll(inputs=(only,)):
-                # Kept once, whatever each of its readers reads.
-                every = tuple(range(len(plan.schema)))
-                return UnionAll((self.exactly(only, every),), plan.schema), dict(enumerate(every))
             case UnionAll():
                 kept = tuple(sorted(needed)) or (0,)
                 narrowed = tuple(self.exactly(i, kept) for i in plan.inputs)

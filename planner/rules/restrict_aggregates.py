@@ -18,11 +18,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from planner.algebra import Aggregate, Filter, Join, Plan, Project, Scan, identity, inputs
+from planner.algebra import Aggregate, Filter, Join, Plan, Project, identity, inputs
 from planner.analysis.equality import as_link, classes, encode_alike, equality, plain_column
 from planner.analysis.keys import TableKey, matches_once
-from planner.analysis.restriction import has_stream, led_to, passing
-from planner.expr import Column, Expr, columns_used, conjunction, conjuncts, may_fail, remap
+from planner.analysis.restriction import (
+    chain,
+    has_stream,
+    is_table,
+    join_of,
+    passing,
+    starts_of,
+)
+from planner.expr import Column, Expr, conjunction, conjuncts, remap
 from planner.visit import walk, with_inputs
 
 #: The largest part of the groups to be kept apart.
@@ -80,7 +87,7 @@ def _proposal(join: Join, i: int, table_key: TableKey) -> tuple[Aggregate, Aggre
     aggregate, places = _aggregate(join.inputs[i])
     if aggregate is None or not aggregate.keys or has_stream(aggregate):
         return None
-    starts = _starts(join)
+    starts = starts_of(join)
     at = {starts[i] + c: k for c, k in places.items()}
     found = [
         r
@@ -123,52 +130,17 @@ def _restriction(
                 key = plain_column(aggregate.keys[at[c.index]])
                 if key is not None and encode_alike(key.type, own.type):
                     equal.setdefault(at[c.index], own)
-    start = _starts(join)[seed]
+    start = starts_of(join)[seed]
     unique = frozenset(c.index - start for c in equal.values())
-    if not equal or not _is_table(join.inputs[seed]):
+    if not equal or not is_table(join.inputs[seed]):
         return None
     if not matches_once(join.inputs[seed], unique, table_key):
         return None
-    members = _members(join, seed, table_key)
+    members = chain(join, seed, table_key)
     part = 1.0
     for m in members:
         part *= passing(join.inputs[m])
     return _Restriction(part, members, tuple(equal), tuple(equal.values()))
-
-
-def _members(join: Join, seed: int, table_key: TableKey) -> tuple[int, ...]:
-    """The seed, and the tables with a filter that it leads to, by way of tables."""
-    tables = [i for i, x in enumerate(join.inputs) if i == seed or _is_table(x)]
-    kept = [seed, *_led(join, tuple(tables), seed, table_key)]
-    for m in reversed(kept[1:]):
-        rest = tuple(k for k in kept if k != m)
-        if passing(join.inputs[m]) == 1 and len(_led(join, rest, seed, table_key)) == len(rest) - 1:
-            kept.remove(m)
-    return tuple(kept)
-
-
-def _led(join: Join, members: tuple[int, ...], seed: int, table_key: TableKey) -> tuple[int, ...]:
-    """Those of the inputs `members` that the seed leads to through `members` alone."""
-    if len(members) < 2:
-        return ()
-    small, _ = _part(join, members)
-    return tuple(members[m] for m in led_to(small, frozenset((members.index(seed),)), table_key))
-
-
-def _part(join: Join, members: tuple[int, ...]) -> tuple[Join, dict[int, int]]:
-    """The join of some inputs, with what the condition says of them alone and cannot fail, and
-    where the join's columns are in it."""
-    starts = _starts(join)
-    at: dict[int, int] = {}
-    for m in members:
-        for c in range(len(join.inputs[m].schema)):
-            at[starts[m] + c] = len(at)
-    parts = () if join.predicate is None else conjuncts(join.predicate)
-    inside = [
-        p for p in parts if not may_fail(p) and columns_used(p) and columns_used(p) <= set(at)
-    ]
-    predicate = conjunction(tuple(remap(p, at) for p in inside)) if inside else None
-    return Join(tuple(join.inputs[m] for m in members), predicate), at
 
 
 def _restricted(aggregate: Aggregate, join: Join, by: _Restriction) -> Aggregate:
@@ -176,7 +148,7 @@ def _restricted(aggregate: Aggregate, join: Join, by: _Restriction) -> Aggregate
     width = len(below.schema)
     predicates: list[Expr] = []
     if len(by.members) > 1:
-        some, at = _part(join, by.members)
+        some, at = join_of(join, by.members)
         others = some.inputs
         shift = {c: width + c for c in range(len(some.schema))}
         if some.predicate is not None:
@@ -184,23 +156,13 @@ def _restricted(aggregate: Aggregate, join: Join, by: _Restriction) -> Aggregate
     else:
         seed = by.members[0]
         others = (join.inputs[seed],)
-        at = {_starts(join)[seed] + c: c for c in range(len(others[0].schema))}
+        at = {starts_of(join)[seed] + c: c for c in range(len(others[0].schema))}
     columns = identity(tuple(f for x in others for f in x.schema), width)
     for k, c in zip(by.keys, by.columns, strict=True):
         key = plain_column(aggregate.keys[k])
         assert key is not None
         predicates.append(equality(key, columns[at[c.index]], null_safe=False))
     return replace(aggregate, input=Join((below, *others), conjunction(tuple(predicates))))
-
-
-def _is_table(plan: Plan) -> bool:
-    """Whether the plan is columns of a table's rows, filtered by what cannot fail."""
-    while isinstance(plan, (Filter, Project)):
-        exprs = (plan.predicate,) if isinstance(plan, Filter) else plan.exprs
-        if any(may_fail(e) for e in exprs):
-            return False
-        plan = plan.input
-    return isinstance(plan, Scan) and not plan.stream
 
 
 def _passing(plan: Plan) -> float:
@@ -213,10 +175,3 @@ def _passing(plan: Plan) -> float:
     for i in plan.inputs:
         part *= passing(i)
     return part
-
-
-def _starts(join: Join) -> list[int]:
-    starts = [0]
-    for i in join.inputs:
-        starts.append(starts[-1] + len(i.schema))
-    return starts

@@ -41,6 +41,7 @@ _TESTS = {
         "tests/operators/test_store.py::test_lockstep",
     ],
     "kernels": [
+        "tests/operators/test_lookup.py::test_pairs",
         "tests/operators/test_sorting.py::test_argsort",
         "tests/operators/test_sorting.py::test_run_starts",
         "tests/operators/test_sorting.py::test_argsort_around_thresholds[300-300]",

@@ -431,6 +431,9 @@ def test_two_ends_are_one_range_and_the_rest_is_tested() -> None:
     assert len(back.residual) == 1
     assert len(forth.ends) == 1
     assert len(forth.residual) == 2
+    ends = "x > b.id AND x <= b.y"
+    text = f"-> a [as of] via the range {ends} of a(by x NULLS LAST)"
+    assert text in explain_dataflow(join)
 
 
 def test_texts_are_compared_again_behind_a_range() -> None:

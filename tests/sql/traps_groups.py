@@ -1,4 +1,4 @@
-"""Traps: aggregates without a state: percentiles, the most frequent, the row of an extreme, texts."""
+"""Traps: aggregates without a state: percentiles, the most frequent, rows of extremes, texts."""
 
 from __future__ import annotations
 
@@ -185,4 +185,3 @@ SCENARIOS = (
         ),
     ),
 )  # fmt: skip
-

@@ -81,7 +81,8 @@ SCENARIOS = (
         "computed_sides_of_an_inequality",
         _TWO,
         {"v": "SELECT id, k FROM t JOIN u ON x + 1 < y * 2",
-         "w": "SELECT id, k FROM t JOIN (SELECT k, sum(y) AS total FROM u GROUP BY k) g ON x < total",
+         "w": "SELECT id, k FROM t JOIN (SELECT k, sum(y) AS total FROM u GROUP BY k) g"
+              " ON x < total",
          "p": "SELECT id, k FROM t JOIN u ON length(s) > y",
          "q": "SELECT id, k FROM t JOIN u ON x < y + z"},
         (

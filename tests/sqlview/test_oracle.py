@@ -226,3 +226,16 @@ def test_compare_minds_the_order_only_where_asked() -> None:
     assert found is not None
     assert found.position == 0
     assert compare(_TABLE, _TABLE, ordered=True) is None
+
+
+def test_the_session_is_in_utc_whatever_the_machine() -> None:
+    with Oracle() as oracle:
+        zone = oracle._db.execute("SELECT current_setting('TimeZone')").fetchone()
+    assert zone == ("UTC",)
+
+
+def test_doubled_quotes_are_one_quote() -> None:
+    with Oracle() as oracle:
+        oracle.load("t", pa.table({"a": [1]}))
+        (name,) = oracle.query("SELECT 'it''s' AS s FROM t", (t.Field("s", t.STRING),))["s"]
+    assert name.as_py() == "it's"

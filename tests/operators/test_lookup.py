@@ -1,0 +1,154 @@
+"""Lookups by the kernels against a dictionary: every distribution, repeated probes, little room."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.column import Ints
+from operators.kernels import lookup
+from operators.kernels.memory import BLOCK_ROWS
+from operators.state.probes import Probes, sort_probes
+from operators.state.spine import Spine, make_batch
+from tests.operators.columns import ints
+
+_NONE = np.empty(0, np.int64)
+_EDGES = (-(2**63), -1, 0, 1, 2**63 - 1)
+
+#: How words are spread: where a guess is right, far off, or impossible.
+SPREADS: dict[str, Callable[[np.random.Generator, int], Any]] = {
+    "even": lambda rng, n: rng.integers(0, 4 * n, n),
+    "the whole range": lambda rng, n: rng.integers(-(2**63), 2**63 - 1, n),
+    "few and many": lambda rng, n: np.minimum(rng.geometric(0.2, n), 9),
+    "exponential": lambda rng, n: 2 ** rng.integers(0, 62, n),
+    "one": lambda rng, n: np.full(n, 7),
+    "two far apart": lambda rng, n: rng.choice(np.array([-(2**62), 2**62]), n),
+}
+
+
+def build(batches: list[Ints]) -> Spine:
+    """A spine of batches of keys int64[w, n], with ascending row ids, not merged."""
+    spine, row = Spine(batches[0].shape[0]), 0
+    for keys in batches:
+        n = keys.shape[1]
+        spine.insert(make_batch(np.ascontiguousarray(keys), np.arange(row, row + n)))
+        row += n
+    return spine
+
+
+def found(
+    spine: Spine, probes: Probes, dead: Ints, capacity: int, bits: Ints = _NONE
+) -> Counter[tuple[int, int]]:
+    """Pairs of all probes, at one time, with room for `capacity` at first and for what is asked."""
+    runs = np.empty((spine.entries, 4), np.int64)
+    work, state = np.zeros(2, np.int64), np.zeros(3, np.int64)
+    count = lookup.seek(spine.table, probes.keys, probes.buckets, runs, work)
+    times = np.zeros(len(probes), np.int64)
+    probe, row = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+    while needed := lookup.emit(
+        spine.table, runs, count, probes.order, probes.starts, times, True, bits,
+        dead, _NONE, _NONE, _NONE, _NONE, probe, row, state, work,
+    ):  # fmt: skip
+        more = np.empty(needed, np.int64)
+        probe, row = np.append(probe, more), np.append(row, more)
+    n = int(state[2])
+    return Counter(zip(probe[:n].tolist(), row[:n].tolist(), strict=True))
+
+
+def expected(batches: list[Ints], words: Ints, gone: set[int]) -> Counter[tuple[int, int]]:
+    width = words.shape[0]
+    keys = [tuple(k) for b in batches for k in b[:width].T.tolist()]
+    rows: dict[tuple[int, ...], list[int]] = {}
+    for row, key in enumerate(keys):
+        if row not in gone:
+            rows.setdefault(key, []).append(row)
+    probes = enumerate(tuple(k) for k in words.T.tolist())
+    return Counter((p, row) for p, key in probes for row in rows.get(key, ()))
+
+
+@pytest.mark.parametrize("probed", [1, 20, 3000])
+@pytest.mark.parametrize("spread", SPREADS)
+def test_every_spread(spread: str, probed: int) -> None:
+    rng = np.random.default_rng(probed)
+    words = [SPREADS[spread](rng, n).astype(np.int64) for n in (20_000, 700, 1)]
+    spine = build([w.reshape(1, -1) for w in words])
+    stored = np.concatenate(words)
+    probes = np.concatenate((rng.choice(stored, probed), ints(*_EDGES), stored[:2] + 1))
+    sought = sort_probes(probes.reshape(1, -1))
+    runs = np.empty((spine.entries, 4), np.int64)
+    count = lookup.seek(spine.table, sought.keys, sought.buckets, runs, np.zeros(2, np.int64))
+    places = {(b, k): (first, end) for b, k, first, end in runs[:count].tolist()}
+    for b, batch in enumerate(spine.batches):
+        at: dict[int, list[int]] = {}
+        for i, key in enumerate(batch.keys[0].tolist()):
+            at.setdefault(key, []).append(i)
+        for k, key in enumerate(sought.keys[0, : sought.distinct].tolist()):
+            where = at.get(key, [])
+            assert places.get((b, k)) == ((where[0], where[-1] + 1) if where else None)
+
+
+_WORD = st.sampled_from((*_EDGES, 2, 3))
+_KEYS = st.lists(st.tuples(_WORD, _WORD), min_size=1, max_size=30)
+
+
+@given(
+    st.lists(_KEYS, min_size=1, max_size=4),
+    _KEYS,
+    st.sampled_from((1, 2)),
+    st.sets(st.integers(0, 119)),
+    st.integers(0, 50),
+    st.booleans(),
+)
+def test_pairs(
+    batches: list[list[tuple[int, int]]],
+    probes: list[tuple[int, int]],
+    width: int,
+    gone: set[int],
+    capacity: int,
+    filtered: bool,
+) -> None:
+    """Whole keys and prefixes; dead rows, or rows that a filter leaves out; any room to start."""
+    keys = [np.array(b, np.int64).T for b in batches]
+    words = np.ascontiguousarray(np.array(probes, np.int64).T[:width])
+    bits = np.zeros(BLOCK_ROWS // 8 + 120, np.uint8)
+    for row in range(120):
+        if (row in gone) != filtered:
+            bits[row >> 3] |= np.uint8(1 << (row & 7))
+    addresses = np.array([bits.ctypes.data + i * (BLOCK_ROWS // 8) for i in range(120)], np.int64)
+    addresses = addresses[: 1 + 119 // BLOCK_ROWS]
+    none_dead = np.zeros(len(addresses), np.int64)
+    dead, passing = (none_dead, addresses) if filtered else (addresses, _NONE)
+    got = found(build(keys), sort_probes(words), dead, capacity, passing)
+    assert got == expected(keys, words, gone)
+
+
+def test_a_key_is_sought_once_and_its_rows_tested_once() -> None:
+    keys = np.repeat(np.arange(1000), 4).reshape(1, -1)
+    index = build([keys])
+    probes = sort_probes(np.full((1, 500), 77))
+    runs, work, state = np.empty((4000, 4), np.int64), np.zeros(2, np.int64), np.zeros(3, np.int64)
+    count = lookup.seek(index.table, probes.keys, probes.buckets, runs, work)
+    assert count == 1
+    room = np.empty(2000, np.int64)
+    assert not lookup.emit(
+        index.table, runs, count, probes.order, probes.starts, np.zeros(500, np.int64), True,
+        _NONE, np.zeros(1, np.int64), _NONE, _NONE, _NONE, _NONE, room, room.copy(), state, work,
+    )  # fmt: skip
+    assert state[2] == 2000
+    assert work[0] == 4
+
+
+def test_a_batch_of_other_keys_costs_a_few_comparisons() -> None:
+    """Keys beyond all that are stored: one leap a bucket at most."""
+    index = build([np.arange(100_000).reshape(1, -1)])
+    probes = sort_probes(np.arange(100_000, 140_000).reshape(1, -1))
+    work = np.zeros(2, np.int64)
+    runs = np.empty((40_000, 4), np.int64)
+    assert lookup.seek(index.table, probes.keys, probes.buckets, runs, work) == 0
+    assert work[1] <= 64

@@ -1,0 +1,106 @@
+"""The runner of random queries: what it finds, counts, keeps and says when it is stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from planner import types as t
+from sqlview import oracle
+from tests import fuzz
+from tests.conftest import Connect
+from tests.harness import Mismatch
+from tests.reference.tables import insert
+
+
+def test_cases_are_counted_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "cases.jsonl"
+    options = ["--cases", "2", "--epochs", "3", "--processes", "1", "--reference", "none"]
+    assert fuzz.main([*options, "--output", str(kept)]) == 0
+    shown = capsys.readouterr().out
+    assert "seeds 0 to 1: 2 cases" in shown
+    assert "without a difference" in shown
+    assert "uses of each SQL feature" in shown
+    lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert [line["seed"] for line in lines] == [0, 1]
+    assert all(line["difference"] is None for line in lines)
+    assert sum(line["tally"]["pairs"] for line in lines) > 0
+
+
+def test_a_difference_is_cut_down(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--cases", "4", "--epochs", "3", "--processes", "1", "--reference", "loses_copies"]
+    assert fuzz.main(options) == 1
+    shown = capsys.readouterr().out
+    assert "fails; cut down to:\nsql: CREATE TABLE" in shown
+    assert "1 of them with a difference" in shown
+
+
+@pytest.mark.slow
+def test_a_run_that_is_stopped_says_what_it_covered(tmp_path: Path) -> None:
+    """In two processes, as it is by default; nothing of it stays behind."""
+    kept = tmp_path / "cases.jsonl"
+    command = [sys.executable, "-m", "tests.fuzz", "--pairs", "1000000", "--epochs", "3"]
+    command += ["--processes", "2", "--reference", "none", "--output", str(kept)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        while not (kept.exists() and kept.read_text().count("\n") >= 2):
+            assert run.poll() is None
+        os.kill(run.pid, signal.SIGTERM)
+        output, errors = run.communicate(timeout=60)
+    assert run.returncode == 128 + signal.SIGTERM
+    assert b"stopped by SIGTERM" in errors
+    assert b"(query, epoch) pairs compared" in output
+
+
+def _lying(monkeypatch: pytest.MonkeyPatch, *, always: bool) -> None:
+    """DuckDB says nothing of the rows of a view, with its optimizer or also without."""
+    honest = oracle.Oracle.query
+
+    def query(self: oracle.Oracle, text: str, schema: t.Schema, *bounds: Any) -> pa.Table:
+        table = honest(self, text, schema, *bounds)
+        return table.slice(0, 0) if always or self.optimizes else table
+
+    monkeypatch.setattr(oracle.Oracle, "query", query)
+
+
+def test_what_duckdb_contradicts_itself_in_is_a_dispute(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = connect()
+    checked.create_table("t", "a INT")
+    checked.create_view("v", "SELECT a + 1 AS b FROM t")
+    _lying(monkeypatch, always=False)
+    checked.step(insert("t", (1,)))
+    checked.verify()
+    assert [d.view for d in checked.disputes] == ["v"] * 2
+    assert "extra 1: (2,)" in str(checked.disputes[0])
+    checked.disputes.clear()  # else the fixture takes them for a fault
+
+
+def test_what_duckdb_says_twice_is_a_difference(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = connect()
+    checked.create_table("t", "a INT")
+    checked.create_view("v", "SELECT a + 1 AS b FROM t")
+    _lying(monkeypatch, always=True)
+    with pytest.raises(Mismatch, match="extra 1"):
+        checked.step(insert("t", (1,)))
+
+
+def test_large_results_end_a_case(connect: Connect) -> None:
+    checked = connect()
+    checked.oracle.load("n", pa.table({"a": pa.array(range(100), pa.int32())}))
+    schema = (t.Field("a", t.INT),)
+    with pytest.raises(oracle.TooLarge, match="more than 50 rows"):
+        checked.oracle.query("SELECT a FROM n", schema, 50)
+    slow = "SELECT count(*) % 2 AS a FROM n b, n c, n d, n e, n f WHERE b.a + c.a > d.a * e.a + f.a"
+    with pytest.raises(oracle.TooLarge, match=r"more than 0\.05 s"):
+        checked.oracle.query(slow, schema, None, 0.05)
