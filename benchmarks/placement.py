@@ -338,7 +338,22 @@ def tables(result: Mapping[str, Any]) -> list[common.Figures]:
 
 
 def targets(result: Mapping[str, Any]) -> list[common.Target]:
-    return []
+    """The constant that `auto` uses, beside the least break-even of the Sparks measured."""
+    if result["settings"]["quick"]:
+        return []
+    used = result["break_even_constant"]
+    found = [e["break_even_work"] for e in result["break_evens"] if e["break_even_work"]]
+    if not found:
+        measured = f"{used / 1e6:g} M; measured: inline is quicker at any size on these Sparks"
+        return [common.Target("`auto` uses the break-even that was measured", measured, None)]
+    least = min(found)
+    return [
+        common.Target(
+            "`auto` uses the break-even that was measured, within a factor of two",
+            f"{used / 1e6:g} M; measured {least / 1e6:.3g} M",
+            0.5 <= used / least <= 2,
+        )
+    ]
 
 
 def _draw(results: common.Results, result: Mapping[str, Any]) -> None:

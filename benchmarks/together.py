@@ -38,13 +38,15 @@ _WINDOWS = 8
 _MOST_WINDOW_STEPS = 1_000
 #: State is measured so often over the stream.
 _SAMPLES = 40
+_LARGEST = 12
 
 
 @dataclass(slots=True)
 class Measured:
     """One setting. Seconds of each step, by kind; samples after so many rows of the stream.
 
-    `rss_bytes`: of the process, input included, which is `rss_start_bytes`.
+    `rss_bytes`: of the process; `rss_start_bytes` of it are the input and the oracle's copy of it.
+    `largest`: indexes with the most bytes.
     """
 
     setting: str
@@ -63,6 +65,7 @@ class Measured:
     rss_peak_bytes: int = 0
     arrangements: int = 0
     operators: int = 0
+    largest: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,8 @@ def measure(task: _Task) -> Measured:
                 found.churn_seconds.append(step(db, batch))
                 found.churn_rows += batch.rows
         answers.check(db, queries, f"{task.setting}, after the churn")
-        found.arrangements = db.arrangements().num_rows
+        indexes = sorted(db.arrangements().to_pylist(), key=lambda row: -int(row["bytes"]))
+        found.arrangements, found.largest = len(indexes), indexes[:_LARGEST]
         found.operators = db.metrics().operators
     answers.close()
     return found
@@ -217,6 +221,19 @@ def tables(result: Mapping[str, Any]) -> list[common.Figures]:
             "Memory at the end of the stream, MiB",
             ("", "state", "base rows", "process before", "process at most", "indexes", "operators"),
             state,
+        ),
+        common.Figures(
+            f"Largest indexes, {measured[0]['setting']}",
+            ("relation and key", "rows", "MiB", "readers"),
+            tuple(
+                (
+                    f"{row['relation']} ({row['key']})",
+                    f"{row['rows']:,}",
+                    common.mib(row["bytes"]),
+                    str(len(row["readers"])),
+                )
+                for row in measured[0]["largest"]
+            ),
         ),
     ]
 

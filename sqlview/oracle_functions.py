@@ -8,6 +8,7 @@ stands for each in DuckDB, and its type.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import ClassVar
 
 from sqlglot import exp
@@ -112,10 +113,44 @@ _CALLS: dict[str, tuple[str, tuple[t.SqlType, ...], t.SqlType]] = {
 }
 
 
-def rewritten(
-    node: exp.Anonymous, kinds: list[t.SqlType | None]
-) -> tuple[t.SqlType | None, exp.Expr | None]:
-    """Spark's type of a call, and what stands for it in DuckDB (None: the call itself)."""
+_Typed = tuple[t.SqlType | None, exp.Expr | None]
+_SECONDS = ("SECOND", "SECONDS", "SEC", "SECS", "S")
+
+
+def is_rewritten(node: exp.Expr) -> bool:
+    """Whether `rewritten` has to do with the node."""
+    if isinstance(node, exp.Extract):
+        return node.name.upper() in _SECONDS
+    kinds = (exp.Anonymous, exp.Left, exp.Right, exp.StrPosition, exp.Chr, exp.Initcap)
+    return isinstance(node, kinds)
+
+
+def rewritten(node: exp.Expr, of: Callable[[exp.Expr], t.SqlType | None]) -> _Typed:
+    """Spark's type of a call, and what stands for it in DuckDB (None: the call itself).
+
+    `of`: the types of the arguments.
+    """
+    match node:
+        case exp.Extract():
+            return t.DecimalType(8, 6), _call("sqlview_second", node.expression.copy())
+        case exp.Left() | exp.Right():
+            name = "sqlview_left" if isinstance(node, exp.Left) else "sqlview_right"
+            text, count = node.this.copy(), node.expression.copy()
+            return t.STRING, _call(name, _cast(text, t.STRING), _cast(count, t.INT))
+        case exp.StrPosition():
+            part, start = node.args["substr"].copy(), node.args.get("position")
+            return t.INT, _located(part, node.this.copy(), start and start.copy())
+        case exp.Chr():
+            code = _cast(node.expressions[0].copy(), t.BIGINT)
+            return t.STRING, _call("sqlview_chr", code)
+        case exp.Initcap():
+            return t.STRING, _call("sqlview_initcap", _cast(node.this.copy(), t.STRING))
+        case _:
+            return _named(node, [of(a) for a in node.expressions])
+
+
+def _named(node: exp.Expr, kinds: list[t.SqlType | None]) -> _Typed:
+    """A call of a function that stays by its name."""
     name, args = node.name.lower(), [a.copy() for a in node.expressions]
     if name in ("lpad", "rpad") and len(args) == 2:
         args.append(exp.Literal.string(" "))
@@ -127,9 +162,9 @@ def rewritten(
         case "space", [times]:
             return t.STRING, _call("sqlview_repeat", exp.Literal.string(" "), _cast(times, t.INT))
         case "instr", [text, part]:
-            return t.INT, located(part, text, None)
+            return t.INT, _located(part, text, None)
         case "locate", [part, text, *rest]:
-            return t.INT, located(part, text, rest[0] if rest else None)
+            return t.INT, _located(part, text, rest[0] if rest else None)
         case "concat_ws", [separator, *parts]:
             joined = _call("concat_ws", *(_cast(p, t.STRING) for p in (separator, *parts)))
             nothing = exp.Literal.string("")
@@ -169,13 +204,11 @@ def rewritten(
             return t.BINARY, _call("encode", _cast(value, t.STRING))
         case "decimal", [value]:
             return t.DecimalType(10, 0), _cast(value, t.DecimalType(10, 0))
-        case "nullifzero", [value]:
-            return kinds[0], exp.Nullif(this=value, expression=exp.Literal.number(0))
         case _:
             return None, None
 
 
-def located(part: exp.Expr, text: exp.Expr, start: exp.Expr | None) -> exp.Expr:
+def _located(part: exp.Expr, text: exp.Expr, start: exp.Expr | None) -> exp.Expr:
     """LOCATE(part, text, start)."""
     first = exp.Literal.number(1) if start is None else _cast(start, t.INT)
     return _call("sqlview_locate", _cast(part, t.STRING), _cast(text, t.STRING), first)

@@ -70,6 +70,10 @@ def _known_call(name: str, args: list[exp.Expr]) -> exp.Expr | None:
             return exp.Trim(this=first, expression=args[1] if len(args) > 1 else None)
         case "regexp" if len(args) == 2:
             return exp.RegexpLike(this=first, expression=args[1])
+        case "nullifzero":
+            return exp.Nullif(this=first, expression=exp.Literal.number(0))
+        case "zeroifnull":
+            return exp.Coalesce(this=first, expressions=[exp.Literal.number(0)])
         case "positive":
             return exp.paren(first, copy=False)
         case "isnull" | "isnotnull":

@@ -39,7 +39,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from planner import types as t
 from planner.parse.queries import normalise
-from sqlview.oracle_functions import FUNCTION_MACROS, Spoken, located, rewritten
+from sqlview.oracle_functions import FUNCTION_MACROS, Spoken, is_rewritten, rewritten
 from sqlview.oracle_groups import GROUP_MACROS, group_aggregate, reads_group
 from sqlview.oracle_spelling import respell
 
@@ -283,31 +283,10 @@ class _Typer:
             case exp.DateAdd() | exp.DateSub() | exp.TsOrDsAdd() | exp.AddMonths():
                 known = this == t.DATE
                 return (t.DATE, _cast(node.copy(), t.DATE)) if known else (None, None)
-            case exp.Anonymous(this="pmod") if len(node.expressions) == 2:
+            case exp.Anonymous() if node.name.lower() == "pmod" and len(node.expressions) == 2:
                 return self._positive_remainder(*node.expressions)
-            case exp.Anonymous(this="zeroifnull") if node.expressions:
-                zero = exp.Literal.number(0)
-                of_zero = common_type((self._of(node.expressions[0]), t.INT))
-                return of_zero, exp.Coalesce(this=node.expressions[0].copy(), expressions=[zero])
-            case exp.Anonymous():
-                return rewritten(node, [self._of(e) for e in node.expressions])
-            case exp.Left() | exp.Right():
-                side = "sqlview_left" if isinstance(node, exp.Left) else "sqlview_right"
-                args = [_cast(node.this.copy(), t.STRING), _cast(node.expression.copy(), t.INT)]
-                return t.STRING, exp.Anonymous(this=side, expressions=args)
-            case exp.StrPosition():
-                start = node.args.get("position")
-                part, start = node.args["substr"].copy(), start and start.copy()
-                return t.INT, located(part, node.this.copy(), start)
-            case exp.Chr():
-                code = _cast(node.expressions[0].copy(), t.BIGINT)
-                return t.STRING, exp.Anonymous(this="sqlview_chr", expressions=[code])
-            case exp.Initcap():
-                words = _cast(node.this.copy(), t.STRING)
-                return t.STRING, exp.Anonymous(this="sqlview_initcap", expressions=[words])
-            case exp.Extract() if node.name.upper() in ("SECOND", "SECONDS", "SEC", "SECS", "S"):
-                seconds = exp.Anonymous(this="sqlview_second", expressions=[node.expression.copy()])
-                return t.DecimalType(8, 6), seconds
+            case _ if is_rewritten(node):
+                return rewritten(node, self._of)
             case exp.IntDiv():
                 return t.BIGINT, _checked(_cast(node.copy(), t.BIGINT), node)
             case exp.If():

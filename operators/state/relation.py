@@ -405,8 +405,10 @@ class Relation:
         return block
 
     def _open_block(self) -> None:
-        """A block with room for all its rows."""
+        """A block with room for all its rows. The first is made of small pages, of which a relation
+        that stays small touches one a column: the first touch of a huge page clears 2 MiB."""
         block = self._new_block()
+        empty = ROWS.empty if block else np.empty
         for layout, slot in zip(self._layouts, self._value_slot, strict=True):
             if layout.textual:
                 offsets = np.empty(BLOCK_ROWS + 1, np.int32)
@@ -415,7 +417,7 @@ class Relation:
                 self._set(block, slot + 2, np.empty(1024, np.uint8))
             else:
                 shape = (BLOCK_ROWS, 2) if layout.words == 2 else (BLOCK_ROWS,)
-                self._set(block, slot, ROWS.empty(shape, layout.storage))
+                self._set(block, slot, empty(shape, layout.storage))
 
     def _set(self, block: int, slot: int, buffer: np.ndarray[Any, Any] | None) -> None:
         self._buffers[block][slot] = buffer

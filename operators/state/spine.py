@@ -124,7 +124,8 @@ class _Merge:
     @property
     def nbytes(self) -> int:
         """Bytes written so far, beside the batches."""
-        return int(self._state[3]) * 8 * (self._keys.shape[0] + 1)
+        words = int(self._keys.shape[0]) + 1
+        return int(self._state[3]) * 8 * words
 
 
 def _table(batches: list[Batch]) -> Ints:

@@ -6,7 +6,7 @@ import pytest
 
 from planner.analysis.selectivity import selectivity
 from planner.bind import bind_query
-from planner.dataflow import DeltaJoin, Node, Reduce, Source, Store, topological
+from planner.dataflow import Arrangement, DeltaJoin, Node, Reduce, Source, Store, topological
 from planner.expr import Call, Expr
 from planner.lower import lower
 from planner.optimizer import optimize
@@ -22,6 +22,7 @@ CATALOG = Tables(
         table("line", "o:b n:b p:b? s:b? qty:b late:m", (0, 1)),
         table("supplier", "s:b name:s nation:b", (0,)),
         table("nation", "nation:b name:s", (0,)),
+        table("buyer", "c:b nation:b", (0,)),
         table("customer", "c:b name:s nick:s?", (0,)),
         table("orders", "o:b c:b? total:b?", (0,)),
     )
@@ -120,6 +121,49 @@ def test_not_a_join_that_multiplies() -> None:
         "SELECT l.o FROM line l, orders r WHERE r.c = l.s AND r.total = 1 "
         "AND EXISTS (SELECT 1 FROM line m WHERE m.o = l.o AND m.s <> l.s)"
     )
+    assert kept(lowered(text)) == []
+
+
+_STAR = (
+    "SELECT l.qty, u.name FROM line l, part, orders r, supplier u WHERE l.p = part.p "
+    "AND l.o = r.o AND l.s = u.s AND {}"
+)
+
+
+def test_few_rows_are_kept_so_that_the_others_need_no_index() -> None:
+    """Lines of few parts: a supplier's lines are sought among these."""
+    node = lowered(_STAR.format("part.brand = 'x' AND part.size = 1"))
+    (store,) = kept(node)
+    assert tables_under(store) == {"line", "part"}
+    joins = [n for n in topological(node) if isinstance(n, DeltaJoin)]
+    looked_up = {s.index for j in joins for p in j.paths for s in p.steps}
+    indexes = {
+        i.columns
+        for i in looked_up
+        if isinstance(i, Arrangement) and tables_under(i.relation) == {"line"}
+    }
+    assert indexes == {(2,)}
+
+
+def test_a_chain_by_way_of_an_input_that_is_not_kept() -> None:
+    """The nation is that of the customer, which the query says by way of the supplier."""
+    text = (
+        "SELECT l.qty FROM line l, orders r, buyer c, supplier u, nation n WHERE l.o = r.o "
+        "AND r.c = c.c AND l.s = u.s AND c.nation = u.nation AND u.nation = n.nation "
+        "AND n.name = 'x' AND r.total = 1"
+    )
+    (store,) = kept(lowered(text))
+    assert tables_under(store) == {"line", "orders", "buyer", "nation"}
+
+
+@pytest.mark.parametrize("condition", ["part.brand = 'x'", "part.brand <> 'x'", "true"])
+def test_not_where_many_rows_would_be_kept(condition: str) -> None:
+    assert kept(lowered(_STAR.format(condition))) == []
+
+
+def test_not_where_no_index_is_spared() -> None:
+    text = "SELECT l.qty, u.name FROM line l, supplier u, nation n WHERE l.s = u.s AND "
+    text += "u.nation = n.nation AND n.name = 'x' AND u.name = 'y'"
     assert kept(lowered(text)) == []
 
 

@@ -108,6 +108,7 @@ EXPRESSIONS = (
     "date_format(ts, \"hh ''yy SSSSSSSSS\")", "s LIKE concat(s, '\\\\')",
     "s LIKE concat('\\\\a', s)", "translate(s, 'aab', 'xyz')", "left(s, n)", "nvl(s, p)",
     "repeat(s, b % 3)", "lpad(s, b)", "make_date(b % 100 + 2000, 1, 1)", "chr(x)",
+    "PMOD(n, 3)", "Zeroifnull(n)", "LPad(s, 7, 'xy')",
     "concat_ws('-', s, NULL)", "trim(NULL FROM s)", "s LIKE NULL",
     *_REFUSED,
 )  # fmt: skip

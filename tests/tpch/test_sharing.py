@@ -134,7 +134,13 @@ def test_q18_joins_the_groups_of_its_reduce_as_they_are(shared: sqlview.Session)
 def test_a_second_view_on_the_same_tables_builds_no_index_over_them(
     shared: sqlview.Session,
 ) -> None:
-    create(shared, "q03", BY_NAME["q03"].sql)
+    create(
+        shared,
+        "by_priority",
+        """SELECT o_orderpriority, SUM(l_quantity) AS quantity, COUNT(DISTINCT c_custkey) AS buyers
+           FROM customer, orders, lineitem WHERE c_custkey = o_custkey AND l_orderkey = o_orderkey
+           GROUP BY o_orderpriority""",
+    )
     before, builds = arrangements(shared, base=True), shared.metrics().index_builds
     derived = len(arrangements(shared, base=False))
     # The same three tables by the same keys; other filters, groups and aggregates.
@@ -151,9 +157,21 @@ def test_a_second_view_on_the_same_tables_builds_no_index_over_them(
     # Only what holds its own groups and rows.
     own = len(arrangements(shared, base=False)) - derived
     assert shared.metrics().index_builds - builds == own
-    read = [key for key, readers in after.items() if "q03" in readers]
+    read = [key for key, readers in after.items() if "by_priority" in readers]
     assert len(read) >= 4
     assert all("by_segment" in after[key] for key in read)
+
+
+def test_views_with_the_same_filters_share_partial_indexes(shared: sqlview.Session) -> None:
+    create(shared, "q03", BY_NAME["q03"].sql)
+    before = arrangements(shared, base=True)
+    assert any(" where " in key for _, key in before)
+    counted = BY_NAME["q03"].sql
+    counted = f"SELECT COUNT(*) AS items {counted[counted.index('from') : counted.index('group')]}"
+    create(shared, "items", counted)
+    after = arrangements(shared, base=True)
+    assert after.keys() == before.keys()
+    assert all("items" in readers for readers in after.values() if "q03" in readers)
 
 
 def test_all_22_share_the_indexes_of_the_tables(shared: sqlview.Session) -> None:
