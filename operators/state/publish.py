@@ -331,6 +331,7 @@ class _AttachedFilter(Filter):
         self.relation = relation
         self.predicate = ref.predicate
         self._addresses = np.array([files.address(p) for p in ref.bitmaps] or [0], np.int64)
+        self._next_row = relation.next_row  # all is evaluated
         self._files = files
 
 
