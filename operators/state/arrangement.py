@@ -42,8 +42,9 @@ class Matches:
 class ArrangementState:
     """The index `spec` over `relation`.
 
-
-
+    `filter`: of a partial index, the bitmap of its predicate; it absorbs a step's rows before the
+    index does. State: 8 bytes per key word and 8 for the row id, per row in the relation that
+    passes.
     """
 
     def __init__(self, spec: ir.Index, relation: Relation, filter: Filter | None = None) -> None:
