@@ -324,9 +324,7 @@ def _rates_table(cells: Sequence[Mapping[str, Any]], sf: float) -> common.Figure
 
     rows: list[tuple[str, ...]] = []
     for name in names:
-        marks = [
-            "" if by_place[name, order, size]["is_whole"] else "*" for order, size in columns
-        ]
+        marks = ["" if by_place[name, order, size]["is_whole"] else "*" for order, size in columns]
         rows.append(row(name, [rate(name, c) for c in columns], DIFFERENTIAL_SF10[name], marks))
     means = [geometric_mean([rate(name, c) for name in names]) for c in columns]
     peers = geometric_mean([DIFFERENTIAL_SF10[name] for name in names])

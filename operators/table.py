@@ -29,7 +29,6 @@ from operators.state.spine import keys_at, sort_keys
 from operators.store import apply_changes, living
 from planner import dataflow as ir
 
-
 _NONE = np.empty(0, np.int64)
 
 

@@ -206,8 +206,8 @@ class Reduce:
 @node
 class GroupValue:
     """One aggregate of a `Recompute`: `function`, one of algebra.RECOMPUTED, of the input's columns
-    `args`; the columns of `order` are positions in `args`. `distinct`: rows that are equal in all of
-    `args` count once."""
+    `args`; the columns of `order` are positions in `args`. `distinct`: rows that are equal in all
+    of `args` count once."""
 
     function: str
     args: tuple[int, ...]

@@ -55,7 +55,7 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class RelationRef:
     """A published relation. `places`: for each (slot, block) that is there, its place; `kept`: rows
-    kept by each compacted block; `versions`: births and deaths."""
+    stored in each block; `versions`: births and deaths."""
 
     schema: t.Schema
     next_row: int
@@ -215,9 +215,7 @@ class Publication:
         places: list[tuple[int, int, Place]] = []
         kept: list[tuple[int, int]] = []
         for block in every if blocks is None else blocks:
-            rows = relation.compacted_rows(block)
-            if rows is not None:
-                kept.append((block, rows))
+            kept.append((block, relation.stored_rows(block)))
             for slot, buffer, used_bytes in relation.stored(block, wanted):
                 places.append((slot, block, self._place(buffer, used_bytes, block < full)))
             if blocks is None:

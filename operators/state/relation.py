@@ -298,7 +298,7 @@ class Relation:
     ) -> Iterator[tuple[int, np.ndarray[Any, Any], int]]:
         """(slot, buffer, bytes in use) of every buffer that holds the values of `columns` in one
         block, to be copied elsewhere. The bytes of a block that is full never change."""
-        rows = int(self._addresses[self._kept_slot, block])
+        rows = self.stored_rows(block)
         buffers = self._buffers[block]
         if rows == 0:
             yield self._ids_slot, _NO_IDS, 0
@@ -318,6 +318,10 @@ class Relation:
             buffer = buffers[slot]
             if buffer is not None:
                 yield slot, buffer, nbytes
+
+    def stored_rows(self, block: int) -> int:
+        """How many rows a block has in its buffers."""
+        return int(self._addresses[self._kept_slot, block])
 
     def compacted_rows(self, block: int) -> int | None:
         """How many rows a compacted block kept; None for a block that was not compacted."""

@@ -15,7 +15,7 @@ separate spines (this project's own).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -48,6 +48,13 @@ class Batch:
     offsets: Ints
     skips: Ints | None = None
     chain: int = 0
+    #: As kernels take a batch: the addresses of keys, rows and offsets, and the length.
+    entry: tuple[int, int, int, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        arrays = (self.keys, self.rows, self.offsets)
+        keys, rows, offsets = (a.ctypes.data for a in arrays)
+        object.__setattr__(self, "entry", (keys, rows, offsets, len(self.rows)))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -129,11 +136,8 @@ class _Merge:
 
 
 def _table(batches: list[Batch]) -> Ints:
-    """int64[b, 4] for kernels: the addresses of keys, rows and offsets, and the length."""
-    rows = [
-        (b.keys.ctypes.data, b.rows.ctypes.data, b.offsets.ctypes.data, len(b)) for b in batches
-    ]
-    return np.array(rows, np.int64).reshape(-1, 4)
+    """int64[b, 4] for kernels: the entry of each batch."""
+    return np.array([b.entry for b in batches], np.int64).reshape(-1, 4)
 
 
 class Spine:
@@ -144,6 +148,8 @@ class Spine:
         self._parts: list[Batch | _Merge] = []
         self._table: Ints | None = None
         self.entries = 0
+        #: Whether no merge is in progress and none is called for.
+        self._settled = True
         #: The latest chain, and the greatest key that it has in each bucket where it has some.
         self._chain = 0
         self._chains = 0
@@ -158,6 +164,7 @@ class Spine:
             self._parts.append(replace(batch, chain=self._chain))
             self.entries += len(batch)
             self._table = None
+            self._settled = False
 
     def work(self, inserted: int, dead: Ints, died_row: Ints) -> None:
         """Merge for about EFFORT × `inserted` entries a merge. Not during a step's reads: entries
@@ -165,10 +172,13 @@ class Spine:
 
         Cost: O(inserted × merges in progress), and those are logarithmic in the entries.
         """
+        if self._settled:
+            return
         fuel = EFFORT * inserted + MINIMUM_FUEL
         progress = True
         while progress:
             progress = self._begin_merges()
+            self._settled = not progress
             for at, part in enumerate(self._parts):
                 if isinstance(part, _Merge):
                     merged = part.work(fuel, dead, died_row)
@@ -193,6 +203,7 @@ class Spine:
         largest = max(range(len(self._parts)), key=lambda i: len(self._batch(i)))
         batch = self._batch(largest)
         self._parts[largest] = _Merge([batch], batch.chain)
+        self._settled = False
 
     def living(self, dead: Ints) -> int:
         """Entries of rows that are not `dead`. Cost: a bit test per entry."""

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from operators.column import Ints
 from operators.kernels import sorting
 from operators.kernels.sorting import BUCKETS
-from tests.operators.columns import ints
 
 _WORDS = st.one_of(
     st.integers(-2, 2),

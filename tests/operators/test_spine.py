@@ -200,7 +200,7 @@ def test_ascending_batches_are_joined(sizes: list[int]) -> None:
 
 def test_a_batch_among_the_others_begins_a_new_chain() -> None:
     spine, dead = Spine(1), np.zeros(1000, np.int64)
-    for row, keys in enumerate((range(0, 64), range(64, 128), range(32, 96), range(96, 160))):
+    for row, keys in enumerate((range(64), range(64, 128), range(32, 96), range(96, 160))):
         rows = np.arange(row * 64, row * 64 + 64)
         spine.insert(make_batch(np.array([keys], np.int64), rows))
     assert [b.chain for b in spine.batches] == [0, 0, 1, 1]
