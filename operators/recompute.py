@@ -199,8 +199,8 @@ class RecomputeOperator:
         """The stored row of each group from before the step, or -1, and its values."""
         groups = touched.words.shape[1]
         old_row = np.full(groups, -1, np.int64)
-        now = np.full(groups, touched.time.max())
-        matches = self.index.lookup(touched.words, now, True, order=np.arange(groups))
+        once = np.ones(groups, np.int64)
+        matches = self.index.living(touched.words, once, order=np.arange(groups))
         old_row[matches.probe] = matches.row
         first, end = len(self._keys), len(self.node.schema)
         return old_row, [gather_or_null(self.relation, c, old_row) for c in range(first, end)]

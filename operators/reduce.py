@@ -224,7 +224,7 @@ class ReduceOperator:
     def apply(self, delta: Delta, runs: Runs) -> Delta:
         """Change the stored groups by `runs`, whose keys' values are in `delta`."""
         groups, count = len(runs.key_starts) - 1, len(runs.time)
-        old_row, old = self._stored(runs.words, runs.time)
+        old_row, old = self._stored(runs.words)
         valued = self._firsts(delta, runs) | self._running_extremes(delta, runs, old_row)
         touched = _NONE_TOUCHED
         for changes in runs.exact:
@@ -269,13 +269,13 @@ class ReduceOperator:
             Pairs(pairs[0, :paired], pairs[1, :paired], may_be_equal=False),
         )  # fmt: skip
 
-    def _stored(self, words: Ints, times: Ints) -> tuple[Ints, Ints]:
+    def _stored(self, words: Ints) -> tuple[Ints, Ints]:
         """Stored row of each group before the step, or -1, and its accumulators' words."""
         groups = words.shape[1]
         old_row = np.full(groups, -1, np.int64)
         old = np.zeros((len(self._mode), groups), np.int64)
-        last = np.full(groups, times.max() if len(times) else 0, np.int64)
-        matches = self.index.lookup(words, last, True, order=np.arange(groups))
+        once = np.ones(groups, np.int64)
+        matches = self.index.living(words, once, order=np.arange(groups))
         if len(matches.row) == 0:
             return old_row, old
         old_row[matches.probe] = matches.row

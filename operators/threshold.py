@@ -67,8 +67,8 @@ class ThresholdOperator:
             rows = rows.filter(present)
             keys = [rows.column(c) for c in self.node.index.partition]
         place, scalars = self._scalars(keys, rows.time)
-        met = rows.select(place)
-        return met.filter(self._passes(met.column(self._column), scalars))
+        values = rows.column(self._column).take(place)
+        return rows.select(place[self._passes(values, scalars)])
 
     def _scalars(self, keys: list[Column], times: Ints) -> tuple[Ints, Column]:
         """The scalar of each key as of its time: positions that have one, and those scalars. One

@@ -272,17 +272,19 @@ def living(spine, runs, n_runs, order, starts, limit, dead, out_probe, out_row, 
     """Pairs (probe, row of its key that has not died), at most limit[p] for probe p.
 
     Shapes: as for emit; limit int64[n]; out int64[limit.sum()]. Returns: how many pairs.
-    Cost: entries are visited until the limit is reached.
+    Cost: entries are visited until the limit is reached, the latest first: where rows come and go
+    under one key, those are the ones that live.
     """
     count = np.int64(0)
     found = np.zeros(order.shape[0], np.int64)
-    for r in range(n_runs):
+    for r in range(n_runs - 1, -1, -1):
         rows = spine[runs[r, 0], 1]
         key = runs[r, 1]
         for j in range(starts[key], starts[key + 1]):
             p = order[j]
-            i = runs[r, 2]
-            while i < runs[r, 3] and found[p] < limit[p]:
+            i = runs[r, 3]
+            while i > runs[r, 2] and found[p] < limit[p]:
+                i -= 1
                 row = load_i64(rows, i)
                 work[0] += 1
                 if not bit_is_set(dead, row):
@@ -290,5 +292,4 @@ def living(spine, runs, n_runs, order, starts, limit, dead, out_probe, out_row, 
                     out_row[count] = row
                     count += 1
                     found[p] += 1
-                i += 1
     return count

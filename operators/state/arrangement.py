@@ -204,15 +204,16 @@ class ArrangementState:
         found = int(state[2])
         return Matches(out_probe[:found], out_row[:found])
 
-    def living(self, probes: Ints, limit: Ints) -> Matches:
+    def living(self, probes: Ints, limit: Ints, order: Ints | None = None) -> Matches:
         """Rows alive now for each probe, at most limit[p] for probe p: a key may have many.
 
-        Shapes: probes int64[w, n], limit int64[n]. Cost: as `lookup`, up to the limit.
+        Shapes: probes int64[w, n], limit int64[n]. order: sort_keys(probes), if known. Cost: as
+        `lookup`, up to the limit, from the latest rows on.
         """
         total = int(limit.sum())
         if total == 0 or self.spine.entries == 0:
             return Matches(_EMPTY, _EMPTY)
-        sought, work = sort_probes(probes), np.zeros(2, np.int64)
+        sought, work = sort_probes(probes, order), np.zeros(2, np.int64)
         table = self.spine.table
         runs, count = _runs(table, self.spine.entries, sought, work)
         out_probe, out_row = np.empty(total, np.int64), np.empty(total, np.int64)
