@@ -291,8 +291,9 @@ class Checked:
             for name, table in tables.items():
                 other.load(name, arrow_table(table.schema, list(table.rows.elements())))
             for view in self.views.values():
-                if view is not watched:
-                    other.create_view(view.name, view.text, view.schema)
+                if view is watched:
+                    break  # those made later cannot be under it
+                other.create_view(view.name, view.text, view.schema)
             try:
                 return other.query(watched.text, watched.schema)
             except RowError:
