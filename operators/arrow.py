@@ -253,7 +253,8 @@ def _integers(array: pa.Array, field: t.Field, low: int, high: int, valid: Bools
             raise _range_error(field, array, values > np.uint64(high))
         return values.view(np.int64)
     wide: Any = values.astype(np.int64, copy=False)
-    if len(wide) and (wide.min() < low or wide.max() > high):
+    given_high = (1 << (given.bit_width - (sign == "i"))) - 1
+    if given_high > high and len(wide) and (wide.min() < low or wide.max() > high):
         raise _range_error(field, array, (wide < low) | (wide > high))
     return wide
 

@@ -143,6 +143,15 @@ def bit_is_set(bits, row):
     return (np.int64(load_u8(address, low >> 3)) >> (low & 7)) & 1 == 1
 
 
+@kernel(signatures=[(INTS,)])
+def ascends_by_one(rows):
+    """Whether each of rows int64[n] is the one before it and one."""
+    for i in range(1, rows.shape[0]):
+        if rows[i] != rows[i - 1] + 1:
+            return False
+    return True
+
+
 @kernel(signatures=[(INTS, INTS, INTS, INTS, BYTES_OUT)])
 def gather_u8(slot, ids, kept, rows, out):
     """out[i] = the byte at rows[i]. Shapes: rows int64[n], out uint8[n]."""

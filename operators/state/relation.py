@@ -75,6 +75,22 @@ def layout_of(kind: t.SqlType) -> Layout:
             return Layout(np.dtype(np.int64), 1, False)
 
 
+@dataclass(frozen=True, slots=True)
+class _Fresh:
+    """Rows appended together, and the columns that they came in."""
+
+    first: int
+    count: int
+    columns: list[Column]
+
+    def has_exactly(self, rows: Ints) -> bool:
+        """Whether `rows` are these, in order."""
+        last = self.first + self.count - 1
+        if len(rows) != self.count or rows[0] != self.first or rows[-1] != last:
+            return False
+        return bool(memory.ascends_by_one(rows))
+
+
 #: Versions as kernels take them: dead bits, births (first row, time), deaths (row, time).
 Versions = tuple[Ints, Ints, Ints, Ints, Ints]
 _EMPTY = np.empty(0, np.int64)
@@ -92,6 +108,9 @@ class Relation:
         self.schema = schema
         self.work = Work() if work is None else work
         self._gathered: weakref.ref[Ints] | None = None
+        #: The latest append of the step, and whether the rows gathered last are all of it.
+        self._fresh: _Fresh | None = None
+        self._whole = False
         self.next_row = 0
         self.live_rows = 0
         #: Deaths since the beginning.
@@ -134,6 +153,7 @@ class Relation:
         else:
             first = self.next_row
             self._copy(columns, n)
+        self._fresh, self._gathered = _Fresh(first, n, columns), None
         self.live_rows += n
         if times[0] == times[-1]:
             new_first = np.array([first], np.int64)
@@ -173,6 +193,7 @@ class Relation:
         Blocks that have become mostly dead are rewritten. Cost: O(versions after the last since),
         plus one copy of the rows that a rewritten block keeps: at most a quarter of what it had.
         """
+        self._fresh, self._whole = None, False
         if len(self._born_time):
             kept = int(np.searchsorted(self._born_time, since, side="right"))
             self._born_first = self._born_first[kept:]
@@ -205,11 +226,16 @@ class Relation:
     def gather(self, column: int, rows: Ints) -> Column:
         """Values of one column at `rows` (int64[n]; ids that some reader may see, any order).
 
-        Columns of the same array of rows, gathered one after the other, count as one visit.
+        Columns of the same array of rows, gathered one after the other, count as one visit. The
+        rows of this step's latest append, all of them in order, are still at hand.
         """
         if self._gathered is None or self._gathered() is not rows:
             self._gathered = weakref.ref(rows)
             self.work.rows += len(rows)
+            fresh = self._fresh
+            self._whole = fresh is not None and fresh.has_exactly(rows)
+        if self._whole and self._fresh is not None:
+            return self._fresh.columns[column]
         return self._gather(column, rows)
 
     def gather_all(self, rows: Ints) -> list[Column]:
