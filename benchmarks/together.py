@@ -30,7 +30,7 @@ from benchmarks.recompute import change_and_undo
 from tpch.generate import generate, load
 from tpch.queries import select_queries, tables_of
 from tpch.report import ResidentMemory
-from tpch.runner import RunOptions, open_session
+from tpch.runner import RunOptions, open_session, warm_memory
 
 SETTINGS = ("shared", "private")
 
@@ -126,6 +126,7 @@ def measure(task: _Task) -> Measured:
     found, arrival, memory = Measured(task.setting), RoundRobin(tables), ResidentMemory()
     found.rows = arrival.total
     options = RunOptions(placement="inline", private=task.setting == "private")
+    warm_memory(4 * sum(rows.nbytes for rows in tables.values()))
     with open_session(options, queries, None) as db, common.garbage_collected():
         memory.start()
         found.rss_start_bytes = memory.start_bytes
