@@ -235,7 +235,9 @@ class Relation:
             fresh = self._fresh
             self._whole = fresh is not None and fresh.has_exactly(rows)
         if self._whole and self._fresh is not None:
-            return self._fresh.columns[column]
+            values = self._fresh.columns[column]
+            # As they are gathered otherwise: columns are compared word by word.
+            return widen(values) if self._layouts[column].words == 2 else values
         return self._gather(column, rows)
 
     def gather_all(self, rows: Ints) -> list[Column]:

@@ -315,3 +315,16 @@ def test_a_part_of_a_large_array_does_not_keep_all_of_it() -> None:
     assert not any(np.shares_memory(b, large) for b in held)
     assert relation.gather(0, ints(BULK_ROWS - 1)).values.tolist() == [len(large) - 1]
     assert relation.gather(1, ints(0)).values.to_pylist() == ["x" * 20]
+
+
+def test_fresh_decimals_come_as_stored_ones_do() -> None:
+    """One transaction brings narrow values for a wide type: a change of it is found."""
+    kind = t.DecimalType(38, 2)
+    relation = Relation(schema(kind))
+    first = relation.append([Column(kind, np.arange(3))], ints(1, 1, 1))
+    fresh = relation.gather(0, np.arange(first, first + 3))
+    part = relation.gather(0, np.arange(first + 1, first + 3))
+    assert fresh.wide and part.wide
+    assert np.array_equal(fresh.values[1:], part.values)
+    relation.advance(1)
+    assert np.array_equal(relation.gather(0, np.arange(first, first + 3)).values, fresh.values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -151,3 +152,15 @@ def test_one_bad_transaction_of_a_batch_rejects_the_batch(connect: Connect) -> N
     assert '"k"' in str(error)
     checked.step(insert("b", (1, "r")))
     checked.verify()
+
+
+def test_zeros_are_one_key_and_so_are_nans(connect: Connect) -> None:
+    checked = connect()
+    checked.create_table("f", "x DOUBLE, v INT", ("x",))
+    checked.create_view("v", "SELECT x, v FROM f")
+    checked.step(insert("f", (0.0, 1), (math.nan, 2)))
+    for x in (-0.0, -math.nan):
+        checked.rejected(DataError, insert("f", (x, 3)))
+    checked.rejected(DataError, insert("f", (5.0, 1), (-5.0, 1)), delete("f", (-0.0, 0), (0.0, 0)))
+    checked.step(delete("f", (-0.0, 0), (-math.nan, 0)))
+    assert checked.rows("v") == []

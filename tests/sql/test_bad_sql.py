@@ -74,6 +74,7 @@ QUERIES = (
         ("Hint:",), None),
     Bad("now", "SELECT id FROM t WHERE d < current_date()", UnsupportedError, ("current_date",),
         None),
+    Bad("now_itself", "SELECT id FROM t WHERE now() > d", UnsupportedError, ("NOW",), None),
     Bad("rand", "SELECT id, rand() AS r FROM t", UnsupportedError, ("rand",), None),
     Bad("interval_with_a_precision", "SELECT d - interval '90' day (3) AS x FROM t",
         SqlSyntaxError, (), None),
@@ -145,6 +146,8 @@ def test_bad_table_definitions(connect: Connect) -> None:
         ("CREATE TABLE x (a INT, A INT)", "a"),
         ("CREATE TABLE x (a INT, PRIMARY KEY (b))", "b"),
         ("CREATE TABLE x (a MAP<INT, INT>)", "MAP"),
+        ("CREATE TABLE x (a CHAR(4))", "CHAR"),
+        ("CREATE TABLE x (a VARCHAR(4))", "VARCHAR"),
         ("CREATE TABLE x (a INT", ""),
     ):
         error = checked.unchanged_by(

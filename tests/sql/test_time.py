@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count
 from random import Random
 
+import pyarrow as pa
 import pytest
 
+from operators.dataflow import Dataflow
+from operators.kernels.memory import BLOCK_ROWS
+from operators.table import TableState
+from planner.errors import CatalogError, SqlViewError
 from sqlview.oracle import canonical_rows
+from sqlview.session import Session
 from tests.conftest import Connect
 from tests.harness import Checked
 from tests.properties.streams import Stream
@@ -112,3 +119,123 @@ def test_a_late_view_over_a_view_in_error(connect: Connect) -> None:
     checked.step(upsert("a", (1, 0, 5)))
     checked.step(delete("a", (1, 0, 5)))
     assert checked.rows("n") == [(1,)]
+
+
+def test_a_held_result_outlives_the_compaction_of_its_rows(connect: Connect) -> None:
+    """Tables of more than one block: what was read stays, and a late view finds what is left."""
+    db = connect().db
+    query = "SELECT id, s, v FROM t WHERE v % 2 = 0"
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, s STRING, v BIGINT)")
+    db.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    n = 3 * BLOCK_ROWS
+    heard: list[pa.Table] = []
+    db.subscribe("v", heard.append)
+    rows = {"id": pa.array(range(n), pa.int32()), "s": [f"text {i}" for i in range(n)],
+            "v": pa.array(range(n), pa.int64())}  # fmt: skip
+    with db.transaction() as tx:
+        tx.insert("t", pa.table(rows))
+    held = db.view("v").to_arrow()
+    copies = [pa.Table.from_pylist(x.to_pylist(), schema=x.schema) for x in (held, heard[0])]
+    full = db.metrics().table_bytes
+    for part in range(3):
+        gone = range(part * BLOCK_ROWS, (part + 1) * BLOCK_ROWS - 10)
+        with db.transaction() as tx:
+            tx.delete("t", pa.table({"id": pa.array(gone, pa.int32())}))
+            tx.upsert("t", [(part, "again", 2)])
+    assert db.metrics().table_bytes < full / 2, "nothing was compacted"
+    assert held.equals(copies[0])
+    assert heard[0].equals(copies[1])
+    db.sql(f"CREATE MATERIALIZED VIEW late AS {query}")
+    db.sql("CREATE MATERIALIZED VIEW pairs AS SELECT a.id, b.s FROM t a JOIN t b ON a.v = b.id")
+    with db.transaction() as tx:
+        tx.upsert("t", [(n - 1, "last", 4), (1, "first", 0)])
+        tx.delete("t", [(0,)])
+    for name in ("v", "late", "pairs"):
+        assert db.verify(name).equal
+
+
+def _fail_at(patch: pytest.MonkeyPatch, owner: type, method: str, nth: int) -> None:
+    plain, calls = getattr(owner, method), count(1)
+
+    def failing(*args: object, **kwargs: object) -> object:
+        if next(calls) == nth:
+            raise MemoryError("as if")
+        return plain(*args, **kwargs)
+
+    patch.setattr(owner, method, failing)
+
+
+@pytest.mark.parametrize(
+    ("owner", "method", "nth"),
+    [
+        (TableState, "write", 1),
+        (TableState, "write", 2),
+        (Dataflow, "run", 1),
+        (Dataflow, "run", 4),
+        (Session, "_publish", 1),
+        (Dataflow, "commit", 1),
+    ],
+)
+def test_a_step_that_dies_between_two_writes_ends_the_session(
+    owner: type, method: str, nth: int, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No reader ever sees tables and views at different epochs."""
+    checked = _session(connect)
+    for name, query in VIEWS.items():
+        checked.create_view(name, query)
+    run_random(checked, seed=21, epochs=3)
+    db = checked.db
+    before = db.epoch
+
+    def change() -> None:
+        with db.transaction() as tx:
+            tx.insert("a", [(99, 1, 1)])
+            tx.insert("b", [(1, 1)])
+
+    with monkeypatch.context() as patch:
+        _fail_at(patch, owner, method, nth)
+        with pytest.raises(MemoryError):
+            change()
+    assert db.epoch == before
+    for attempt in (
+        change,
+        lambda: db.view("joined").rows(),
+        lambda: db.verify("joined"),
+        lambda: db.sql("SHOW VIEWS"),
+        lambda: db.sql("CREATE MATERIALIZED VIEW late AS SELECT id FROM a"),
+    ):
+        with pytest.raises(SqlViewError, match="unusable since a step failed in the middle"):
+            attempt()
+
+
+@each_view
+def test_a_view_that_fails_while_it_is_built_leaves_nothing(
+    name: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def live() -> list[dict[str, object]]:
+        held = checked.db.arrangements().select(["relation", "key", "readers"])
+        rows: list[dict[str, object]] = held.to_pylist()
+        return rows
+
+    checked = _session(connect)
+    checked.create_view("other", VIEWS["joined"])
+    run_random(checked, seed=22, epochs=4)
+    before, failures = live(), 0
+    for method in ("_build", "_start", "index"):
+        for nth in (1, 2, 3):
+            failed = False
+            with monkeypatch.context() as patch:
+                _fail_at(patch, Dataflow, method, nth)
+                try:
+                    checked.db.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS[name]}")
+                except MemoryError:
+                    failed = True
+            if not failed:  # it has fewer such calls
+                checked.db.sql("DROP MATERIALIZED VIEW v")
+            failures += failed
+            with pytest.raises(CatalogError):
+                checked.db.view("v")
+            assert live() == before
+    assert failures > 0
+    checked.create_view("v", VIEWS[name])
+    run_random(checked, seed=23, epochs=4)

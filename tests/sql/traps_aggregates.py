@@ -144,4 +144,16 @@ SCENARIOS = (
             epoch(delete("t", (1, _MOST)), v=[(-1,)], n=[(2, 1)]),
         ),
     ),
+    Scenario(
+        "an_average_does_not_overflow_where_its_sum_does",
+        (table("t", "id INT, v BIGINT", "id"),),
+        {"a": "SELECT avg(v) AS a, count(v) AS n FROM t", "s": "SELECT sum(v) AS s FROM t"},
+        (
+            epoch(insert("t", (1, _MOST), (2, _MOST)), a=[(float(_MOST), 2)], s=ERROR),
+            epoch(upsert("t", (2, -_MOST)), a=[(0.0, 2)], s=[(0,)]),
+            epoch(delete("t", (1, _MOST)), insert("t", (3, -_MOST)),
+                  a=[(-float(_MOST), 2)], s=ERROR),
+            epoch(delete("t", (2, 0), (3, 0)), a=[(None, 0)], s=[(None,)]),
+        ),
+    ),
 )  # fmt: skip

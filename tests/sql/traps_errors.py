@@ -8,6 +8,9 @@ from decimal import Decimal as D
 from tests.reference.tables import delete, insert, upsert
 from tests.sql.scenario import ERROR, Scenario, epoch, table
 
+_TOP = D("9" * 36 + ".99")
+_BIG = D("9" + "0" * 37)
+
 SCENARIOS = (
     Scenario(
         "division_by_zero_comes_and_goes",
@@ -82,6 +85,30 @@ SCENARIOS = (
                   w=[(1, (2**31 - 1) ** 2)]),
             epoch(upsert("t", (1, 2**31 - 2, 5)), a=[(1, 2**31 - 1)], m=ERROR, n=[(1, -5)]),
             epoch(delete("t", (1, 0, 0)), a=[], m=[], n=[], w=[]),
+        ),
+    ),
+    Scenario(
+        "overflow_of_decimals",
+        (table("t", "id INT, g INT, p DECIMAL(38,2), q DECIMAL(38,0)", "id"),),
+        {"a": "SELECT id, p + 0.01 AS x FROM t",
+         "c": "SELECT id, cast(p AS DECIMAL(6,2)) AS r FROM t",
+         "s": "SELECT g, sum(q) AS s FROM t GROUP BY g",
+         "ok": "SELECT g, max(p) AS m, count(*) AS n FROM t GROUP BY g"},
+        (
+            epoch(insert("t", (1, 1, D("1.25"), D(5))), a=[(1, D("1.26"))], c=[(1, D("1.25"))],
+                  s=[(1, D(5))], ok=[(1, D("1.25"), 1)]),
+            epoch(insert("t", (2, 1, _TOP, _BIG)), a=ERROR, c=ERROR,
+                  s=[(1, D("9" + "0" * 36 + "5"))], ok=[(1, _TOP, 2)]),
+            epoch(insert("t", (3, 1, D("0.00"), _BIG)), a=ERROR, c=ERROR, s=ERROR,
+                  ok=[(1, _TOP, 3)]),
+            epoch(upsert("t", (3, 2, D("0.00"), _BIG)), a=ERROR,
+                  s=[(1, D("9" + "0" * 36 + "5")), (2, _BIG)]),
+            epoch(upsert("t", (2, 1, D("-0.05"), D(-5))),
+                  a=[(1, D("1.26")), (2, D("-0.04")), (3, D("0.01"))],
+                  c=[(1, D("1.25")), (2, D("-0.05")), (3, D("0.00"))],
+                  s=[(1, D(0)), (2, _BIG)]),
+            epoch(delete("t", (3, 2, None, None)), a=[(1, D("1.26")), (2, D("-0.04"))],
+                  s=[(1, D(0))]),
         ),
     ),
 )  # fmt: skip
