@@ -5,7 +5,8 @@ and every filter of a relation exists once, whoever asks for it first. Each has 
 that read it and goes when the last one does. With an `owner` other than "" a view keeps its own.
 
 Invariant: `nodes` is in topological order; after a relation's operator has run, and before any
-consumer does, all indexes and filters over that relation hold its new rows.
+consumer does, all indexes over that relation hold its new rows, but for one that only its table
+reads (see LiveIndex.deferred); filters take them in when somebody looks.
 Source: Shared Arrangements §4.3 (import), §3 (sharing).
 """
 

@@ -12,6 +12,7 @@ same time share a `Slabs`, so that little of a slab outlives the rest.
 from __future__ import annotations
 
 import math
+import threading
 import weakref
 from typing import Any
 
@@ -28,11 +29,12 @@ _SLABS: weakref.WeakValueDictionary[int, np.ndarray[Any, Any]] = weakref.WeakVal
 
 
 class Slabs:
-    """Where arrays of one kind are cut from. Not thread-safe."""
+    """Where arrays of one kind are cut from; any thread may."""
 
     def __init__(self) -> None:
         self._slab = np.empty(0, np.uint8)
         self._used = 0
+        self._lock = threading.Lock()
 
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray[Any, Any]:
         """An array of `shape`, C-contiguous, with any content, as np.empty makes it."""
@@ -40,13 +42,14 @@ class Slabs:
         nbytes = math.prod(shape) * kind.itemsize
         if not _LEAST_BYTES <= nbytes < _MOST_BYTES:
             return np.empty(shape, kind)
-        if self._used + nbytes > len(self._slab):
-            self._slab = np.empty(_SLAB_BYTES + _HUGE_PAGE, np.uint8)
-            _SLABS[id(self._slab)] = self._slab
-            self._used = -self._slab.ctypes.data % _HUGE_PAGE
-        start = self._used
-        self._used = -(-(start + nbytes) // _CACHE_LINE) * _CACHE_LINE
-        return self._slab[start : start + nbytes].view(kind).reshape(shape)
+        with self._lock:
+            if self._used + nbytes > len(self._slab):
+                self._slab = np.empty(_SLAB_BYTES + _HUGE_PAGE, np.uint8)
+                _SLABS[id(self._slab)] = self._slab
+                self._used = -self._slab.ctypes.data % _HUGE_PAGE
+            start, slab = self._used, self._slab
+            self._used = -(-(start + nbytes) // _CACHE_LINE) * _CACHE_LINE
+        return slab[start : start + nbytes].view(kind).reshape(shape)
 
     def copy(self, values: np.ndarray[Any, Any], dtype: npt.DTypeLike) -> np.ndarray[Any, Any]:
         """A copy of an array, converted to `dtype`."""
@@ -55,15 +58,17 @@ class Slabs:
         return out
 
 
-def held_bytes(values: np.ndarray[Any, Any]) -> int:
-    """Bytes that stay in memory while the array does: all of what it is a part of, but its own only
-    where that is a slab."""
+def is_slab(owner: Any) -> bool:
+    """Whether an array's owner is a slab: then nobody else writes to it."""
+    return _SLABS.get(id(owner)) is owner
+
+
+def owner_of(values: np.ndarray[Any, Any]) -> Any:
+    """What keeps an array's memory: an array, an Arrow buffer …"""
     owner: Any = values
     while isinstance(owner, np.ndarray) and owner.base is not None:
         owner = owner.base
-    if not isinstance(owner, np.ndarray):  # an Arrow buffer
-        return int(getattr(owner, "size", values.nbytes))
-    return int(values.nbytes if _SLABS.get(id(owner)) is owner else owner.nbytes)
+    return owner
 
 
 #: For the values of rows, which stay while most of their neighbours do.

@@ -324,8 +324,10 @@ def substitution_grows(exprs: tuple[Expr, ...], replacements: tuple[Expr, ...]) 
 _MAY_FAIL = frozenset(
     "add subtract multiply divide integral_divide remainder negate abs round floor ceil "
     "cast split_part date_add add_months add_microseconds exact_sum_to_double checked_sum "
-    "single_value make_date parse_date like".split()
+    "single_value make_date parse_date like repeat lpad rpad".split()
 )
+#: Characters of the texts that repeat, lpad and rpad make, at most.
+LONGEST_TEXT = 1 << 24
 
 
 def may_fail(expr: Expr) -> bool:
@@ -341,6 +343,13 @@ def _fails(call: Call) -> bool:
     target = call.type
     if call.function == "like":
         return not isinstance(call.args[1], Literal)
+    if call.function in ("repeat", "lpad", "rpad"):
+        count = call.args[1]
+        # No text of a table comes near the bound that a few copies of it would need.
+        few = 1 << 8 if call.function == "repeat" else LONGEST_TEXT
+        if not isinstance(count, Literal):
+            return True
+        return isinstance(count.value, int) and count.value > few
     if call.function in ("add", "subtract", "multiply", "negate", "abs"):
         if isinstance(target, FloatType):
             return False

@@ -26,7 +26,7 @@ from operators.scalar.value import (
     first_of,
     unary,
 )
-from planner.expr import Call
+from planner.expr import LONGEST_TEXT, Call
 
 _TRIMS = {
     "trim": ("utf8_trim", str.strip),
@@ -49,6 +49,7 @@ def _pad(call: Call, args: tuple[Node, ...]) -> Run:
 
     def padded(text: str, length: int, padding: str) -> str:
         missing = length - len(text)
+        _check_length(length)
         if missing <= 0 or not padding:
             return text[: max(length, 0)]
         fill = (padding * (missing // len(padding) + 1))[:missing]
@@ -58,7 +59,19 @@ def _pad(call: Call, args: tuple[Node, ...]) -> Run:
 
 
 def _repeat(call: Call, args: tuple[Node, ...]) -> Run:
-    return rowwise(args, lambda s, times: s * max(times, 0), pa.string())
+    def repeated(text: str, times: int) -> str:
+        _check_length(len(text) * times)
+        return text * max(times, 0)
+
+    return rowwise(args, repeated, pa.string())
+
+
+def _check_length(length: int) -> None:
+    """One row must not take the memory of all."""
+    if length > LONGEST_TEXT:
+        raise ValueError(
+            f"[TEXT_TOO_LONG] the text would have {length:,} characters, more than {LONGEST_TEXT:,}"
+        )
 
 
 def _reverse(call: Call, args: tuple[Node, ...]) -> Run:

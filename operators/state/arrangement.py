@@ -4,9 +4,9 @@ Three kinds, by how rows become key words: on columns (joins, groups, primary ke
 the whole row (to find a copy of a row in a bag), and in SQL order (top-k). All are a spine of
 sorted batches; versions are the relation's, so that an update or delete touches no index.
 
-Invariant: every row of the relation that some reader may see is in the spine exactly once, except
-rows with NULL in a key column that has no NULL word, and those that a partial index's filter leaves
-out.
+Invariant: after `absorb` every row of the relation that some reader may see is in the spine exactly
+once, except rows with NULL in a key column that has no NULL word, and those that a partial index's
+filter leaves out.
 Source: Shared Arrangements §4.2-4.3, §5.3.1.
 """
 
@@ -137,15 +137,14 @@ class ArrangementState:
     def insert(self, rows: Ints, keys: Ints | None = None, order: Ints | None = None) -> int:
         """Index `rows` (ascending ids, all appended since the last call that some reader may see);
         `keys` and `order` (sort_keys of them) where the caller has them."""
-        self._next_row = self.relation.next_row
+        end = self.relation.next_row
         if self.filter is not None and len(rows):
             rows = rows[self.filter.test(rows)]
-            if len(rows) == 0:
-                return 0
-        if keys is None:
+        if keys is None and len(rows):
             keys, rows = self.key_words(rows)
-        if len(rows):
+        if keys is not None and len(rows):
             self.spine.insert(make_batch(keys, rows, order))
+        self._next_row = end  # only now: whoever fails before tries again
         return len(rows)
 
     @property

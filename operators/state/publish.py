@@ -300,10 +300,7 @@ class AttachedRelation(Relation):
         self._addresses = addresses
         self.next_row = ref.next_row
         self._has_nulls = list(ref.has_nulls)
-        # Kernels are compiled for writable arrays.
-        self._born_first, self._born_time, self._died_row, self._died_time = (
-            np.array(v, np.int64) for v in ref.versions
-        )
+        self._born_first, self._born_time, self._died_row, self._died_time = ref.versions
         self._files = files
 
     def gather(self, column: int, rows: Ints) -> Column:

@@ -32,7 +32,7 @@ import pyarrow as pa
 from operators.column import Bools, Column, Ints, widen
 from operators.kernels import memory, versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
-from operators.slabs import ROWS, held_bytes
+from operators.slabs import ROWS, is_slab, owner_of
 from operators.state.work import Work
 from planner import types as t
 
@@ -297,11 +297,6 @@ class Relation:
         """Row ids visible as of `time`, ascending. Cost: one pass over the rows stored."""
         return self._visible(0, self.next_row, time, self.versions)
 
-    @property
-    def deaths_told(self) -> int:
-        """How many deaths some reader may still tell apart."""
-        return len(self._died_row)
-
     def visible_to_any(self) -> Ints:
         """Row ids that some reader may see: the living, and the dead that still have a time."""
         living = self._living(0, self.next_row)
@@ -405,8 +400,9 @@ class Relation:
                     self._set(block, slot, offsets)
                     self._set(block, slot + 2, text)
                 else:
-                    values = widen(column).values if layout.words == 2 else column.values
-                    self._set(block, slot, _own(values[start : start + count], layout.storage))
+                    part = Column(column.type, column.values[start : start + count])
+                    values = widen(part).values if layout.words == 2 else part.values
+                    self._set(block, slot, _own(values, layout.storage))
                 if column.valid is not None:
                     self._set(block, slot + 1, _own(column.valid[start : start + count], np.bool_))
                     self._has_nulls[i] = True
@@ -593,12 +589,15 @@ def by_block(rows: Ints) -> Iterator[tuple[int, Ints]]:
 
 
 def _own(values: np.ndarray[Any, Any], storage: Any) -> np.ndarray[Any, Any]:
-    """The array as it is stored: itself, or a copy where that is smaller than what it keeps."""
+    """The array as it is stored: itself, or a copy where somebody may still write to it or where
+    it is a small part of what it keeps in memory."""
     if storage == np.uint8:
         values = values.view(np.uint8)
-    fits = values.dtype == storage and values.flags.c_contiguous
-    if fits and held_bytes(values) <= _WASTE * values.nbytes:
-        return values
+    if values.dtype == storage and values.flags.c_contiguous:
+        owner = owner_of(values)
+        held = getattr(owner, "nbytes", getattr(owner, "size", values.nbytes))
+        if is_slab(owner) or (not values.flags.writeable and held <= _WASTE * values.nbytes):
+            return values
     return ROWS.copy(values, storage)
 
 

@@ -82,7 +82,11 @@ def plan_keys(plan: Plan, table_key: TableKey = no_table_key) -> tuple[Key, ...]
             keys = [plan_keys(i, table_key) for i in sides]
             widths = [len(i.schema) for i in sides]
             if plan.full:
-                return _joined(keys, widths)
+                # A row padded on one side and one padded on the other may agree in a key that can
+                # be NULL throughout.
+                fields = (*plan.left.schema, *plan.right.schema)
+                both = _joined(keys, widths)
+                return tuple(k for k in both if any(not fields[c].nullable for c in k))
             return _outer_keys(keys, widths, _links(plan.condition))
         case Aggregate():
             # A constant tells no rows apart.

@@ -27,7 +27,7 @@ from planner.analysis.restriction import (
     passing,
     starts_of,
 )
-from planner.expr import columns_used, conjunction, conjuncts, may_fail, remap
+from planner.expr import Expr, columns_used, conjunction, conjuncts, may_fail, remap
 from planner.visit import transform
 
 _WORTH_WHILE = 0.1
@@ -79,6 +79,12 @@ def _spares(plan: Join, fact: int, members: tuple[int, ...]) -> bool:
     return any(fact in some and some - set(members) for some in linked)
 
 
+def _inside(predicate: Expr, home: list[int], members: tuple[int, ...]) -> bool:
+    """Whether `join_of` takes a conjunct: it cannot fail and reads columns of `members` alone."""
+    inputs = {home[c] for c in columns_used(predicate)}
+    return bool(inputs) and inputs <= set(members) and not may_fail(predicate)
+
+
 def _kept(plan: Join, members: tuple[int, ...]) -> Plan:
     small, at = join_of(plan, members)
     starts = starts_of(plan)
@@ -89,11 +95,7 @@ def _kept(plan: Join, members: tuple[int, ...]) -> Plan:
             at[starts[i] + c] = len(at)
     home = [i for i, x in enumerate(plan.inputs) for _ in x.schema]
     parts = () if plan.predicate is None else conjuncts(plan.predicate)
-    outside = [
-        remap(p, at)
-        for p in parts
-        if may_fail(p) or not {home[c] for c in columns_used(p)} <= set(members)
-    ]
+    outside = [remap(p, at) for p in parts if not _inside(p, home, members)]
     kept = UnionAll((small,), small.schema)
     join = Join(
         (kept, *(plan.inputs[i] for i in rest)), conjunction(tuple(outside)) if outside else None

@@ -291,6 +291,7 @@ def test_many_rows_at_once_stay_where_they_are() -> None:
     relation.append(_two(np.arange(3)), ints(1, 1, 1))
     n = BLOCK_ROWS + BULK_ROWS
     numbers = np.arange(n)
+    numbers.flags.writeable = False
     first = relation.append(_two(numbers), np.full(n, 2, np.int64))
     later = relation.append(_two(np.arange(2)), ints(3, 3))
     assert first % BLOCK_ROWS == 0 and later % BLOCK_ROWS == 0 and later > first + n
@@ -328,3 +329,12 @@ def test_fresh_decimals_come_as_stored_ones_do() -> None:
     assert np.array_equal(fresh.values[1:], part.values)
     relation.advance(1)
     assert np.array_equal(relation.gather(0, np.arange(first, first + 3)).values, fresh.values)
+
+
+def test_arrays_that_may_be_written_to_are_copied() -> None:
+    relation = Relation(TWO)
+    numbers = np.arange(BULK_ROWS)
+    relation.append(_two(numbers), np.full(BULK_ROWS, 1, np.int64))
+    relation.advance(1)
+    numbers += 7
+    assert relation.gather(0, ints(0, BULK_ROWS - 1)).values.tolist() == [0, BULK_ROWS - 1]

@@ -87,7 +87,7 @@ def test_lockstep(keyed: bool, seed: int) -> None:
 
 def _state(running: Running) -> list[tuple[int, ...]]:
     relations = (r for _, r in running.dataflow.relations())
-    return [(r.next_row, r.live_rows, r.deaths_told, len(r.versions[1])) for r in relations]
+    return [(r.next_row, r.live_rows, len(r.versions[3]), len(r.versions[1])) for r in relations]
 
 
 A, B = (1, "k", 0.5), (1, "k", 1.5)

@@ -120,6 +120,33 @@ SCENARIOS = (
         ),
     ),
     Scenario(
+        "rows_padded_on_either_side_may_be_equal",
+        (table("t", "k INT"), table("s", "k INT")),
+        {"d": "SELECT DISTINCT a.k AS x, b.k AS y FROM (SELECT k, count(*) AS n FROM t GROUP BY k) a"
+              " FULL JOIN (SELECT k, count(*) AS n FROM s GROUP BY k) b ON a.k = b.k"},
+        (
+            epoch(insert("t", (None,), (1,)), insert("s", (None,)),
+                  d=[(None, None), (1, None)]),
+            epoch(delete("t", (None,)), d=[(None, None), (1, None)]),
+            epoch(delete("s", (None,)), insert("s", (1,)), d=[(1, 1)]),
+        ),
+    ),
+    Scenario(
+        "a_condition_that_reads_no_column",
+        (table("l", "id INT, part INT, supp INT", "id"), table("p", "id INT, a INT, b INT", "id"),
+         table("u", "id INT, x INT", "id")),
+        {"v": "SELECT l.id, u.x FROM l, p, u WHERE l.part = p.id AND l.supp = u.id"
+              " AND p.a = 1 AND p.b = 2 AND lower('A') = 'b'",
+         "w": "SELECT l.id, u.x FROM l, p, u WHERE l.part = p.id AND l.supp = u.id"
+              " AND p.a = 1 AND p.b = 2 AND lower('A') = 'a'"},
+        (
+            epoch(insert("l", (1, 1, 1), (2, 2, 1)), insert("p", (1, 1, 2), (2, 1, 3)),
+                  insert("u", (1, 7)), v=[], w=[(1, 7)]),
+            epoch(upsert("p", (2, 1, 2)), v=[], w=[(1, 7), (2, 7)]),
+            epoch(delete("u", (1, 7)), v=[], w=[]),
+        ),
+    ),
+    Scenario(
         "both_sides_of_an_outer_self_join_change",
         (table("t", "id INT, parent INT", "id"),),
         {"v": "SELECT c.id, p.id AS p FROM t c LEFT JOIN t p ON c.parent = p.id",
