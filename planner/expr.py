@@ -326,8 +326,9 @@ _MAY_FAIL = frozenset(
     "cast split_part date_add add_months add_microseconds exact_sum_to_double checked_sum "
     "single_value make_date parse_date like repeat lpad rpad".split()
 )
-#: Characters of the texts that repeat, lpad and rpad make, at most.
+#: Characters of the texts that lpad and rpad make, at most, and repeat of more than a few copies.
 LONGEST_TEXT = 1 << 24
+FEW_COPIES = 1 << 8
 
 
 def may_fail(expr: Expr) -> bool:
@@ -345,8 +346,7 @@ def _fails(call: Call) -> bool:
         return not isinstance(call.args[1], Literal)
     if call.function in ("repeat", "lpad", "rpad"):
         count = call.args[1]
-        # No text of a table comes near the bound that a few copies of it would need.
-        few = 1 << 8 if call.function == "repeat" else LONGEST_TEXT
+        few = FEW_COPIES if call.function == "repeat" else LONGEST_TEXT
         if not isinstance(count, Literal):
             return True
         return isinstance(count.value, int) and count.value > few

@@ -26,7 +26,7 @@ from operators.scalar.value import (
     first_of,
     unary,
 )
-from planner.expr import LONGEST_TEXT, Call
+from planner.expr import FEW_COPIES, LONGEST_TEXT, Call
 
 _TRIMS = {
     "trim": ("utf8_trim", str.strip),
@@ -60,7 +60,8 @@ def _pad(call: Call, args: tuple[Node, ...]) -> Run:
 
 def _repeat(call: Call, args: tuple[Node, ...]) -> Run:
     def repeated(text: str, times: int) -> str:
-        _check_length(len(text) * times)
+        if times > FEW_COPIES:
+            _check_length(len(text) * times)
         return text * max(times, 0)
 
     return rowwise(args, repeated, pa.string())

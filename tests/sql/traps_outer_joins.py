@@ -122,7 +122,8 @@ SCENARIOS = (
     Scenario(
         "rows_padded_on_either_side_may_be_equal",
         (table("t", "k INT"), table("s", "k INT")),
-        {"d": "SELECT DISTINCT a.k AS x, b.k AS y FROM (SELECT k, count(*) AS n FROM t GROUP BY k) a"
+        {"d": "SELECT DISTINCT a.k AS x, b.k AS y"
+              " FROM (SELECT k, count(*) AS n FROM t GROUP BY k) a"
               " FULL JOIN (SELECT k, count(*) AS n FROM s GROUP BY k) b ON a.k = b.k"},
         (
             epoch(insert("t", (None,), (1,)), insert("s", (None,)),
