@@ -139,7 +139,8 @@ SCENARIOS = (
         {"v": "SELECT l.id, u.x FROM l, p, u WHERE l.part = p.id AND l.supp = u.id"
               " AND p.a = 1 AND p.b = 2 AND lower('A') = 'b'",
          "w": "SELECT l.id, u.x FROM l, p, u WHERE l.part = p.id AND l.supp = u.id"
-              " AND p.a = 1 AND p.b = 2 AND lower('A') = 'a'"},
+              " AND p.a = 1 AND p.b = 2 AND lower('A') = 'a'",
+         "x": "SELECT l.id, p.a FROM l, p WHERE l.part = p.id OR lower('A') = 'a'"},
         (
             epoch(insert("l", (1, 1, 1), (2, 2, 1)), insert("p", (1, 1, 2), (2, 1, 3)),
                   insert("u", (1, 7)), v=[], w=[(1, 7)]),
