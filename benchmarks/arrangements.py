@@ -32,6 +32,7 @@ import pyarrow as pa
 import sqlview
 from benchmarks import common
 from operators.state import spine
+from tpch.runner import garbage_collected
 
 Ints = npt.NDArray[np.int64]
 
@@ -161,11 +162,11 @@ def _tasks(keys: int, batch_rows: int) -> list[Task]:
             raise common.WrongAnswerError("a batch lacks entries")
     found = [_task("batch formation", batches, formed, 0)]
     count = pa.table({"n": pa.array([keys], pa.int64())})
-    with _table("ids", "id BIGINT PRIMARY KEY") as db, common.garbage_collected():
+    with _table("ids", "id BIGINT PRIMARY KEY") as db, garbage_collected():
         seconds = [_insert(db, "ids", pa.table({"id": ids})) for ids in batches]
         found.append(_task("maintenance", batches, seconds, db.metrics().state_bytes))
         _expect(db, "SELECT count(*) AS n FROM ids", count)
-    with _table("ids", "id BIGINT NOT NULL") as db, common.garbage_collected():
+    with _table("ids", "id BIGINT NOT NULL") as db, garbage_collected():
         db.sql("CREATE MATERIALIZED VIEW counts AS SELECT id, count(*) AS n FROM ids GROUP BY id")
         seconds = [_insert(db, "ids", pa.table({"id": ids})) for ids in batches]
         found.append(_task("count per key", batches, seconds, db.metrics().state_bytes))
@@ -208,7 +209,7 @@ def _merging(name: str, effort: int, keys: int) -> Merging:
     batch_rows = min(_MERGE_BATCH_ROWS, max(keys // 100, 1))
     before, spine.EFFORT = spine.EFFORT, effort
     try:
-        with _table("ids", "id BIGINT PRIMARY KEY") as db, common.garbage_collected():
+        with _table("ids", "id BIGINT PRIMARY KEY") as db, garbage_collected():
             seconds = [
                 _insert(db, "ids", pa.table({"id": identifiers(at, min(at + batch_rows, keys))}))
                 for at in range(0, keys, batch_rows)
@@ -258,7 +259,7 @@ def _load(
     leaving = identifiers(start, start + half)
     coming = identifiers(start + keys, start + keys + half)
     done, latency_ms = 0, []
-    with common.garbage_collected():
+    with garbage_collected():
         started = time.perf_counter()
         while done < total:
             now = time.perf_counter() - started

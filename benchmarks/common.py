@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import dataclasses
 import datetime
-import gc
 import json
 import os
 import platform
@@ -179,26 +178,6 @@ def _pin(cores: set[int]) -> None:
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(int(thread), cores)
-
-
-@contextlib.contextmanager
-def garbage_collected() -> Iterator[None]:
-    """Keep the garbage collector from walking prepared batches again and again."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
-def available_bytes() -> int | None:
-    """Memory that can be taken without swapping, where the system tells."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return None
 
 
 @dataclass(frozen=True, slots=True)

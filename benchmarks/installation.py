@@ -43,7 +43,7 @@ from tpch import stream
 from tpch.generate import generate, load
 from tpch.queries import Query, select_queries, tables_of
 from tpch.report import geometric_mean
-from tpch.runner import RunOptions, open_session
+from tpch.runner import RunOptions, garbage_collected, open_session
 from tpch.schema import TABLES_BY_NAME
 
 #: Of the live queries: whether views share arrangements.
@@ -208,7 +208,7 @@ def live(
     seconds: list[float] = []
     peak_bytes = 0
     installed: list[Query] = []
-    with _streaming(sharing, tables) as db, common.garbage_collected():
+    with _streaming(sharing, tables) as db, garbage_collected():
 
         def install(query: Query) -> None:
             before = db.metrics().index_builds
@@ -280,7 +280,7 @@ def history(
     found: list[Installation] = []
     options = RunOptions(placement="inline", private=setting == "private")
     initial = stream.initial_batch(tables, {name: rows.num_rows for name, rows in tables.items()})
-    with open_session(options, queries, None) as db, common.garbage_collected():
+    with open_session(options, queries, None) as db, garbage_collected():
         _drop(db, queries)
         step(db, initial)
         if setting == "live":

@@ -33,7 +33,7 @@ from tpch import stream
 from tpch.generate import generate, load
 from tpch.queries import Query, select_queries, tables_of
 from tpch.report import geometric_mean
-from tpch.runner import ORDERS, RunOptions, open_session, warm_memory
+from tpch.runner import ORDERS, RunOptions, garbage_collected, open_session, warm_memory
 
 #: Million rows per second: differential dataflow, one worker, E5-4650 v2, scale factor 10, logical
 #: batches of 100,000 rows. "Shared Arrangements" (PVLDB 13, 2020), Figure 12.
@@ -180,7 +180,7 @@ class _Runner:
             arrival = self._arrival()
             batches = arrival.next(batch_rows, arrival.total)
             self._warm_memory()
-            with self._session() as db, common.garbage_collected():
+            with self._session() as db, garbage_collected():
                 seconds = [step(db, batch) for batch in batches]
                 if not runs:
                     self.answers.check(db, [self.query], f"batches of {batch_rows:,} rows")
@@ -203,7 +203,7 @@ class _Runner:
         timed: dict[int, list[tuple[int, list[float]]]] = {size: [] for size in sizes}
         at_once: dict[int, list[tuple[int, list[float]]]] = {size: [] for size in physical}
         self._warm_memory()
-        with self._session() as db, common.garbage_collected():
+        with self._session() as db, garbage_collected():
             for window in range(_WINDOWS):
                 start = arrival.total * (2 * window + 1) // (2 * _WINDOWS)
                 arrival.apply_up_to(db, start, _BULK_ROWS)

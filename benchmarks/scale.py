@@ -33,6 +33,7 @@ from tpch import stream
 from tpch.generate import generate, load, parquet_file
 from tpch.queries import Query, select_queries, tables_of
 from tpch.report import ResidentMemory, geometric_mean
+from tpch.runner import available_bytes, garbage_collected
 from tpch.schema import TABLES_BY_NAME
 
 QUERIES = "q01,q03,q06,q12"
@@ -99,7 +100,7 @@ def _main(given: argparse.Namespace) -> None:
     with common.pinned(given.cores):
         for sf in sorted(set(given.sf)):
             needed = int(sf * _ROWS_PER_SCALE * _ROW_BYTES) + _SPARE_BYTES
-            there = common.available_bytes()
+            there = available_bytes()
             if there is not None and there < needed:
                 left_out.append(
                     f"scale factor {sf:g}: {there / 2**30:.0f} GiB of memory are free, it takes "
@@ -189,7 +190,7 @@ def _measure(sf: float, query: Query, directory: Path, sizes: Sequence[int]) -> 
         for batch in tail.load():
             load_seconds += step(db, batch)
             loaded += batch.rows
-        with common.garbage_collected():
+        with garbage_collected():
             for size in sizes:
                 base, rows = tail.total - tail.left, 0
                 seconds: list[float] = []

@@ -30,7 +30,7 @@ from benchmarks.recompute import change_and_undo
 from tpch.generate import generate, load
 from tpch.queries import select_queries, tables_of
 from tpch.report import ResidentMemory
-from tpch.runner import RunOptions, open_session, warm_memory
+from tpch.runner import RunOptions, garbage_collected, open_session, warm_memory
 
 SETTINGS = ("shared", "private")
 
@@ -127,7 +127,7 @@ def measure(task: _Task) -> Measured:
     found.rows = arrival.total
     options = RunOptions(placement="inline", private=task.setting == "private")
     warm_memory(4 * sum(rows.nbytes for rows in tables.values()))
-    with open_session(options, queries, None) as db, common.garbage_collected():
+    with open_session(options, queries, None) as db, garbage_collected():
         memory.start()
         found.rss_start_bytes = memory.start_bytes
         sample_at = [arrival.total * i // _SAMPLES for i in range(1, _SAMPLES + 1)]

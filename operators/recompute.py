@@ -23,15 +23,14 @@ from operators import delta as deltas
 from operators.column import Bools, Column, Ints, concat
 from operators.delta import Delta, Pairs
 from operators.group_values import group_value
-from operators.kernels import sorting, versions
+from operators.kernels import versions
 from operators.linear import without_unchanged
-from operators.reduce import gather_or_null
+from operators.reduce import gather_or_null, group_rows, normal_key
 from operators.state import encode
 from operators.state.arrangement import ArrangementState
 from operators.state.relation import Relation
 from operators.state.spine import keys_at
 from planner import dataflow as ir
-from planner.types import FloatType
 
 #: Rows of groups, counted for every touched time, that are in memory at once.
 CHUNK_ROWS = 1 << 20
@@ -119,26 +118,19 @@ class RecomputeOperator:
     def _touched(self, delta: Delta) -> _Touched:
         n = len(delta)
         words, _ = self.index.key_words(np.arange(n), [delta.column(c) for c in self._keys])
-        framed = np.empty((words.shape[0] + 2, n), np.int64)
-        sorting.buckets_of(words[0], framed[0])
-        framed[1:-1] = words
-        framed[-1] = delta.time
-        order, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
-        sorting.argsort(framed, order, np.empty(n, np.int64))
-        runs = sorting.run_starts(framed, order, starts)
-        first = order[starts[:runs]]
-        run_words = keys_at(words, first)
-        group_starts = np.empty(runs + 1, np.int64)
-        groups = sorting.run_starts(run_words, np.arange(runs), group_starts)
-        group_starts = group_starts[: groups + 1]
+        grouped = group_rows(words, delta.time)
+        groups = len(grouped.key_starts) - 1
+        first = grouped.first_row
         group = np.empty(n, np.int64)
-        edges = np.append(starts[group_starts[:-1]], n)
-        group[order] = np.repeat(np.arange(groups), np.diff(edges))
+        group[grouped.order] = np.repeat(
+            np.arange(groups), np.diff(grouped.starts[grouped.key_starts])
+        )
+        group_first = first[grouped.key_starts[:-1]]
         return _Touched(
-            words=keys_at(run_words, group_starts[:-1]),
-            starts=group_starts,
+            words=keys_at(words, group_first),
+            starts=grouped.key_starts,
             time=delta.time[first],
-            first=first[group_starts[:-1]],
+            first=group_first,
             group=group,
         )
 
@@ -171,7 +163,7 @@ class RecomputeOperator:
         sources = touched.first[group[births]]
         fields = self.node.schema
         columns = [
-            _normal(Column(f.type, c.values, c.valid))
+            normal_key(Column(f.type, c.values, c.valid))
             for f, c in zip(fields, (delta.peek(k, sources) for k in self._keys), strict=False)
         ]
         columns += [v.take(births) for v in values]
@@ -255,13 +247,3 @@ def _alive(touched: _Touched, members: _Members) -> Iterator[tuple[int, Ints, In
         time = touched.time[begin:end][run]
         there = (members.born[row] <= time) & (time < members.died[row])
         yield end - begin, run[there], row[there]
-
-
-def _normal(column: Column) -> Column:
-    """A key column of which equal values are the same: -0.0 is 0.0, and there is one NaN."""
-    if not isinstance(column.type, FloatType):
-        return column
-    values = np.asarray(column.values)
-    zero = values.dtype.type(0)
-    alike = np.where(np.isnan(values), values.dtype.type(np.nan), values + zero)
-    return Column(column.type, alike, column.valid)

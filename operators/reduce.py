@@ -344,7 +344,10 @@ class ReduceOperator:
         source = runs.first_row[run]
         every = len(source) == len(delta) and np.array_equal(source, np.arange(len(source)))
         keys = (delta.column(k) if every else delta.peek(k, source) for k in self._keys)
-        columns = [Column(fields[i].type, _normal(c.values), c.valid) for i, c in enumerate(keys)]
+        columns = [
+            normal_key(Column(field.type, key.values, key.valid))
+            for field, key in zip(fields, keys, strict=False)
+        ]
         exact = iter(states)
         for slot in self._slots:
             kind = fields[slot.column].type
@@ -383,12 +386,15 @@ def _extreme_key(slot: Slot) -> SortKey:
     return SortKey(0, EXTREME[slot.kind], nulls_first=False)
 
 
-def _normal(values: Any) -> Any:
-    """Key values of which equal ones are the same: -0.0 is 0.0, and there is one NaN, as in Spark
-    (otherwise the row that came first would show)."""
-    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        return np.where(np.isnan(values), values.dtype.type(np.nan), values + values.dtype.type(0))
-    return values
+def normal_key(column: Column) -> Column:
+    """A key column of which equal values are the same: -0.0 is 0.0, and there is one NaN, as in
+    Spark (otherwise the row that came first would show)."""
+    values = column.values
+    if not (isinstance(values, np.ndarray) and values.dtype.kind == "f"):
+        return column
+    kind = values.dtype.type
+    alike = np.where(np.isnan(values), kind(np.nan), values + kind(0))
+    return Column(column.type, alike, column.valid)
 
 
 def _position(expr: object) -> int:

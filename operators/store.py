@@ -87,12 +87,13 @@ def consolidate(columns: list[Column], time: Ints, diff: Ints) -> tuple[Ints, In
 
 
 def living(index: ArrangementState, probes: Ints, groups: Ints, starts: Ints) -> tuple[Ints, Ints]:
-    """Rows alive now for keys probes int64[w, m] of the groups numbered `groups` (ascending), as
-    many as the group has actions at most; starts int64[count + 1] delimits those.
+    """Rows alive now for keys probes int64[w, m], in the order of spine.sort_keys, of the groups
+    numbered `groups` (ascending), as many as the group has actions at most; starts
+    int64[count + 1] delimits those.
 
     Returns: start int64[count + 1] into rows, and rows, by group.
     """
-    matches = index.living(probes, np.diff(starts)[groups])
+    matches = index.living(probes, np.diff(starts)[groups], order=np.arange(len(groups)))
     group = groups[matches.probe]
     order = np.argsort(group, kind="stable")
     start = np.zeros(len(starts), np.int64)

@@ -104,18 +104,20 @@ class TableState:
         or into a key that is not enforced. `deferred`: nobody else reads it, so that it need not
         have the rows of earlier steps, nor get those of this one.
         """
-        if all(c.action == changes.INSERT for c in batch):
-            checked = self._check_inserts(batch, index, deferred)
-            if checked is not None:
-                return checked
+        plain = all(c.action == changes.INSERT for c in batch)
+        if plain and (index is None or self.key is None):
+            return Checked(self._values(batch), _plain_births(_times(batch)), None)
+        assert index is not None, "the index on the key finds the rows that go"
+        words = self._words(batch, index)
+        if plain and self._greatest is not None and sorting.ascends(words, self._greatest):
+            return self._ascending(batch, words, index, deferred)
         actions = np.concatenate([np.full(_rows(c), c.action, np.int64) for c in batch])
         times = _times(batch)
         inserts = [c for c in batch if c.action != changes.DELETE]
         # Row of an action among the inserted rows; births are taken from those.
         inserted_at = np.cumsum(actions != changes.DELETE) - 1
-        assert index is not None, "the index on the key finds the rows that go"
         index.absorb()
-        applied, words, order = self._normalise(batch, actions, times, index)
+        applied, order = self._normalise(words, actions, times, index)
         if applied.problem != changes.OK:
             sizes = np.cumsum([_rows(c) for c in batch])
             change = int(np.searchsorted(sizes, applied.problem_row, side="right"))
@@ -150,14 +152,9 @@ class TableState:
         return snapshot(self.relation, time)
 
     def _normalise(
-        self,
-        batch: Sequence[Change],
-        actions: Ints,
-        times: Ints,
-        index: ArrangementState,
-    ) -> tuple[Normalised, Ints, Ints]:
-        """The births and deaths; the key words int64[w, n] of all changes, and their order."""
-        words = self._words(batch, index)
+        self, words: Ints, actions: Ints, times: Ints, index: ArrangementState
+    ) -> tuple[Normalised, Ints]:
+        """The births and deaths of changes with the key words int64[w, n], and their order."""
         n = words.shape[1]
         order, starts = sort_keys(words), np.empty(n + 1, np.int64)
         groups = sorting.run_starts(words, order, starts)
@@ -169,23 +166,15 @@ class TableState:
         probes = keys_at(words, order[starts[wanted]])
         live_start, live_rows = living(index, probes, wanted, starts)
         if len(live_rows) == 0 and groups == n and (actions != changes.DELETE).all():
-            return _plain_births(times), words, order
+            return _plain_births(times), order
         unique = self.key is not None
         applied = changes.normalise(order, starts, actions, times, live_start, live_rows, unique)
-        return applied, words, order
+        return applied, order
 
-    def _check_inserts(
-        self, batch: Sequence[Change], index: ArrangementState | None, deferred: bool
-    ) -> Checked | None:
-        """Inserts that cannot fail: into a bag, into a key that is not enforced, or of keys that
-        ascend from the greatest so far. None for others."""
-        if index is None or self.key is None:
-            return Checked(self._values(batch), _plain_births(_times(batch)), None)
-        if self._greatest is None:
-            return None
-        words = self._words(batch, index)
-        if not sorting.ascends(words, self._greatest):
-            return None
+    def _ascending(
+        self, batch: Sequence[Change], words: Ints, index: ArrangementState, deferred: bool
+    ) -> Checked:
+        """Inserts of keys that ascend from the greatest so far, which cannot fail."""
         greatest = np.ascontiguousarray(words[:, -1])
         keys = None
         if not deferred:

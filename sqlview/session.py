@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
 PLACEMENTS = ("auto", "inline", "spark")
 Subscriber = Callable[[pa.Table], None]
+_Dropped = TypeVar("_Dropped", Table, Stream, View)
 
 
 class Session:
@@ -308,35 +309,36 @@ class Session:
             )
 
     def _drop_table(self, statement: parse.DropTable) -> None:
-        entry = self._catalog.find(statement.name)
-        if entry is None and statement.if_exists:
-            return
-        table = self._catalog.table(statement.name)
-        self._refuse_read(table.name)
-        self._catalog.remove(table.name)
-        self._dataflow.drop_table(table.state.source)
-        if self._verifier is not None:
-            self._verifier.forget(table.name)
+        table = self._dropped(statement, self._catalog.table)
+        if table is not None:
+            self._dataflow.drop_table(table.state.source)
+            if self._verifier is not None:
+                self._verifier.forget(table.name)
 
     def _drop_stream(self, statement: parse.DropStream) -> None:
-        entry = self._catalog.find(statement.name)
-        if entry is None and statement.if_exists:
-            return
-        stream = self._catalog.stream(statement.name)
-        self._refuse_read(stream.name)
-        self._catalog.remove(stream.name)
+        self._dropped(statement, self._catalog.stream)
 
     def _drop_view(self, statement: parse.DropView) -> None:
-        entry = self._catalog.find(statement.name)
-        if entry is None and statement.if_exists:
-            return
-        view = self._catalog.view(statement.name)
-        self._refuse_read(view.name)
-        self._catalog.remove(view.name)
-        self._dataflow.retire(view.name)
-        self._subscribers.pop(view.name, None)
-        if self._verifier is not None:
-            self._verifier.forget(view.name)
+        view = self._dropped(statement, self._catalog.view)
+        if view is not None:
+            self._dataflow.retire(view.name)
+            self._subscribers.pop(view.name, None)
+            if self._verifier is not None:
+                self._verifier.forget(view.name)
+
+    def _dropped(
+        self,
+        statement: parse.DropTable | parse.DropStream | parse.DropView,
+        named: Callable[[str], _Dropped],
+    ) -> _Dropped | None:
+        """What a DROP names, taken out of the catalog; None if there is no such thing and IF EXISTS
+        says so."""
+        if self._catalog.find(statement.name) is None and statement.if_exists:
+            return None
+        entry = named(statement.name)
+        self._refuse_read(entry.name)
+        self._catalog.remove(entry.name)
+        return entry
 
     def _refuse_read(self, name: str) -> None:
         readers = self._catalog.readers(name)

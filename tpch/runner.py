@@ -372,7 +372,7 @@ class _Runner:
         step_seconds: list[float] = []
         clock = time.perf_counter
         progress = StepProgress(title, sum(batch.rows for batch in batches), self.console)
-        with _collected_garbage(), progress:
+        with garbage_collected(), progress:
             started = finished = clock()
             for batch in batches:
                 before = clock()
@@ -437,21 +437,29 @@ def _query_report(
     )
 
 
+def available_bytes() -> int | None:
+    """Memory that can be taken without swapping, where the system tells."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
 def warm_memory(nbytes: int) -> None:
     """Touch that much memory, at most half of what is free, and give it back.
 
     The host of a virtual machine takes back pages that lie idle, and to get them again costs the
     stream up to three times what it does itself.
     """
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                touched = np.empty(min(nbytes, int(line.split()[1]) * 1024 // 2), np.uint8)
-                touched[::4096] = 1
+    there = available_bytes()
+    if there is not None:
+        touched = np.empty(min(nbytes, there // 2), np.uint8)
+        touched[::4096] = 1
 
 
 @contextlib.contextmanager
-def _collected_garbage() -> Iterator[None]:
+def garbage_collected() -> Iterator[None]:
     """Keep the garbage collector from walking the prepared batches again and again."""
     gc.collect()
     gc.freeze()

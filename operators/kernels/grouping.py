@@ -235,9 +235,7 @@ def _add(low, high, top, add_low, add_high, add_top):
 
 
 @kernel
-def _scaled(low, high, diff):
-    """The 128-bit number (low, high) times diff, in three words."""
-    negative = (high < 0) != (diff < 0)
+def _magnitude(low, high):
     a = np.uint64(low)
     b = np.uint64(high)
     if high < 0:
@@ -245,6 +243,14 @@ def _scaled(low, high, diff):
         b = ~b
         if a == _ZERO:
             b += _ONE
+    return a, b
+
+
+@kernel
+def _scaled(low, high, diff):
+    """The 128-bit number (low, high) times diff, in three words."""
+    negative = (high < 0) != (diff < 0)
+    a, b = _magnitude(low, high)
     d = np.uint64(diff) if diff >= 0 else _ZERO - np.uint64(diff)
     first, carry = _multiply(a, d)
     second, third = _multiply(b, d)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.grouping import _multiply
+from operators.kernels.grouping import _magnitude, _multiply
 from operators.kernels.jit import BOOL, INTS, INTS2, INTS2_OUT, kernel
 
 _ZERO = np.uint64(0)
@@ -26,18 +26,6 @@ _DIGITS = 39
 #: Words of 10**0 … 10**38.
 _POWERS_LOW = np.array([10**k % 2**64 for k in range(_DIGITS)], np.uint64)
 _POWERS_HIGH = np.array([10**k >> 64 for k in range(_DIGITS)], np.uint64)
-
-
-@kernel
-def _magnitude(low, high):
-    a = np.uint64(low)
-    b = np.uint64(high)
-    if high < 0:
-        a = _ZERO - a
-        b = ~b
-        if a == _ZERO:
-            b += _ONE
-    return a, b
 
 
 @kernel

@@ -260,11 +260,6 @@ def substring(text: str, start: int, length: int) -> str:
     return text[max(begin, 0) : max(end, 0)] if end > begin else ""
 
 
-def _arrow(name: str, options: Any = None) -> Builder:
-    function = pc.get_function(name)
-    return lambda call, args: unary(args[0], lambda a: function.call([a], options=options))
-
-
 def _case_mapping(name: str, plain: Callable[[str], str]) -> Builder:
     ascii_only = pc.get_function(name)
 

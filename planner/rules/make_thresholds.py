@@ -29,12 +29,11 @@ from planner.expr import (
     may_fail,
     remap,
 )
+from planner.ranges import MIRRORED
 from planner.streams import gives_events
 from planner.types import BOOLEAN
 from planner.unnest import project
 from planner.visit import expressions, transform
-
-_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
 def apply(plan: Plan, table_key: TableKey) -> Plan:
@@ -134,14 +133,14 @@ def _bound(join: Join, position: int, own: range, table_key: TableKey) -> _Bound
 
 def _comparison(predicate: Expr, inside: frozenset[int]) -> tuple[str, Expr, Expr] | None:
     """(function, the side of the others, the side of the bound)."""
-    if not (isinstance(predicate, Call) and predicate.function in _MIRRORED):
+    if not (isinstance(predicate, Call) and predicate.function in MIRRORED):
         return None
     a, b = predicate.args
     of_a, of_b = columns_used(a), columns_used(b)
     if of_a and of_b and not of_a & inside and of_b <= inside:
         return predicate.function, a, b
     if of_a and of_b and not of_b & inside and of_a <= inside:
-        return _MIRRORED[predicate.function], b, a
+        return MIRRORED[predicate.function], b, a
     return None
 
 

@@ -125,7 +125,7 @@ def test_scale(data: Path, tmp_path: Path) -> None:
 def test_scale_leaves_out_what_does_not_fit(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(common, "available_bytes", lambda: 3 << 30)
+    monkeypatch.setattr(scale, "available_bytes", lambda: 3 << 30)
     found = run(
         scale.main, "scale", tmp_path, "--quick", "--data", str(data), "--sf", "0.01", "100",
         "--queries", "q06",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from typing_extensions import assert_never
 
-from operators.dataflow import Dataflow, Installed, Key
+from operators.dataflow import Dataflow, Installed, Key, node_key
 from planner import dataflow as ir
 
 
@@ -55,7 +55,7 @@ def layers(dataflow: Dataflow) -> Iterator[Layer]:
         if is_stateless(node):
             continue
         if _is_local(node):
-            inputs = (key_of(i, installed.owner) for i in ir.inputs(node))
+            inputs = (node_key(i, installed.owner) for i in ir.inputs(node))
             at = max(level.get(i, 0) for i in inputs)
             local.setdefault(at, []).append(installed)
             level[key] = at
@@ -98,11 +98,6 @@ def _is_local(node: ir.Node) -> bool:
             return False
 
 
-def key_of(node: ir.Node, owner: str) -> Key:
-    """A node as installed for `owner`; base tables are always shared, and streams."""
-    return ("" if isinstance(node, (ir.Source, ir.Stream)) else owner, node)
-
-
 def edges(node: ir.Node) -> tuple[tuple[ir.Node, int], ...]:
     """Nodes whose updates this one takes, and with which sign: a union that names one twice takes
     them twice."""
@@ -117,7 +112,7 @@ def _cut(sink: Installed) -> SinkCut:
     leaves: dict[Key, None] = {}
 
     def visit(node: ir.Node) -> None:
-        key = key_of(node, sink.owner)
+        key = node_key(node, sink.owner)
         if is_stateless(node):
             if key not in region:
                 for i in ir.inputs(node):

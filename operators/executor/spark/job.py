@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from operators.column import Ints
-from operators.dataflow import Dataflow, Key
+from operators.dataflow import Dataflow, Key, node_key
 from operators.delta import Delta
-from operators.executor.spark.cut import SinkCut, edges, key_of
+from operators.executor.spark.cut import SinkCut, edges
 from operators.join import DeltaJoinOperator, HalfJoinOperator
 from operators.kernels.memory import BLOCK_BITS
 from operators.linear import MapOperator
@@ -144,7 +144,7 @@ class JobBuilder:
                     self.keys.setdefault(leaf, len(self.keys))
         for cut in self._cuts:
             for key in (*cut.region, (cut.sink.owner, cut.sink.node)):
-                if any(key_of(i, key[0]) in self.keys for i in ir.inputs(key[1])):
+                if any(node_key(i, key[0]) in self.keys for i in ir.inputs(key[1])):
                     self.keys.setdefault(key, len(self.keys))
         self._leaves = [k for k in self.keys if k in changes]
         self.rows = sum(len(changes[k]) for k in self._leaves)
@@ -157,7 +157,7 @@ class JobBuilder:
         for key, number in self.keys.items():
             if number >= len(self._leaves) and not isinstance(key[1], ir.DeltaJoin):
                 for i, sign in edges(key[1]):
-                    source = self.keys.get(key_of(i, key[0]))
+                    source = self.keys.get(node_key(i, key[0]))
                     if source is not None:
                         consumers[source].append((number, sign))
         needed = self._needed()
@@ -228,8 +228,8 @@ class JobBuilder:
                 case _:
                     continue
             for i in ir.inputs(node):
-                if key_of(i, owner) in needed:
-                    needed[key_of(i, owner)] |= own
+                if node_key(i, owner) in needed:
+                    needed[node_key(i, owner)] |= own
         return needed
 
     def _routes(self, key: Key, join: int, tasks: int) -> list[Route]:
@@ -238,7 +238,7 @@ class JobBuilder:
         assert isinstance(node, ir.DeltaJoin)
         routes: list[Route] = []
         for source, i in enumerate(node.inputs):
-            leaf = key_of(i.relation, owner)
+            leaf = node_key(i.relation, owner)
             if leaf in self.keys:
                 exchanged = tuple(
                     tasks > 1
