@@ -180,6 +180,30 @@ def test_an_empty_dataframe_changes_nothing(shop: sqlview.Session, spark: Any) -
     assert shop.view("revenue").rows() == before
 
 
+def test_a_dataframe_that_spark_takes_to_be_large_is_read_by_tasks(
+    shop: sqlview.Session, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = spark.range(10, 1010, 1, 3).selectExpr("id", "'cid' AS customer", "1 AS price")
+    monkeypatch.setattr(sqlview.spark, "DRIVER_BYTES", 1010)
+    read: list[Any] = []
+    in_parallel = SparkSide._read_in_parallel
+
+    def recorded(side: SparkSide, frame: Any) -> pa.Table:
+        read.append(frame)
+        return in_parallel(side, frame)
+
+    monkeypatch.setattr(SparkSide, "_read_in_parallel", recorded)
+    insert(shop, orders=frame)
+    assert read == [frame]
+    assert shop.sql("SELECT total FROM revenue WHERE customer = 'cid'").rows() == [(Decimal(1000),)]
+    # Of rows that come from Python Spark has no idea.
+    insert(
+        shop,
+        orders=spark.createDataFrame([(5000, "dan", 1)], "id long, customer string, price int"),
+    )
+    assert read == [frame]
+
+
 def test_a_dataframe_too_large_for_the_driver_is_read_by_tasks(
     shop: sqlview.Session, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
