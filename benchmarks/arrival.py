@@ -11,12 +11,26 @@ Invariant: the batches applied so far hold each row of the stream up to `positio
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 import sqlview
 from tpch import stream
+from tpch.schema import TABLES
+
+#: Batches of a window that are cut at a time: at most so many, of so many rows together.
+_CUT_BATCHES, _CUT_ROWS = 100, 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A batch, and for each of its changes the place of each row in the batch, int64[n]."""
+
+    batch: stream.Batch
+    places: tuple[stream.Ints, ...]
 
 
 class RoundRobin:
@@ -47,6 +61,19 @@ class RoundRobin:
             for change in batch.changes:
                 self._arrived[change.table] += change.rows.num_rows
 
+    def numbered(self, batch_rows: int) -> Iterator[Numbered]:
+        """What has not arrived, in batches whose rows know their places; none has arrived yet."""
+        left = {name: self._rows[name] - self._arrived[name] for name in self._tables}
+        done = dict.fromkeys(left, 0)
+        for batch in self.next(batch_rows, sum(left.values())):
+            first = sum(done.values())
+            places: list[stream.Ints] = []
+            for change in batch.changes:
+                start = done[change.table]
+                done[change.table] += change.rows.num_rows
+                places.append(_turns(left, change.table, start, done[change.table]) - first)
+            yield Numbered(batch, tuple(places))
+
     def apply_up_to(self, db: sqlview.Session, position: int, batch_rows: int) -> None:
         """Apply what comes before `position`, in steps of `batch_rows`, untimed."""
         while self.position < position:
@@ -64,14 +91,30 @@ class RoundRobin:
         Returns: their rows, and the seconds of each step.
         """
         found: list[float] = []
-        batches = self.next(batch_rows, steps)
-        for batch in batches:
-            found.append(step(db, batch))
-            if sum(found) >= seconds:
+        rows = 0
+        while len(found) < steps and sum(found) < seconds:
+            cut = max(1, min(steps - len(found), _CUT_BATCHES, _CUT_ROWS // batch_rows))
+            batches = self.next(batch_rows, cut)
+            if not batches:
                 break
-        done = batches[: len(found)]
-        self.arrive(done)
-        return sum(batch.rows for batch in done), found
+            for batch in batches:
+                found.append(step(db, batch))
+                self.arrive([batch])
+                rows += batch.rows
+                if sum(found) >= seconds:
+                    break
+        return rows, found
+
+
+def _turns(left: Mapping[str, int], table: str, start: int, stop: int) -> stream.Ints:
+    """Where in the stream rows [start, stop) of a table come, if so many rows of each are left."""
+    row = np.arange(start, stop)
+    # Before the turn of row i each table has given i rows, or all that it had.
+    before = sum((np.minimum(rows, row) for rows in left.values()), np.zeros_like(row))
+    names = [t.name for t in TABLES if t.name in left]
+    for name in names[: names.index(table)]:
+        before += left[name] > row
+    return before
 
 
 def step(db: sqlview.Session, batch: stream.Batch) -> float:
@@ -79,4 +122,16 @@ def step(db: sqlview.Session, batch: stream.Batch) -> float:
     started = time.perf_counter()
     with db.transaction() as tx:
         stream.apply(batch, tx)
+    return time.perf_counter() - started
+
+
+def physical_step(db: sqlview.Session, numbered: Numbered, time_rows: int) -> float:
+    """Apply one batch as transactions of `time_rows` rows, in one step; the seconds from their
+    begin to their commit."""
+    times = [places // time_rows for places in numbered.places]
+    started = time.perf_counter()
+    with db.transactions() as txs:
+        for change, each in zip(numbered.batch.changes, times, strict=True):
+            assert change.verb == "insert", "rows only arrive here"
+            txs.insert(change.table, change.rows, times=each)
     return time.perf_counter() - started

@@ -8,9 +8,9 @@ whole stream is timed, `--repeat` times, and the median run counts. Smaller batc
 windows spread over the stream, with batches of 100,000 rows between them, for at most `--seconds` a
 query and size: their rate is that of the windows together.
 
-Physical batches: a step of up to 100,000 rows carries many transactions of so many rows, each at a
-time of its own (`Session.apply`). A transaction costs more to make than to apply, so a step has at
-most `--transactions` of them, made before the clock starts.
+Physical batches: a step of 100,000 rows carries many transactions of so many rows, each at a time
+of its own (`Session.transactions`), down to 100,000 of one row. The whole stream comes in such
+steps, whose sizes of transaction take turns; a short stream comes again until each size had a few.
 
 Invariant: a rate is that of a session whose view was equal to its recompute at the end.
 """
@@ -26,10 +26,8 @@ from typing import Any
 
 import pyarrow as pa
 
-import sqlview
 from benchmarks import common
-from benchmarks.arrival import RoundRobin, step
-from tpch import stream
+from benchmarks.arrival import RoundRobin, physical_step, step
 from tpch.generate import generate, load
 from tpch.queries import Query, select_queries, tables_of
 from tpch.report import geometric_mean
@@ -49,7 +47,9 @@ BATCH_ROWS = (1, 10, 100, 1_000, 10_000, 100_000)
 _BULK_ROWS = 100_000
 _WHOLE_STEPS = 200
 _WINDOWS = 8
-_PHYSICAL_WINDOWS = (2, 5)
+#: Of physical batches: steps of each size of transaction, and streams for them, at most.
+_PHYSICAL_STEPS = 6
+_PHYSICAL_STREAMS = 3
 _MOST_WINDOW_STEPS = 1_000
 #: No second run of a stream whose runs took so long already.
 _ENOUGH_SECONDS = 30.0
@@ -96,21 +96,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="of arrival; all but in-order only with the largest batch (in-order shuffled)",
     )  # fmt: skip
     parser.add_argument(
-        "--repeat", type=common.positive, default=3, metavar="N", help="of whole streams (3)"
-    )
+        "--repeat", type=common.positive, default=3, metavar="N",
+        help="of whole streams in order; a shuffled one runs once (3)",
+    )  # fmt: skip
     parser.add_argument(
         "--seconds", type=float, default=1.2, metavar="S",
         help="of timed windows, per query and size of batch (%(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--transactions", type=int, default=2_000, metavar="N",
-        help="in a physical batch, at most; 0: no physical batches (%(default)s)",
+        "--physical-rows", type=int, default=_BULK_ROWS, metavar="N",
+        help="rows in a physical batch; 0: no physical batches (%(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--cores", type=common.positive, default=1, metavar="N", help="cores to use (1)"
     )
     quick = {"sf": [0.01], "batch_rows": [10, 1_000], "repeat": 1, "seconds": 0.02,
-             "transactions": 5}  # fmt: skip
+             "physical_rows": 5_000}  # fmt: skip
     given = common.parse(parser, arguments, quick)
     return common.guarded(lambda: _main(given))
 
@@ -143,22 +144,30 @@ def _measure(given: argparse.Namespace, sf: float, order: str) -> list[Cell]:
     if order != "in-order":
         sizes = sizes[-1:]
     cells: list[Cell] = []
+    repeat = given.repeat if order == "in-order" else 1
+    started = time.perf_counter()
     try:
-        for query in queries:
+        for number, query in enumerate(queries, 1):
             rows = RoundRobin({name: tables[name] for name in query.tables}).total
             wholes = [size for size in sizes if math.ceil(rows / size) <= _WHOLE_STEPS]
             sampled = [size for size in sizes if size not in wholes]
             runner = _Runner(query, tables, answers, sf, order)
-            own = [runner.whole(size, given.repeat) for size in wholes]
-            physical = sizes if order == "in-order" and sf == max(given.sf) else []
-            if sampled or (physical and given.transactions):
-                own += runner.windows(sampled, physical, given.seconds, given.transactions)
+            own = [runner.whole(size, repeat) for size in wholes]
+            if sampled:
+                own += runner.windows(sampled, given.seconds)
+            if order == "in-order" and sf == max(given.sf) and given.physical_rows:
+                times = [size for size in sizes if size <= given.physical_rows]
+                own += runner.physical(times, given.physical_rows)
             shown = ", ".join(
-                f"{cell.time_rows:,}{'' if cell.time_rows == cell.step_rows else ' a time'}: "
+                f"{cell.time_rows:,}{' a time' if cell.is_physical else ''}: "
                 f"{cell.rows_per_second / 1e6:.3g}"
                 for cell in own
             )
-            console.print(f"{query.name}  M rows/s by batch: {shown}")
+            minutes = (time.perf_counter() - started) / 60
+            console.print(
+                f"{query.name} ({number} of {len(queries)}, {minutes:.1f} min)  "
+                f"M rows/s by batch: {shown}"
+            )
             cells += own
     finally:
         answers.close()
@@ -194,14 +203,10 @@ class _Runner:
             batch_rows, batch_rows, arrival.total, seconds, rates, state_bytes, rate=rate
         )
 
-    def windows(
-        self, sizes: Sequence[int], physical: Sequence[int], seconds: float, transactions: int
-    ) -> list[Cell]:
-        """Time logical batches of `sizes`, and physical ones with times of `physical` rows, in
-        windows spread over one stream."""
+    def windows(self, sizes: Sequence[int], seconds: float) -> list[Cell]:
+        """Time logical batches of `sizes` in windows spread over one stream."""
         arrival = self._arrival()
         timed: dict[int, list[tuple[int, list[float]]]] = {size: [] for size in sizes}
-        at_once: dict[int, list[tuple[int, list[float]]]] = {size: [] for size in physical}
         self._warm_memory()
         with self._session() as db, garbage_collected():
             for window in range(_WINDOWS):
@@ -210,18 +215,31 @@ class _Runner:
                 for size, found in timed.items():
                     share = seconds / _WINDOWS
                     found.append(arrival.window(db, size, _MOST_WINDOW_STEPS, share))
-                if window in _PHYSICAL_WINDOWS and transactions:
-                    for size, found in at_once.items():
-                        count = min(transactions, max(_BULK_ROWS // size, 1))
-                        found.append(_physical(db, arrival, size, count))
             arrival.apply_up_to(db, arrival.total, _BULK_ROWS)
             self.answers.check(db, [self.query], "windows")
-        cells = [self._sampled(size, size, found) for size, found in timed.items()]
-        for size, found in at_once.items():
-            if any(took for _, took in found):
-                most = max(rows for rows, _ in found)
-                cells.append(self._sampled(size, most, found, is_physical=True))
-        return cells
+        return [self._sampled(size, size, found) for size, found in timed.items()]
+
+    def physical(self, sizes: Sequence[int], step_rows: int) -> list[Cell]:
+        """Time steps of `step_rows` rows in transactions of each of `sizes`, in turns."""
+        timed: dict[int, list[tuple[int, list[float]]]] = {size: [] for size in sizes}
+        for run in range(_PHYSICAL_STREAMS):
+            batches = list(self._arrival().numbered(step_rows))
+            self._warm_memory()
+            with self._session() as db, garbage_collected():
+                for i, numbered in enumerate(batches):
+                    # Each stream begins with another size; they differ along a stream.
+                    size = sizes[(i + run * len(sizes) // _PHYSICAL_STREAMS) % len(sizes)]
+                    took = physical_step(db, numbered, size)
+                    if numbered.batch.rows == step_rows:
+                        timed[size].append((step_rows, [took]))
+                self.answers.check(db, [self.query], "physical batches")
+            if min(map(len, timed.values())) >= _PHYSICAL_STEPS:
+                break
+        return [
+            self._sampled(size, step_rows, found, is_physical=True)
+            for size, found in timed.items()
+            if found
+        ]
 
     def _sampled(
         self,
@@ -272,24 +290,6 @@ class _Runner:
 
     def _session(self) -> Any:
         return open_session(RunOptions(placement="inline"), (self.query,), None)
-
-
-def _physical(
-    db: sqlview.Session, arrival: RoundRobin, time_rows: int, count: int
-) -> tuple[int, list[float]]:
-    """The next `count` transactions of `time_rows` rows as one step."""
-    batches = arrival.next(time_rows, count)
-    arrival.arrive(batches)
-    transactions: list[sqlview.Transaction] = []
-    for batch in batches:
-        tx = db.begin()
-        stream.apply(batch, tx)
-        transactions.append(tx)
-    if not transactions:
-        return 0, []
-    started = time.perf_counter()
-    db.apply(transactions)
-    return sum(batch.rows for batch in batches), [time.perf_counter() - started]
 
 
 def tables(result: Mapping[str, Any]) -> list[common.Figures]:
@@ -351,19 +351,13 @@ def _physical_table(cells: Sequence[Mapping[str, Any]]) -> common.Figures:
     rates = {
         name: [by_place[name, size]["rows_per_second"] / 1e6 for size in sizes] for name in names
     }
-    steps = [
-        max(cell["step_rows"] for cell in cells if cell["time_rows"] == size) for size in sizes
-    ]
     means = [geometric_mean([rates[name][i] for name in names]) for i in range(len(sizes))]
     return common.Figures(
-        f"Million rows per second by rows per logical time, many times in one step, "
-        f"scale factor {cells[0]['sf']:g}",
+        f"Million rows per second by rows per logical time, {cells[0]['step_rows']:,} rows in one "
+        f"step, scale factor {cells[0]['sf']:g}",
         ("query", *(f"{size:,}" for size in sizes)),
         tuple((name, *map(common.number, rates[name])) for name in names),
-        (
-            ("geometric mean", *map(common.number, means)),
-            ("rows in a step, at most", *(f"{rows:,}" for rows in steps)),
-        ),
+        (("geometric mean", *map(common.number, means)),),
     )
 
 
@@ -451,7 +445,8 @@ def _draw(results: common.Results, result: Mapping[str, Any]) -> None:
             _draw_means(panels[-1], logical, f"one time a step, SF {sf:g}")
         physical = [cell for cell in cells if cell["is_physical"]]
         if physical:
-            _draw_means(panels[-1], physical, f"many times a step, SF {physical[0]['sf']:g}")
+            label = f"{physical[0]['step_rows']:,} rows a step, SF {physical[0]['sf']:g}"
+            _draw_means(panels[-1], physical, label)
         panels[-1].set_xscale("log")
         panels[-1].set_yscale("log")
         panels[-1].set_xlabel("rows per logical time")

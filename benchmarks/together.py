@@ -15,6 +15,7 @@ Invariant: all views equalled their recompute when the stream had ended and when
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -133,7 +134,7 @@ def measure(task: _Task) -> Measured:
         sample_at = [arrival.total * i // _SAMPLES for i in range(1, _SAMPLES + 1)]
         trickle_at = [arrival.total * (2 * i + 1) // (2 * _WINDOWS) for i in range(_WINDOWS)]
         while arrival.position < arrival.total:
-            rows, seconds = arrival.window(db, given.batch_rows, 1, 0.0)
+            rows, seconds = arrival.window(db, given.batch_rows, 1, math.inf)
             found.bulk_rows += rows
             found.bulk_seconds += seconds
             if trickle_at and arrival.position >= trickle_at[0]:

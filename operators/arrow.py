@@ -6,7 +6,9 @@ each value is checked (int64 to INT, a decimal of more digits to one of fewer); 
 DataError that names the column, and the first row at fault, counted from 0. Numbers are never
 rounded and text is never parsed.
 
-Buffers are shared with Arrow wherever the layouts agree and there are no NULLs. A naive timestamp
+Buffers are shared with Arrow wherever the layouts agree and there are no NULLs. Where every value
+converts, by its type alone, it is converted when it is first read (`operators.column.Unread`); all
+checks are made at once. A naive timestamp
 is taken for a TIMESTAMP as UTC, the session time zone.
 """
 
@@ -22,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.column import Bools, Column, Values, narrow, widen
+from operators.column import Bools, Column, Unread, Values, narrow, widen
 from operators.scalar import decimals
 from operators.slabs import ROWS
 from planner import types as t
@@ -32,6 +34,21 @@ Rows: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[dict[str, Any]]
 
 _MICROS_PER_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1}
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+#: Integers by Arrow type: dtype, and the fewest bits of a signed integer that hold them.
+_INTEGER_LAYOUTS: dict[int, tuple[np.dtype[Any], int]] = {
+    kind.id: (np.dtype(kind.to_pandas_dtype()), bits)
+    for kind, bits in (
+        (pa.int8(), 8),
+        (pa.int16(), 16),
+        (pa.int32(), 32),
+        (pa.int64(), 64),
+        (pa.uint8(), 16),
+        (pa.uint16(), 32),
+        (pa.uint32(), 64),
+    )
+}
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
+_DATE32, _DECIMAL128 = pa.date32().id, pa.decimal128(1).id
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 
 
@@ -124,7 +141,8 @@ def to_columns(table: pa.Table | pa.RecordBatch, schema: t.Schema) -> list[Colum
     schema's own in order (a schema may repeat names).
     Raises: DataError for missing, unknown or repeated columns, types that do not convert, values
     out of range, NULL in a NOT NULL column.
-    Cost: O(1) for a column whose layout agrees, else one copy.
+    Cost: O(1) for a column whose layout agrees, or that is converted when it is read; else one
+    copy.
     """
     places = _places(table.schema.names, schema)
     return [
@@ -164,6 +182,8 @@ def to_column(array: pa.Array | pa.ChunkedArray, field: t.Field) -> Column:
     """One column; see `to_columns`."""
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    if array.null_count == 0 and (unread := _unread(array, field.type)) is not None:
+        return unread
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     valid: Bools | None = None
@@ -183,6 +203,41 @@ def to_column(array: pa.Array | pa.ChunkedArray, field: t.Field) -> Column:
     if column.wide:
         return narrow(column) or column
     return column
+
+
+def _unread(array: pa.Array, kind: t.SqlType) -> Column | None:
+    """An array without NULLs as a column that is converted when it is read, where the types alone
+    show that all values fit; None for others. What somebody may write to is copied, as stored."""
+    given = array.type
+    words = 1
+    match kind:
+        case t.IntegerType():
+            dtype, bits = _INTEGER_LAYOUTS.get(given.id, (_INT64, 65))
+            if bits > kind.bits:
+                return None
+            stored = _INT32 if kind.bits < 64 else _INT64
+        case t.DateType():
+            if given.id != _DATE32:
+                return None
+            dtype = stored = _INT32
+        case t.DecimalType():
+            if given.id != _DECIMAL128 or given.scale != kind.scale or not kind.narrow:
+                return None
+            if given.precision > kind.precision:
+                return None
+            dtype, stored, words = _INT64, _INT64, 2
+        case _:
+            return None
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return None
+    n = len(array)
+    raw: Any = np.frombuffer(buffer, dtype, words * n, words * dtype.itemsize * array.offset)
+    if words == 2:
+        raw = raw[::2]
+    elif dtype == _INT64:
+        return Column(kind, raw)
+    return Unread(kind, ROWS.copy(raw, stored) if raw.flags.writeable else raw)
 
 
 def _type_error(field: t.Field, given: pa.DataType) -> DataError:

@@ -17,6 +17,9 @@ may also be wide. Whoever makes a decimal column chooses; whoever reads one must
 Invariants: `valid` None means no NULL; where `valid` is False the value is some harmless value of
 the dtype (0, "" …), never garbage that could overflow or fault; Arrow values carry no NULLs of
 their own. Arrays handed out are read-only by convention: no operator writes to its input.
+
+Columns that come in as 32-bit days, 16-byte decimals … are converted when somebody reads them
+(`Unread`): of a wide table most are stored and never read.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from operators.slabs import ROWS
 from planner import types as t
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -67,6 +71,49 @@ class Column:
         else:
             values = self.values.filter(pa.array(keep))
         return Column(self.type, values, None if self.valid is None else self.valid[keep])
+
+
+class Unread(Column):
+    """A column as it came in, without NULLs; `values` are converted at the first look.
+
+    `raw`: integers of at most 64 bits, any dtype and stride, to which nobody writes.
+    """
+
+    __slots__ = ("_read", "raw")
+
+    raw: np.ndarray[Any, Any]
+    _read: Ints | None
+
+    def __init__(self, kind: t.SqlType, raw: np.ndarray[Any, Any]) -> None:
+        for name, value in (("type", kind), ("valid", None), ("raw", raw), ("_read", None)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def values(self) -> Ints:
+        if self._read is None:
+            read = self.raw
+            if read.dtype != np.int64:
+                read = read.astype(np.int64)
+            elif not read.flags.c_contiguous:
+                # Whoever stores the column keeps these words, and not what came in.
+                read = ROWS.copy(read, np.int64)
+                object.__setattr__(self, "raw", read)
+            object.__setattr__(self, "_read", read)
+        assert self._read is not None
+        return self._read
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    @property
+    def wide(self) -> bool:
+        return False
+
+    def take(self, rows: Ints) -> Column:
+        return Column(self.type, self.raw[rows].astype(np.int64, copy=False))
+
+    def filter(self, keep: Bools) -> Column:
+        return Column(self.type, self.raw[keep].astype(np.int64, copy=False))
 
 
 def is_textual(kind: t.SqlType) -> bool:

@@ -6,7 +6,8 @@ that read it and goes when the last one does. With an `owner` other than "" a vi
 
 Invariant: `nodes` is in topological order; after a relation's operator has run, and before any
 consumer does, all indexes over that relation hold its new rows, but for one that only its table
-reads (see LiveIndex.deferred); filters take them in when somebody looks.
+reads (see LiveIndex.deferred); filters take them in when somebody looks. No index that joins alone
+read is kept beside one that serves for it (operators.live).
 Source: Shared Arrangements §4.3 (import), §3 (sharing).
 """
 
@@ -20,8 +21,10 @@ from typing_extensions import assert_never
 
 from operators import delta as deltas
 from operators.delta import Delta
+from operators.hydration import flowing, pieces_of, sliced, start_groups
 from operators.join import DeltaJoinOperator
 from operators.linear import ConstantOperator, MapOperator, RepeatOperator, UnionOperator
+from operators.live import TABLE_READER, LiveFilter, LiveIndex, Over
 from operators.recompute import RecomputeOperator
 from operators.reduce import ReduceOperator
 from operators.state.arrangement import ArrangementState
@@ -50,9 +53,6 @@ Operator: TypeAlias = (
 #: A node as installed: "" where it is shared, else the view whose own it is.
 Key: TypeAlias = tuple[str, ir.Node]
 
-#: Reader under which a table holds the index of its enforced key.
-TABLE_READER = "(table)"
-
 
 @dataclass(slots=True)
 class Installed:
@@ -67,35 +67,6 @@ class Installed:
 
     def __post_init__(self) -> None:
         self.reads = tuple(node_key(i, self.owner) for i in _occurrences(self.node))
-
-
-@dataclass(slots=True)
-class LiveIndex:
-    """An index, and the views (or the table) that read it."""
-
-    spec: ir.Index
-    owner: str
-    state: ArrangementState
-    readers: set[str] = field(default_factory=set)
-
-    @property
-    def deferred(self) -> bool:
-        """Whether only its table reads it, which brings it up to date when it does."""
-        return self.readers == {TABLE_READER}
-
-
-@dataclass(slots=True)
-class LiveFilter:
-    state: Filter
-    readers: set[str] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class Over:
-    """What is kept over one relation."""
-
-    filters: list[Filter] = field(default_factory=list)
-    indexes: list[LiveIndex] = field(default_factory=list)
 
 
 class Dataflow:
@@ -138,8 +109,10 @@ class Dataflow:
         Returns: the view's rows as births at `time`. Cost: an import of what is live, one pass over
         a snapshot for the rest.
         """
-        fresh: dict[ir.Node, Delta] = {}
-        for node in ir.topological(root):
+        order = ir.topological(root)
+        flows = flowing(order)
+        fresh: dict[ir.Node, Delta | None] = {}
+        for node in order:
             if isinstance(node, ir.Source):
                 continue
             if isinstance(node, ir.Stream):
@@ -149,16 +122,19 @@ class Dataflow:
             if key not in self._installed:
                 operator = self._build(node, view, owner)
                 self._installed[key] = Installed(node, owner, operator)
-                fresh[node] = self._start(node, operator, fresh, time, owner)
+                fresh[node] = None
+                if node not in flows:  # else it is computed when its reader starts
+                    fresh[node] = self._start(node, operator, fresh, time, owner)
                 self._absorb(key)
             self._installed[key].readers.add(view)
             for spec in ir.indexes(node):
-                self.index(spec, view, owner)
+                self.index(spec, view, owner, isinstance(node, ir.DeltaJoin))
             if isinstance(node, ir.DeltaJoin):
                 for i in node.inputs:
                     if i.filter is not None:
                         self.filter(node_key(i.relation, owner), i.filter, view, owner)
-        return fresh[root] if root in fresh else self.snapshot(root, time, owner)
+        rows = fresh.get(root)
+        return self.snapshot(root, time, owner) if rows is None else rows
 
     def retire(self, view: str) -> None:
         """Take a view's readers away; what nobody reads is dropped."""
@@ -179,6 +155,11 @@ class Dataflow:
             live.readers.discard(view)
             if not live.readers:
                 del self._filters[key_filter]
+        for index in list(self._indexes.values()):
+            index.served = {spec: some - {view} for spec, some in index.served.items()}
+            index.served = {spec: some for spec, some in index.served.items() if some}
+            if index.served and not self._is_planned(index):
+                self._restore_served(index)
         self._over = None
 
     def streams(self, name: str) -> tuple[ir.Stream, ...]:
@@ -201,26 +182,40 @@ class Dataflow:
     def relation(self, node: ir.Stored, owner: str = "") -> Relation:
         return self._relations[node_key(node, owner)]
 
-    def index(self, spec: ir.Index, reader: str, owner: str = "") -> ArrangementState:
+    def index(
+        self, spec: ir.Index, reader: str, owner: str = "", joined: bool = False
+    ) -> ArrangementState:
         """The index, built now if it does not exist, with one reader more; so is the filter of a
-        partial one."""
+        partial one. For a join (`joined`) it may be one that serves for it; a new one takes the
+        place of those that it serves for.
+        """
         key = (owner, spec)
         live = self._indexes.get(key)
         passing = None
         if isinstance(spec, ir.Arrangement) and spec.filter is not None:
             passing = self.filter(node_key(spec.relation, owner), spec.filter, reader, owner)
+        if joined and isinstance(spec, ir.Arrangement) and (live is None or live.deferred):
+            serving = self._serving(spec, owner)
+            if serving is not None:
+                serving.served.setdefault(spec, set()).add(reader)
+                serving.readers.add(reader)
+                return serving.state
         if live is None:
             state = ArrangementState(spec, self.relation(spec.relation, owner), passing)
+            over = self._over_relation(node_key(spec.relation, owner))
             live = self._indexes[key] = LiveIndex(spec, owner, state)
-            self._over = None
+            over.indexes.append(live)
             self.index_builds += 1
+        is_read = bool(live.readers) and not live.deferred
         live.readers.add(reader)
         if not live.deferred:
             live.state.absorb()
+            if passing is None and not is_read:
+                self._take_place(live)
         return live.state
 
     def live_index(self, spec: ir.Index, owner: str = "") -> LiveIndex | None:
-        """The index if it exists."""
+        """The index if it exists itself."""
         return self._indexes.get((owner, spec))
 
     def filter(self, relation: Key, predicate: Expr, reader: str, owner: str = "") -> Filter:
@@ -228,8 +223,9 @@ class Dataflow:
         key = (relation, owner, predicate)
         live = self._filters.get(key)
         if live is None:
+            over = self._over_relation(relation)
             live = self._filters[key] = LiveFilter(Filter(self._relations[relation], predicate))
-            self._over = None
+            over.filters.append(live.state)
         live.readers.add(reader)
         return live.state
 
@@ -238,8 +234,19 @@ class Dataflow:
         return tuple(self._indexes.values())
 
     @property
+    def planned_indexes(self) -> tuple[tuple[str, ir.Index], ...]:
+        """Owner and identity of the indexes that plans of views name, whichever serves."""
+        served = ((i.owner, spec) for i in self._indexes.values() for spec in i.served)
+        read = ((i.owner, i.spec) for i in self._indexes.values() if not i.deferred)
+        return (*read, *served)
+
+    @property
     def filters(self) -> tuple[LiveFilter, ...]:
         return tuple(self._filters.values())
+
+    def filters_over(self) -> tuple[tuple[Key, LiveFilter], ...]:
+        """The filters, each with the relation that it is over."""
+        return tuple((relation, live) for (relation, _, _), live in self._filters.items())
 
     @property
     def installed(self) -> tuple[Installed, ...]:
@@ -304,6 +311,9 @@ class Dataflow:
                 relation.advance(since)
                 for index in over[key].indexes if key in over else ():
                     index.state.maintain(len(delta))
+        for key, kept in over.items():
+            for index in () if key in changes else kept.indexes:
+                index.state.settle()
 
     def snapshot(self, node: ir.Node, time: int, owner: str = "") -> Delta:
         """All rows of a running node as of `time` (the latest epoch), as births at that time."""
@@ -340,6 +350,61 @@ class Dataflow:
 
     # -- internals -------------------------------------------------------------------------------
 
+    def _serving(self, spec: ir.Arrangement, owner: str) -> LiveIndex | None:
+        """An index that is read in place of `spec`, if any."""
+        over = self._over_relation(node_key(spec.relation, owner)).indexes
+        return next((i for i in over if i.owner == owner and i.serves(spec)), None)
+
+    def _take_place(self, new: LiveIndex) -> None:
+        """Drop the indexes that a new one serves for, if joins alone read them."""
+        over = self._over_relation(node_key(new.spec.relation, new.owner)).indexes
+        for old in list(over):
+            spec = old.spec
+            if old.owner != new.owner or not isinstance(spec, ir.Arrangement):
+                continue
+            if new.serves(spec) and self._is_joined(old):
+                del self._indexes[old.owner, spec]
+                over.remove(old)
+                old.served[spec] = old.readers
+                for each, readers in old.served.items():
+                    new.served.setdefault(each, set()).update(readers)
+                    new.readers |= readers
+                    self._read_through(each, new.owner, new.state)
+
+    def _restore_served(self, index: LiveIndex) -> None:
+        """Build the indexes anew in whose place alone `index` was read."""
+        served, index.served = index.served, {}
+        index.readers.intersection_update((TABLE_READER,))
+        if not index.readers:
+            del self._indexes[index.owner, index.spec]
+        self._over = None
+        # One of them may serve for others.
+        for spec in sorted(served, key=lambda s: (s.filter is not None, -len(s.columns))):
+            for reader in sorted(served[spec]):
+                state = self.index(spec, reader, index.owner, joined=True)
+                self._read_through(spec, index.owner, state)
+
+    def _is_joined(self, index: LiveIndex) -> bool:
+        """Whether joins alone read the index."""
+        return TABLE_READER not in index.readers and not any(
+            installed.owner == index.owner
+            and not isinstance(installed.node, ir.DeltaJoin)
+            and index.spec in ir.indexes(installed.node)
+            for installed in self._installed.values()
+        )
+
+    def _is_planned(self, index: LiveIndex) -> bool:
+        """Whether the plan of an installed node names the index."""
+        return any(
+            installed.owner == index.owner and index.spec in ir.indexes(installed.node)
+            for installed in self._installed.values()
+        )
+
+    def _read_through(self, spec: ir.Arrangement, owner: str, state: ArrangementState) -> None:
+        for installed in self._installed.values():
+            if installed.owner == owner and isinstance(installed.operator, DeltaJoinOperator):
+                installed.operator.read_through(spec, state)
+
     def _absorb(self, key: Key) -> None:
         over = self._kept_over().get(key)
         if over is None:
@@ -350,6 +415,9 @@ class Dataflow:
         for index in over.indexes:
             if not index.deferred:
                 index.state.absorb()
+
+    def _over_relation(self, relation: Key) -> Over:
+        return self._kept_over().setdefault(relation, Over())
 
     def _kept_over(self) -> dict[Key, Over]:
         """By relation, the filters and indexes over it."""
@@ -407,6 +475,9 @@ class Dataflow:
                 return ReduceOperator(node, relation, group_index, ordered)
             case ir.DeltaJoin():
                 keys = [node_key(i.relation, owner) for i in node.inputs]
+                specs = ir.indexes(node)
+                for spec in specs:
+                    self.index(spec, view, owner, joined=True)
                 return DeltaJoinOperator(
                     node,
                     [
@@ -419,7 +490,8 @@ class Dataflow:
                         None if i.filter is None else self.filter(k, i.filter, view, owner)
                         for i, k in zip(node.inputs, keys, strict=True)
                     ],
-                    {spec: self.index(spec, view, owner) for spec in ir.indexes(node)},
+                    # Again: a later one may have taken the place of an earlier one.
+                    {spec: self.index(spec, view, owner, joined=True) for spec in specs},
                 )
             case ir.TopK():
                 return TopKOperator(node, self.index(node.index, view, owner))
@@ -432,21 +504,37 @@ class Dataflow:
         self,
         node: ir.Node,
         operator: Operator,
-        fresh: dict[ir.Node, Delta],
+        fresh: dict[ir.Node, Delta | None],
         time: int,
         owner: str,
     ) -> Delta:
-        """The first output of a new operator: its inputs as of `time` pushed through it."""
+        """The first output of a new operator: its inputs as of `time` pushed through it. `fresh`:
+        the first outputs of the other new ones, None of those that flow."""
+
+        def flows(i: ir.Node) -> bool:
+            return i in fresh and fresh[i] is None
+
+        def pieces(i: ir.Node) -> Iterator[Delta]:
+            return (p for p in self._pieces(i, fresh, time, owner) if len(p))
 
         def rows_of(i: ir.Node) -> Delta:
-            return fresh[i] if i in fresh else self.snapshot(i, time, owner)
+            if flows(i):
+                return deltas.concatenate(i.schema, list(pieces(i)))
+            known = fresh.get(i)
+            return self.snapshot(i, time, owner) if known is None else known
 
         match operator:
+            case MapOperator() | UnionOperator() | RepeatOperator() if any(
+                map(flows, ir.inputs(node))
+            ):
+                return rows_of(node)
+            case MapOperator() | RepeatOperator():
+                assert isinstance(node, (ir.Map, ir.Repeat))
+                return operator.step(rows_of(node.input))
+            case UnionOperator():
+                return operator.step([rows_of(i) for i in ir.inputs(node)])
             case DeltaJoinOperator():
                 return self._join_snapshot(operator, time)
-            case UnionOperator():
-                assert isinstance(node, ir.Union)
-                return operator.step([rows_of(i) for i in node.inputs])
             case TopKOperator() | ConstantOperator():
                 return operator.start(time)
             case ThresholdOperator():
@@ -457,24 +545,64 @@ class Dataflow:
                 return operator.start(rows_of(node.index.relation), time)
             case ReduceOperator():
                 assert isinstance(node, ir.Reduce)
-                return operator.start(rows_of(node.input), time)
-            case MapOperator() | StoreOperator() | RepeatOperator():
-                assert isinstance(node, (ir.Map, ir.Store, ir.Repeat))
+                return start_groups(operator, pieces(node.input), time)
+            case StoreOperator():
+                assert isinstance(node, ir.Store)
                 return operator.step(rows_of(node.input))
             case _:
                 assert_never(operator)
 
+    def _pieces(
+        self, node: ir.Node, fresh: dict[ir.Node, Delta | None], time: int, owner: str
+    ) -> Iterator[Delta]:
+        """The first output of a new node, or all rows of another as of `time`, piece by piece."""
+        known = fresh.get(node)
+        if known is not None:
+            yield from sliced(known)
+            return
+        flows = node in fresh
+        match node:
+            case ir.Source() | ir.Store() | ir.Reduce() | ir.Recompute():
+                yield from pieces_of(self.relation(node, owner), time)
+            case ir.DeltaJoin():
+                join = self._installed[owner, node].operator
+                assert isinstance(join, DeltaJoinOperator)
+                yield from self._join_pieces(join, time)
+            case ir.Map() | ir.Repeat():
+                operator = self._installed[owner, node].operator
+                if not flows and isinstance(node, ir.Map):
+                    operator = MapOperator(node)  # errors were counted when the rows came
+                assert isinstance(operator, (MapOperator, RepeatOperator))
+                for piece in self._pieces(node.input, fresh, time, owner):
+                    yield operator.step(piece)
+            case ir.Union():
+                union = self._installed[owner, node].operator
+                assert isinstance(union, UnionOperator)
+                for at, i in enumerate(node.inputs):
+                    for piece in self._pieces(i, fresh, time, owner):
+                        parts: list[Delta | None] = [None] * len(node.inputs)
+                        parts[at] = piece
+                        yield union.step(parts)
+            case _:
+                yield from sliced(self.snapshot(node, time, owner))
+
     def _join_snapshot(self, join: DeltaJoinOperator, time: int) -> Delta:
+        return join.merged([p for p in self._join_pieces(join, time) if len(p)])
+
+    def _join_pieces(self, join: DeltaJoinOperator, time: int) -> Iterator[Delta]:
         """The whole join by one path (3DF §8: one delta query), of those with the fewest lookups of
-        half an index (ranges with one end) that from the smallest input. A join of events has no
-        rows as of any time."""
+        half an index (ranges with one end) that from the smallest input, without what its filter
+        leaves out. A join of events has no rows as of any time."""
         if ir.gives_events(join.node):
-            return deltas.empty(join.node.schema)
+            return
         halves = [sum(map(_is_half_open, path.steps)) for path in join.node.paths]
-        sizes = [o.relation.live_rows for o in join.occurrences]
+        sizes = [
+            o.relation.live_rows if o.filter is None else o.filter.passing_rows
+            for o in join.occurrences
+        ]
         source = min(range(len(sizes)), key=lambda i: (halves[i], sizes[i]))
-        everything = snapshot(join.occurrences[source].relation, time)
-        return join.follow(source, everything, snapshot=True)
+        for piece in pieces_of(join.occurrences[source].relation, time):
+            yield join.follow(source, piece, snapshot=True)
 
 
 def _is_half_open(step: ir.HalfJoin | ir.RangeJoin) -> bool:

@@ -12,7 +12,7 @@ Invariant: deltas are immutable; `column(i)` always has n rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeAlias
 
@@ -90,12 +90,16 @@ Origin: TypeAlias = Column | Bound | Picked | None
 class Pairs:
     """Updates of one row: positions of the old (-1) and the new (+1) version, at the same time.
 
-    `may_be_equal`: whether the versions may agree in every column.
+    `may_be_equal`: whether the versions may agree in every column. `same`: by column, in which
+    pairs it has not changed, as far as somebody has compared it for all; `without`: by the bytes of
+    a mask of the pairs, the delta without those, which the views that read it share.
     """
 
     old: Ints
     new: Ints
     may_be_equal: bool
+    same: dict[int, Bools] = field(default_factory=dict, repr=False, compare=False)
+    without: dict[bytes, Delta] = field(default_factory=dict, repr=False, compare=False)
 
 
 class Delta:
@@ -329,6 +333,15 @@ def bound(
         one_time=_all_same(time),
         one_diff=_all_same(diff),
     )
+
+
+def births(relation: Relation, rows: Ints, time: Ints) -> Delta:
+    """Births of a stored relation's own rows, at times that ascend."""
+    one_time = len(time) == 0 or bool(time[0] == time[-1])
+    origins = _columns_of(0, len(relation.schema))
+    diff = np.ones(len(time), np.int64)
+    bindings = (Binding(relation, rows),)
+    return Delta(relation.schema, time, diff, origins, bindings, None, one_time, True)
 
 
 def concatenate(schema: Schema, parts: list[Delta]) -> Delta:

@@ -48,19 +48,23 @@ class HalfJoinOperator:
 
     def __init__(self, node: ir.HalfJoin, index: ArrangementState, occurrence: Occurrence) -> None:
         self.node = node
-        self.index = index
         self.occurrence = occurrence
         self._residual = [scalar.compile(r) for r in node.residual]
-        tested = occurrence.filter
-        if tested is not None and tested.predicate == node.index.filter:
+        self.read_through(index)
+
+    def read_through(self, index: ArrangementState) -> None:
+        """Look up through `index`: that of the node or, in place of a partial one, a whole one that
+        leads with its columns (see Dataflow.index)."""
+        self.index = index
+        tested = self.occurrence.filter
+        if tested is not None and tested.predicate == index.part:
             tested = None  # the index has no other rows
         self._filter = tested
-        finds_null = node.null_safe or (False,) * len(node.probe)
-        self._has_word = index.null_words[: len(node.probe)]
+        probed = len(self.node.probe)
+        finds_null = self.node.null_safe or (False,) * probed
+        self._has_word = index.null_words[:probed]
         # An index over a column that is never NULL has no word for NULL to find.
-        self._finds_null = tuple(
-            a and b for a, b in zip(finds_null, index.null_words, strict=False)
-        )
+        self._finds_null = tuple(a and b for a, b in zip(finds_null, self._has_word, strict=True))
 
     def probe(self, prefix: Delta) -> tuple[Delta, Ints]:
         """The updates that can match (no NULL in the probe), and their key words."""
@@ -90,14 +94,25 @@ class HalfJoinOperator:
         home = prefix.home(self.node.probe)
         if home is None:
             present, words = self._key_words(prefix)
-            return Sought(present, sort_probes(words))
+            return self._candidates(present, words) or Sought(present, sort_probes(words))
         binding, columns = home
         key = (columns, self._has_word, self._finds_null)
         known = binding.sought.get(key)
         if known is None:
             present, words = self._key_words(prefix)
+            few = self._candidates(present, words)
+            if few is not None:
+                return few
             known = binding.sought[key] = Sought(present, sort_probes(words))
         return known
+
+    def _candidates(self, present: Ints | None, words: Ints) -> Sought | None:
+        """The lookups of key words that may have a match, where others need not be sorted."""
+        kept = self.index.candidates(words)
+        if kept is None:
+            return None
+        words = words.take(kept, axis=1)
+        return Sought(kept if present is None else present[kept], sort_probes(words))
 
     def extend_probed(self, prefix: Delta, words: Ints, as_of: bool) -> Delta:
         """`extend`, with the key words at hand, which an exchange has sent here."""
@@ -159,6 +174,13 @@ class DeltaJoinOperator:
         self._wanted.update(columns)
         self._reads = [self._columns_read(i) for i in range(len(self.node.inputs))]
 
+    def read_through(self, spec: ir.Arrangement, index: ArrangementState) -> None:
+        """Look up through `index` wherever the plan says `spec`."""
+        for path in self.paths:
+            for step in path:
+                if isinstance(step, HalfJoinOperator) and step.node.index == spec:
+                    step.read_through(index)
+
     @property
     def wanted(self) -> tuple[int, ...]:
         """Columns that the consumers read."""
@@ -194,7 +216,7 @@ class DeltaJoinOperator:
             delta = changes[path.source]
             if delta is not None and len(delta):
                 parts.append(self.follow(path.source, delta))
-        return self._merged([p for p in parts if len(p)])
+        return self.merged([p for p in parts if len(p)])
 
     def follow(self, source: int, delta: Delta, snapshot: bool = False) -> Delta:
         """Path `source` for `delta`. `snapshot`: delta is all of the input as of its one time, and
@@ -206,7 +228,7 @@ class DeltaJoinOperator:
             prefix = half_join.extend(prefix, snapshot or half_join.node.as_of)
         return prefix
 
-    def _merged(self, parts: list[Delta]) -> Delta:
+    def merged(self, parts: list[Delta]) -> Delta:
         """Deltas of several paths, each with every input bound, as one that is still bound."""
         if not parts:
             return self._nothing

@@ -1,6 +1,7 @@
 """Map and Union: what needs no state.
 
-A map throws rows away predicate by predicate, each on the rows that are left, and computes its
+A map throws rows away predicate by predicate, each on the rows that are left (those that read the
+same numbers on the same rows: comparing again costs less than gathering again), and computes its
 outputs last, so that columns are gathered only for rows that matter. An update that changes no
 column the map reads is cancelled before anything is computed (DESIGN §6).
 Source: Shared Arrangements §5.1-5.2.
@@ -16,8 +17,8 @@ import pyarrow.compute as pc
 from operators import delta as deltas
 from operators import scalar
 from operators.arrow import from_column
-from operators.column import Bools, Column, concat
-from operators.delta import Delta, Origin
+from operators.column import Bools, Column, concat, is_textual
+from operators.delta import Delta, Origin, Pairs
 from operators.errors import ErrorState
 from operators.scalar.value import Errors, only_where
 from planner import dataflow as ir
@@ -26,6 +27,8 @@ from planner.expr import columns_used
 
 #: Of one value, in the message of a row that cannot be computed.
 _SHOWN_CHARACTERS = 100
+#: So many pairs are compared as quickly as a part of them.
+_FEW_PAIRS = 1024
 
 
 class MapOperator:
@@ -36,8 +39,14 @@ class MapOperator:
         self.errors = ErrorState()
         self._nothing = deltas.empty(node.schema)
         self.used = tuple(sorted(columns_used(*node.predicates, *node.outputs)))
-        self._predicates = [scalar.compile(p) for p in node.predicates]
-        self._predicate_columns = [tuple(sorted(columns_used(p))) for p in node.predicates]
+        #: Predicates that are tested on the same rows, and the columns that they read.
+        self._tests: list[tuple[list[scalar.Compiled], tuple[int, ...]]] = []
+        for p in node.predicates:
+            columns = tuple(sorted(columns_used(p)))
+            textual = any(is_textual(node.input.schema[c].type) for c in columns)
+            if not self._tests or self._tests[-1][1] != columns or textual:
+                self._tests.append(([], columns))
+            self._tests[-1][0].append(scalar.compile(p))
         self._output_columns = [tuple(sorted(columns_used(o))) for o in node.outputs]
         self._outputs = [
             o.index if isinstance(o, ColumnRef) else scalar.compile(o) for o in node.outputs
@@ -46,15 +55,18 @@ class MapOperator:
     def step(self, delta: Delta) -> Delta:
         """The output's delta. Cost: one evaluation per surviving row and expression."""
         delta = without_unchanged(delta, self.used)
-        for predicate, predicate_columns in zip(
-            self._predicates, self._predicate_columns, strict=True
-        ):
+        for predicates, columns in self._tests:
             if len(delta) == 0:
                 break
-            value, errors = predicate.evaluate(delta.column, len(delta))
-            if errors is not None:
-                self._count(errors, delta, predicate_columns)
-            delta = delta.filter(passing(value))
+            keep: Bools | None = None
+            for predicate in predicates:
+                value, errors = predicate.evaluate(delta.column, len(delta))
+                errors = only_where(errors, keep)
+                if errors is not None:
+                    self._count(errors, delta, columns)
+                keep = passing(value) if keep is None else keep & passing(value)
+            assert keep is not None
+            delta = delta.filter(keep)
         if len(delta) == 0:
             return self._nothing
         computed: list[tuple[int, Column]] = []
@@ -167,25 +179,48 @@ def passing(value: Column) -> Bools:
 def without_unchanged(delta: Delta, used: tuple[int, ...]) -> Delta:
     """Drop each update of a row, its -/+ pair, that changes none of the columns `used`.
 
-    Cost: a gather and a comparison of those columns for the rows in pairs.
+    Readers that are left with the same updates get the same object. Cost: a gather and a
+    comparison of those columns for the rows in pairs, once for all who read the delta.
     """
-    if delta.pairs is None or len(delta.pairs.old) == 0:
+    pairs = delta.pairs
+    if pairs is None or len(pairs.old) == 0:
         return delta
-    if len(used) == len(delta.schema) and not delta.pairs.may_be_equal:
+    if len(used) == len(delta.schema) and not pairs.may_be_equal:
         return delta
-    old, new = delta.pairs.old, delta.pairs.new
-    same = np.ones(len(old), np.bool_)
-    for column in used:
-        at = np.flatnonzero(same)
-        if len(at) == 0:
-            break
-        same[at] = equal_rows(delta.peek(column, old[at]), delta.peek(column, new[at]))
+    same = _unchanged(delta, pairs, used)
     if not same.any():
         return delta
-    keep = np.ones(len(delta), np.bool_)
-    keep[old[same]] = False
-    keep[new[same]] = False
-    return delta.select(np.flatnonzero(keep))
+    mask = same.tobytes()
+    left = pairs.without.get(mask)
+    if left is None:
+        keep = np.ones(len(delta), np.bool_)
+        keep[pairs.old[same]] = False
+        keep[pairs.new[same]] = False
+        left = pairs.without[mask] = delta.select(keep.nonzero()[0])
+    return left
+
+
+def _unchanged(delta: Delta, pairs: Pairs, used: tuple[int, ...]) -> Bools:
+    """The pairs whose versions agree in all columns `used`, bool[pairs]."""
+    known = pairs.same
+    same = np.ones(len(pairs.old), np.bool_)
+    fresh: list[int] = []
+    for column in used:
+        found = known.get(column)
+        if found is None:
+            fresh.append(column)
+        else:
+            same &= found
+    for column in fresh:
+        at = same.nonzero()[0]
+        if len(at) and (len(same) <= _FEW_PAIRS or 2 * len(at) >= len(same)):
+            found = equal_rows(delta.peek(column, pairs.old), delta.peek(column, pairs.new))
+            known[column] = found
+            same &= found
+        elif len(at):  # what is left is not worth comparing the rest
+            old, new = pairs.old[at], pairs.new[at]
+            same[at] = equal_rows(delta.peek(column, old), delta.peek(column, new))
+    return same
 
 
 def equal_rows(left: Column, right: Column) -> Bools:

@@ -20,9 +20,10 @@ import pyarrow as pa
 
 from operators import delta as deltas
 from operators import exact_sum
-from operators.column import Column, Ints, concat, null_column
+from operators.column import Bools, Column, Ints, concat, null_column
 from operators.delta import Delta, Pairs
 from operators.kernels import grouping
+from operators.kernels.extremes import extremes
 from operators.state import encode
 from operators.state.arrangement import ArrangementState, order_keys
 from operators.state.relation import Relation
@@ -113,6 +114,7 @@ class Runs:
     first_row int64[runs]: an input row of each run; time int64[runs]; change int64[words, runs] as
     `sweep_groups` takes it; exact[a]: for the a-th exact sum, the states of what each run adds;
     extreme[e]: for the e-th accumulator of EXTREME, the input row of each run that has it, int64.
+    grouped: the delta's rows by run, where they are at hand.
     """
 
     words: Ints
@@ -122,11 +124,30 @@ class Runs:
     change: Ints
     exact: tuple[pa.Array, ...]
     extreme: tuple[Ints, ...] = ()
+    grouped: Grouping | None = None
+
+
+def add_up(words: Ints, time: Ints, change: Ints, exact: tuple[pa.Array, ...], mode: Ints) -> Runs:
+    """What parts add to groups, as one; of each part and run, its key int64[w, n], its time, and
+    change int64[words, n] and states as Runs has them. `first_row` is a part's, by position."""
+    grouped = group_rows(words, time)
+    order, starts, first_row = grouped.order, grouped.starts, grouped.first_row
+    added = np.empty((len(mode), len(first_row)), np.int64)
+    grouping.add_runs(order, starts, len(first_row), change, mode, added)
+    return Runs(
+        words=keys_at(words, first_row[grouped.key_starts[:-1]]),
+        key_starts=grouped.key_starts,
+        first_row=first_row,
+        time=time[first_row],
+        change=added,
+        exact=tuple(exact_sum.added_up(states, order, starts) for states in exact),
+    )
 
 
 class ReduceOperator:
     """The group operator. State: `relation`, and `index` on its keys. It reads `ordered`, the
-    indexes of its input that MIN and MAX stand in front of."""
+    indexes of its input that MIN and MAX stand in front of. `keys`: columns of the input; `mode`:
+    of each word of its accumulators (see kernels.grouping)."""
 
     def __init__(
         self,
@@ -138,8 +159,8 @@ class ReduceOperator:
         self.node = node
         self.relation = relation
         self.index = index
-        self._keys = [_position(k) for k in node.keys]
-        self._slots, self._mode = slots_of(node)
+        self.keys = [_position(k) for k in node.keys]
+        self._slots, self.mode = slots_of(node)
         self._extremes = [s for s in self._slots if s.kind in EXTREME]
         valued = ("first", *EXTREME)
         added = [(s.column, s.word) for s in self._slots if s.kind not in valued and s.width]
@@ -159,14 +180,14 @@ class ReduceOperator:
 
     def start(self, delta: Delta, time: int) -> Delta:
         """The first delta, at one time: a global aggregate gets its row even from no input."""
-        if self._keys or len(delta):
+        if self.keys or len(delta):
             return self.step(delta)
         runs = Runs(
             words=np.zeros((1, 1), np.int64),
             key_starts=np.array([0, 1], np.int64),
             first_row=np.zeros(1, np.int64),
             time=np.array([time], np.int64),
-            change=np.zeros((len(self._mode), 1), np.int64),
+            change=np.zeros((len(self.mode), 1), np.int64),
             exact=(exact_sum.nothing(1),) * self._exact,
             extreme=(_NO_ROW,) * len(self._extremes),
         )
@@ -174,12 +195,12 @@ class ReduceOperator:
 
     def runs(self, delta: Delta) -> Runs:
         """Group by (key, time) and sum each run. Cost: O(n), and sorting the runs."""
-        words = self.index.probe_words([delta.column(k) for k in self._keys], len(delta))
+        words = self.index.probe_words([delta.column(k) for k in self.keys], len(delta))
         grouped = group_rows(words, delta.time)
         order, starts = grouped.order, grouped.starts
         count = len(starts) - 1
         first_row = grouped.first_row
-        change = np.empty((len(self._mode), count), np.int64)
+        change = np.empty((len(self.mode), count), np.int64)
         exact: list[pa.Array] = []
         extreme: list[Ints] = []
         for slot in self._slots:
@@ -191,7 +212,7 @@ class ReduceOperator:
                 case "sum":
                     assert column is not None
                     add: Any = grouping.sum_runs_wide if column.wide else grouping.sum_runs
-                    end = slot.word + (3 if self._mode[slot.word] == grouping.WIDER else 2)
+                    end = slot.word + (3 if self.mode[slot.word] == grouping.WIDER else 2)
                     add(
                         order, starts, count, delta.diff, column.values, valid,
                         change[slot.word : end],
@@ -219,13 +240,16 @@ class ReduceOperator:
             change=change,
             exact=tuple(exact),
             extreme=tuple(extreme),
+            grouped=grouped,
         )
 
     def apply(self, delta: Delta, runs: Runs) -> Delta:
         """Change the stored groups by `runs`, whose keys' values are in `delta`."""
         groups, count = len(runs.key_starts) - 1, len(runs.time)
+        if self.relation.next_row == 0 and groups == count and self.keys:
+            return self._born(delta, runs)
         old_row, old = self._stored(runs.words)
-        valued = self._firsts(delta, runs) | self._running_extremes(delta, runs, old_row)
+        valued = self._firsts(delta, runs, old_row) | self._running_extremes(delta, runs, old_row)
         touched = _NONE_TOUCHED
         for changes in runs.exact:
             adds = exact_sum.changed(changes)
@@ -233,12 +257,12 @@ class ReduceOperator:
         events = np.empty((3, count), np.int64)
         births, totals = (
             np.empty((4, count), np.int64),
-            np.empty((len(self._mode), count), np.int64),
+            np.empty((len(self.mode), count), np.int64),
         )
         sizes = np.empty(3, np.int64)
         bad = grouping.sweep_groups(
-            runs.key_starts, groups, runs.time, runs.change, self._mode, touched, old_row, old,
-            not self._keys, events, births, totals, sizes,
+            runs.key_starts, groups, runs.time, runs.change, self.mode, touched, old_row, old,
+            not self.keys, events, births, totals, sizes,
         )  # fmt: skip
         if bad >= 0:
             raise AssertionError("a group lost more rows than it had: its input is not a multiset")
@@ -246,7 +270,7 @@ class ReduceOperator:
         if n_events == 0:
             return deltas.empty(self.node.schema)
         births, totals = births[:, :n_births], totals[:, :n_births]
-        place, states = _IN_ORDER, self._exact_states(runs, births)
+        place, states = _IN_ORDER, self._exact_states(runs, births[0], births[3])
         if not ascending:  # row ids ascend with time
             by_time = np.argsort(births[2], kind="stable")
             place = np.empty(n_births, np.int64)
@@ -269,11 +293,38 @@ class ReduceOperator:
             Pairs(pairs[0, :paired], pairs[1, :paired], may_be_equal=False),
         )  # fmt: skip
 
+    def _born(self, delta: Delta, runs: Runs) -> Delta:
+        """`apply` where no group was ever stored and each has one run: no history to sweep."""
+        count = runs.change[0]
+        if count.min() < 0:
+            raise AssertionError("a group lost more rows than it had: its input is not a multiset")
+        nothing_stored = np.full(len(count), -1, np.int64)
+        valued = self._firsts(delta, runs, nothing_stored)
+        valued |= self._running_extremes(delta, runs, nothing_stored)
+        run = count.nonzero()[0]
+        n = len(run)
+        if n == 0:
+            return deltas.empty(self.node.schema)
+        every = n == len(count)
+        totals, words = runs.change, runs.words
+        if not every:
+            totals, words = keys_at(totals, run), keys_at(words, run)
+        time, place = runs.time[run], _IN_ORDER
+        states = self._exact_states(runs, run, nothing_stored[:n])
+        if (time[1:] < time[:-1]).any():
+            place = np.argsort(time, kind="stable")
+            run, time, totals = run[place], time[place], keys_at(totals, place)
+            words, states = keys_at(words, place), [s.take(pa.array(place)) for s in states]
+        first = self.relation.append(self._rows(delta, runs, valued, run, totals, states), time)
+        rows = np.arange(first, first + n)
+        self.index.insert(rows, words, np.arange(n) if len(place) == 0 else None)
+        return deltas.births(self.relation, rows, time)
+
     def _stored(self, words: Ints) -> tuple[Ints, Ints]:
         """Stored row of each group before the step, or -1, and its accumulators' words."""
         groups = words.shape[1]
         old_row = np.full(groups, -1, np.int64)
-        old = np.zeros((len(self._mode), groups), np.int64)
+        old = np.zeros((len(self.mode), groups), np.int64)
         once = np.ones(groups, np.int64)
         matches = self.index.living(words, once, order=np.arange(groups))
         if len(matches.row) == 0:
@@ -317,18 +368,56 @@ class ReduceOperator:
             values[slot] = value
         return values
 
-    def _firsts(self, delta: Delta, runs: Runs) -> dict[Slot, Column]:
-        """For each accumulator `first` its value after each run, also entered into runs.change."""
+    def _firsts(self, delta: Delta, runs: Runs, old_row: Ints) -> dict[Slot, Column]:
+        """For each accumulator `first` its value after each run, also entered into runs.change:
+        what was in front or came in, where that is sure, else from the index."""
         values: dict[Slot, Column] = {}
+        count = len(runs.time)
+        group = np.repeat(np.arange(len(old_row)), np.diff(runs.key_starts))
         for slot, index in self._firsts_of:
             assert slot.arg is not None
-            keys = [delta.peek(k, runs.first_row) for k in self._keys]
-            rows = first_rows(index, keys, runs.time)
-            value = gather_or_null(index.relation, slot.arg, rows)
+            best, known = self._told(delta, runs, old_row, slot, index)
+            sought = np.flatnonzero(~known)
+            came, stays = np.flatnonzero(known & (best >= 0)), np.flatnonzero(known & (best < 0))
+            parts: list[Column] = []
+            if len(sought):
+                first_row, times = runs.first_row[sought], runs.time[sought]
+                keys = [delta.peek(k, first_row) for k in self.keys]
+                rows = first_rows(index, keys, times)
+                parts.append(gather_or_null(index.relation, slot.arg, rows))
+            if len(came):
+                parts.append(delta.peek(slot.arg, best[came]))
+            if len(stays):
+                parts.append(self.relation.gather(slot.column, old_row[group[stays]]))
+            value = parts[0]
+            if len(parts) > 1:
+                place = np.empty(count, np.int64)
+                place[np.concatenate((sought, came, stays))] = np.arange(count)
+                value = concat(parts).take(place)
             words = encode.equality_words([value], [True])
             runs.change[slot.word : slot.word + slot.width] = words
             values[slot] = value
         return values
+
+    def _told(
+        self, delta: Delta, runs: Runs, old_row: Ints, slot: Slot, index: ArrangementState
+    ) -> tuple[Ints, Bools]:
+        """Of each run the row in front after it, as `extremes` finds it, and whether that is sure.
+        It is not where the order is not that of the words alone, nor for the one group of a global
+        aggregate, whose stored NULL may stand for no row."""
+        best, known = np.empty(len(runs.time), np.int64), np.zeros(len(runs.time), np.bool_)
+        grouped, kind = runs.grouped, self.node.schema[slot.column].type
+        if grouped is None or not self.keys or not encode.order_is_exact([kind]):
+            return best, known
+        assert slot.arg is not None and isinstance(index.spec, ir.OrderedArrangement)
+        order = index.spec.order
+        stored = gather_or_null(self.relation, slot.column, old_row)
+        extremes(
+            grouped.order, grouped.starts, grouped.key_starts, delta.diff,
+            encode.order_words([delta.column(slot.arg)], order),
+            encode.order_words([stored], order), old_row >= 0, best, known,
+        )  # fmt: skip
+        return best, known
 
     def _rows(
         self,
@@ -343,7 +432,7 @@ class ReduceOperator:
         fields = self.node.schema
         source = runs.first_row[run]
         every = len(source) == len(delta) and np.array_equal(source, np.arange(len(source)))
-        keys = (delta.column(k) if every else delta.peek(k, source) for k in self._keys)
+        keys = (delta.column(k) if every else delta.peek(k, source) for k in self.keys)
         columns = [
             normal_key(Column(field.type, key.values, key.valid))
             for field, key in zip(fields, keys, strict=False)
@@ -364,19 +453,18 @@ class ReduceOperator:
                     columns.append(Column(kind, totals[slot.word]))
         return columns
 
-    def _exact_states(self, runs: Runs, births: Ints) -> list[pa.Array]:
-        """For each exact floating-point sum its state in every birth, from its prior version."""
+    def _exact_states(self, runs: Runs, run: Ints, prior: Ints) -> list[pa.Array]:
+        """For each exact floating-point sum its state in every birth, of its run and from its prior
+        version, both int64[births]."""
         if self._exact == 0:
             return []
         columns = [s.column for s in self._slots if s.kind in EXACT]
-        prior = births[3].copy()
+        prior = prior.copy()
         stored = np.flatnonzero(prior >= 0)
         rows = prior[stored]
         prior[stored] = np.arange(len(stored))
         return [
-            exact_sum.successive(
-                births[0], prior, change, self.relation.gather(column, rows).values
-            )
+            exact_sum.successive(run, prior, change, self.relation.gather(column, rows).values)
             for column, change in zip(columns, runs.exact, strict=True)
         ]
 

@@ -2,6 +2,7 @@
 
 The delta is consolidated per (row, time) first; a retraction kills one living copy of an equal row,
 found through the index on the row's hash. What comes out is the same delta, bound to row ids.
+The index is made when the first row is retracted: where rows only come, nobody needs it.
 
 Invariant: the relation's rows as of t are the multiset that the deltas up to t add up to.
 """
@@ -13,7 +14,7 @@ import numpy as np
 from operators import delta as deltas
 from operators.column import Column, Ints
 from operators.delta import Delta, Pairs
-from operators.kernels import grouping, sorting
+from operators.kernels import bags
 from operators.state import changes, encode
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import Normalised
@@ -21,16 +22,18 @@ from operators.state.relation import Relation
 from operators.state.spine import keys_at, sort_keys
 from planner import dataflow as ir
 
-_ALL_VALID = np.empty(0, np.bool_)
+_NONE = np.empty(0, np.int64)
 
 
 class StoreOperator:
-    """A derived bag. State: `relation`, and `index` on the rows' hashes."""
+    """A derived bag. State: `relation`, and after the first retraction `index` on row hashes."""
 
     def __init__(self, node: ir.Store, relation: Relation, index: ArrangementState) -> None:
         self.node = node
         self.relation = relation
         self.index = index
+        #: Whether a row was ever retracted; the index has all rows from then on.
+        self._retracts = False
 
     def step(self, delta: Delta) -> Delta:
         """Apply a delta; returns it consolidated and bound to the stored rows.
@@ -40,50 +43,60 @@ class StoreOperator:
         if len(delta) == 0:
             return deltas.empty(self.node.schema)
         columns = delta.columns()
-        words, row, sign = consolidate(columns, delta.time, delta.diff)
+        words, row, sign = consolidate(columns, delta.time, delta.diff, delta.one_time)
         if len(row) == 0:
             return deltas.empty(self.node.schema)
         # One action per copy, in (hash, time) order.
         copies = np.abs(sign)
         if copies.max() > 1:
             row, sign = np.repeat(row, copies), np.repeat(np.sign(sign), copies)
-        applied = self._normalise(keys_at(words, row), sign, delta.time[row])
+        applied = self._normalise(words, row, sign, delta.time[row], delta.one_time)
         if applied.problem != changes.OK:
             raise AssertionError("a derived bag lost a row that it did not have")
         births = row[applied.births]
+        # Births at one time are in order of their hashes already.
+        order = np.arange(len(births)) if delta.one_time else None
         delta = apply_changes(self.relation, [c.take(births) for c in columns], applied)
         # The delta tells the dead first.
         rows = delta.bindings[0].rows
-        self.index.insert(rows[len(rows) - len(births) :], keys_at(words, births))
+        if self._retracts:
+            self.index.insert(rows[len(rows) - len(births) :], keys_at(words, births), order)
         return delta
 
-    def _normalise(self, words: Ints, action: Ints, time: Ints) -> Normalised:
-        n = words.shape[1]
-        starts = np.empty(n + 1, np.int64)
-        order = np.arange(n)
-        groups = sorting.run_starts(words, order, starts)
-        starts = starts[: groups + 1]
+    def _normalise(
+        self, words: Ints, row: Ints, sign: Ints, time: Ints, one_time: bool
+    ) -> Normalised:
+        n = len(row)
+        starts, losing = np.empty(n + 1, np.int64), np.empty(n, np.int64)
+        keys, some = bags.keys_that_lose(words, row, sign, starts, losing)
+        starts, losing = starts[: keys + 1], losing[:some]
+        if some == 0:
+            births = np.arange(n) if one_time else np.argsort(time, kind="stable")
+            return Normalised(
+                births, time[births], _NONE, _NONE, _NONE, _NONE, _NONE, changes.OK, 0
+            )
+        self._retracts = True
+        self.index.absorb()
         # Only keys that lose a row need their living copies.
-        loses = np.flatnonzero(np.minimum.reduceat(action, starts[:-1]) < 0)
-        live_start, live_rows = living(self.index, keys_at(words, starts[loses]), loses, starts)
-        return changes.normalise(order, starts, action, time, live_start, live_rows, False)
+        probes = keys_at(words, row[starts[losing]])
+        live_start, live_rows = living(self.index, probes, losing, starts)
+        return changes.normalise(np.arange(n), starts, sign, time, live_start, live_rows, False)
 
 
-def consolidate(columns: list[Column], time: Ints, diff: Ints) -> tuple[Ints, Ints, Ints]:
+def consolidate(
+    columns: list[Column], time: Ints, diff: Ints, one_time: bool = False
+) -> tuple[Ints, Ints, Ints]:
     """Add up the updates of each (row, time), in the order of (bucket of the hash, hash, time).
 
     Returns: hashes int64[2, n] of all rows; the position of one row of each sum that is not zero;
-    those sums. Cost: O(n) after hashing and sorting.
+    those sums. `one_time`: all times are the same. Cost: O(n) after hashing and sorting.
     """
     n = len(time)
     words = encode.row_hash(columns) if columns else np.zeros((2, n), np.int64)
-    timed = np.vstack((words, time))
-    order, starts = sort_keys(timed), np.empty(n + 1, np.int64)
-    count = sorting.run_starts(timed, order, starts)
-    net = np.empty(count, np.int64)
-    grouping.count_runs(order, starts, count, diff, _ALL_VALID, net)
-    runs = np.flatnonzero(net)
-    return words, order[starts[runs]], net[runs]
+    order = sort_keys(words if one_time else np.vstack((words, time)))
+    row, net = np.empty(n, np.int64), np.empty(n, np.int64)
+    count = bags.add_up(words, time, diff, order, row, net)
+    return words, row[:count], net[:count]
 
 
 def living(index: ArrangementState, probes: Ints, groups: Ints, starts: Ints) -> tuple[Ints, Ints]:
@@ -93,12 +106,11 @@ def living(index: ArrangementState, probes: Ints, groups: Ints, starts: Ints) ->
 
     Returns: start int64[count + 1] into rows, and rows, by group.
     """
-    matches = index.living(probes, np.diff(starts)[groups], order=np.arange(len(groups)))
-    group = groups[matches.probe]
-    order = np.argsort(group, kind="stable")
-    start = np.zeros(len(starts), np.int64)
-    np.cumsum(np.bincount(group, minlength=len(starts) - 1), out=start[1:])
-    return start, matches.row[order]
+    limit = starts[groups + 1] - starts[groups]
+    matches = index.living(probes, limit, order=np.arange(len(groups)))
+    start, rows = np.empty(len(starts), np.int64), np.empty(len(matches.row), np.int64)
+    bags.by_key(matches.probe, matches.row, groups, start, rows)
+    return start, rows
 
 
 def apply_changes(relation: Relation, born: list[Column], applied: Normalised) -> Delta:
@@ -108,8 +120,7 @@ def apply_changes(relation: Relation, born: list[Column], applied: Normalised) -
     """
     first = relation.append(born, applied.birth_time)
     if len(applied.killed) == 0 and len(applied.ended) == 0:
-        rows = np.arange(first, first + len(applied.births))
-        return deltas.bound(relation, rows, applied.birth_time, np.ones(len(rows), np.int64))
+        return deltas.births(relation, relation.appended, applied.birth_time)
     dead = np.concatenate((applied.killed, applied.ended + first))
     dead_time = np.concatenate((applied.killed_time, applied.ended_time))
     relation.kill(dead, dead_time)

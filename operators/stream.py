@@ -10,17 +10,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from operators.column import Column, concat
+from operators.column import Column, Ints, concat
 from operators.delta import Delta
 from planner.types import Schema
 
 
-def events(schema: Schema, batches: Sequence[tuple[list[Column], int]]) -> Delta:
-    """Events as births: batches of columns of `schema` (at least one), each at its time, in order.
+def events(schema: Schema, batches: Sequence[tuple[list[Column], int | Ints]]) -> Delta:
+    """Events as births: batches of columns of `schema` (at least one), each at its time, or with
+    the time of each row, int64[n].
 
     Cost: no copy for one batch; else one of each column.
     """
     columns = [concat([c[i] for c, _ in batches]) for i in range(len(schema))]
-    rows = [len(c[0]) for c, _ in batches]
-    time = np.repeat(np.array([t for _, t in batches], np.int64), rows)
+    time = np.concatenate([np.broadcast_to(np.asarray(t), len(c[0])) for c, t in batches])
     return Delta(schema, time, np.ones(len(time), np.int64), list(columns))

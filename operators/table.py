@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from operators import delta as deltas
-from operators.column import Column, Ints, concat
+from operators.column import Column, Ints, Unread, concat
 from operators.delta import Delta
-from operators.kernels import sorting
+from operators.kernels import encoding, sorting
 from operators.state import changes, encode
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import Normalised
@@ -28,6 +29,7 @@ from operators.state.relation import Relation
 from operators.state.spine import keys_at, sort_keys
 from operators.store import apply_changes, living
 from planner import dataflow as ir
+from planner import types as t
 
 _NONE = np.empty(0, np.int64)
 
@@ -37,12 +39,12 @@ class Change:
     """A batch of one statement: `action` is INSERT, DELETE or UPSERT of operators.state.changes.
 
     `columns`: all columns of the table, except that a delete by key has the key's columns, in the
-    key's order. `time`: the transaction's epoch.
+    key's order. `time`: the transaction's epoch; or int64[n], the epoch of each row, in any order.
     """
 
     action: int
     columns: list[Column]
-    time: int
+    time: int | Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,43 +100,50 @@ class TableState:
     def check(
         self, batch: Sequence[Change], index: ArrangementState | None, deferred: bool = False
     ) -> Checked | Refusal:
-        """Normalise a step's changes (times not falling). Writes nothing but to `index`.
+        """Normalise a step's changes: those of a time in the order of `batch`. Writes nothing but
+        to `index`.
 
         `index`: the state of `row_index`; None only where no change needs it: inserts into a bag,
         or into a key that is not enforced. `deferred`: nobody else reads it, so that it need not
         have the rows of earlier steps, nor get those of this one.
         """
         plain = all(c.action == changes.INSERT for c in batch)
-        if plain and (index is None or self.key is None):
-            return Checked(self._values(batch), _plain_births(_times(batch)), None)
-        assert index is not None, "the index on the key finds the rows that go"
-        words = self._words(batch, index)
-        if plain and self._greatest is not None and sorting.ascends(words, self._greatest):
-            return self._ascending(batch, words, index, deferred)
-        actions = np.concatenate([np.full(_rows(c), c.action, np.int64) for c in batch])
-        times = _times(batch)
         inserts = [c for c in batch if c.action != changes.DELETE]
-        # Row of an action among the inserted rows; births are taken from those.
-        inserted_at = np.cumsum(actions != changes.DELETE) - 1
+        times, places = _in_time(batch)
+        values = self._values(inserts) if inserts else self.relation.gather_all(_NONE)
+        if plain and (index is None or self.key is None):
+            return Checked(_taken(values, places), _plain_births(times), None)
+        assert index is not None, "the index on the key finds the rows that go"
+        if plain and places is None and (end := self._ascended(values, index)) is not None:
+            return self._ascending(values, times, end, None, index, deferred)
+        actions = _actions(batch)
+        words = self._words(batch, values, actions, index)
+        if places is not None:
+            words, actions = words.take(places, axis=1), actions[places]
+        if plain and self._greatest is not None and sorting.ascends(words, self._greatest):
+            end = np.ascontiguousarray(words[:, -1])
+            return self._ascending(_taken(values, places), times, end, words, index, deferred)
         index.absorb()
         applied, order = self._normalise(words, actions, times, index)
         if applied.problem != changes.OK:
-            sizes = np.cumsum([_rows(c) for c in batch])
-            change = int(np.searchsorted(sizes, applied.problem_row, side="right"))
-            before = int(sizes[change - 1]) if change else 0
-            return Refusal(applied.problem, change, applied.problem_row - before)
+            row = applied.problem_row if places is None else int(places[applied.problem_row])
+            sizes = np.cumsum(_sizes(batch))
+            change = int(np.searchsorted(sizes, row, side="right"))
+            return Refusal(applied.problem, change, row - int(sizes[change] - _rows(batch[change])))
         if not inserts:
-            return Checked(self.relation.gather_all(_NONE), applied, self._greatest)
+            return Checked(values, applied, self._greatest)
         greatest = self._greatest
         if self.key is not None and greatest is not None:
             top = words[:, sorting.greatest(words)].reshape(-1, 1).copy()
             greatest = top[:, 0] if sorting.ascends(top, greatest) else greatest
-        born = self._values(inserts)
-        rows = inserted_at[applied.births]
-        if len(rows) == len(born[0]) and bool((np.diff(rows) > 0).all()):
-            keys = Sorted(words, order) if len(rows) == words.shape[1] else None
-            return Checked(born, applied, greatest, keys)
-        return Checked([c.take(rows) for c in born], applied, greatest)
+        # Births are taken from the values of the inserted rows.
+        rows = applied.births if places is None else places[applied.births]
+        if len(inserts) < len(batch):
+            rows = (np.cumsum(_actions(batch) != changes.DELETE) - 1)[rows]
+        keys = Sorted(words, order) if len(rows) == words.shape[1] else None
+        if len(rows) == len(values[0]) and bool((np.diff(rows) > 0).all()):
+            return Checked(values, applied, greatest, keys)
+        return Checked(_taken(values, rows), applied, greatest, keys)
 
     def write(self, checked: Checked, index: ArrangementState | None) -> Delta:
         """Write checked changes to the relation and to the index that they were checked with, if it
@@ -171,32 +180,69 @@ class TableState:
         applied = changes.normalise(order, starts, actions, times, live_start, live_rows, unique)
         return applied, order
 
+    def _ascended(self, values: list[Column], index: ArrangementState) -> Ints | None:
+        """The last key of `values` if the keys are seen to ascend from the greatest so far without
+        being made into words: they are integers, as they lie."""
+        if self.key is None or self._greatest is None:
+            return None
+        keys = [values[k] for k in self.key]
+        raw, n = [_integers(k) for k in keys], len(keys[0])
+        if n == 0 or any(column is None for column in raw):
+            return None
+        ends = index.probe_words([k.take(np.array([0, n - 1])) for k in keys], 2)
+        if not sorting.ascends(ends[:, :1].copy(), self._greatest):
+            return None
+        equal = np.ones(n - 1, np.uint8)
+        for column in raw:
+            if column is None or encoding.falls(column, equal):
+                return None
+        return None if equal.any() else np.ascontiguousarray(ends[:, 1])
+
     def _ascending(
-        self, batch: Sequence[Change], words: Ints, index: ArrangementState, deferred: bool
+        self,
+        values: list[Column],
+        times: Ints,
+        greatest: Ints,
+        words: Ints | None,
+        index: ArrangementState,
+        deferred: bool,
     ) -> Checked:
-        """Inserts of keys that ascend from the greatest so far, which cannot fail."""
-        greatest = np.ascontiguousarray(words[:, -1])
+        """Inserts of keys that ascend from the greatest so far to `greatest`, which cannot fail.
+        `words`: their key words, if they are known."""
         keys = None
         if not deferred:
             index.absorb()
+            if words is None:
+                words = self._key_words([values[k] for k in self.key or ()], index)
             keys = Sorted(words, sort_keys(words))
-        return Checked(self._values(batch), _plain_births(_times(batch)), greatest, keys)
+        return Checked(values, _plain_births(times), greatest, keys)
 
-    def _values(self, batch: Sequence[Change]) -> list[Column]:
+    def _values(self, inserts: Sequence[Change]) -> list[Column]:
         fields = range(len(self.source.schema))
-        return [concat([c.columns[i] for c in batch]) for i in fields]
+        return [concat([c.columns[i] for c in inserts]) for i in fields]
 
-    def _words(self, batch: Sequence[Change], index: ArrangementState) -> Ints:
-        parts: list[Ints] = []
-        for change in batch:
-            columns = change.columns
-            if self.key is None:
-                parts.append(encode.row_hash(columns))
-                continue
-            if change.action != changes.DELETE:
-                columns = [columns[k] for k in self.key]
-            parts.append(index.probe_words(columns, len(columns[0])))
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    def _words(
+        self, batch: Sequence[Change], values: list[Column], actions: Ints, index: ArrangementState
+    ) -> Ints:
+        """Key words int64[w, n] of all changes; `values` are those of the inserted rows. Rows of
+        many statements are encoded together."""
+        deletes = [c.columns for c in batch if c.action == changes.DELETE]
+        if not deletes:
+            return self._key_words([values[k] for k in self.key] if self.key else values, index)
+        given = [concat([columns[i] for columns in deletes]) for i in range(len(deletes[0]))]
+        deleted = self._key_words(given, index)
+        if len(deletes) == len(batch):
+            return deleted
+        inserted = self._key_words([values[k] for k in self.key] if self.key else values, index)
+        words = np.empty((len(deleted), len(actions)), np.int64)
+        words[:, actions == changes.DELETE] = deleted
+        words[:, actions != changes.DELETE] = inserted
+        return words
+
+    def _key_words(self, columns: list[Column], index: ArrangementState) -> Ints:
+        if self.key is None:
+            return encode.row_hash(columns)
+        return index.probe_words(columns, len(columns[0]))
 
 
 def snapshot(relation: Relation, time: int) -> Delta:
@@ -210,8 +256,51 @@ def _rows(change: Change) -> int:
     return len(change.columns[0])
 
 
+def _sizes(batch: Sequence[Change]) -> list[int]:
+    return [_rows(c) for c in batch]
+
+
+def _actions(batch: Sequence[Change]) -> Ints:
+    return np.repeat(np.array([c.action for c in batch], np.int64), _sizes(batch))
+
+
 def _times(batch: Sequence[Change]) -> Ints:
-    return np.repeat(np.array([c.time for c in batch], np.int64), [_rows(c) for c in batch])
+    if len(batch) == 1 and isinstance(batch[0].time, int):
+        return np.full(_rows(batch[0]), batch[0].time, np.int64)
+    if all(isinstance(c.time, int) for c in batch):
+        return np.repeat(np.array([c.time for c in batch], np.int64), _sizes(batch))
+    return np.concatenate([np.broadcast_to(np.asarray(c.time), _rows(c)) for c in batch])
+
+
+def _in_time(batch: Sequence[Change]) -> tuple[Ints, Ints | None]:
+    """The times in order, and the positions that put them so; None where they do not fall."""
+    times = _times(batch)
+    if (len(batch) == 1 and isinstance(batch[0].time, int)) or (times[1:] >= times[:-1]).all():
+        return times, None
+    places = np.argsort(times, kind="stable")
+    return times[places], places
+
+
+def _integers(column: Column) -> np.ndarray[Any, Any] | None:
+    """The values of a column without NULLs that are its key words too, int64[n] or int32[n]; None
+    for any other."""
+    match column.type:
+        case t.IntegerType() | t.DateType() | t.TimestampType():
+            pass
+        case t.DecimalType() if column.type.narrow:
+            pass
+        case _:
+            return None
+    if column.valid is not None:
+        return None
+    if isinstance(column, Unread) and column.raw.dtype == np.int32:
+        return column.raw
+    values: np.ndarray[Any, Any] = column.values
+    return values
+
+
+def _taken(values: list[Column], places: Ints | None) -> list[Column]:
+    return values if places is None else [c.take(places) for c in values]
 
 
 def _plain_births(times: Ints) -> Normalised:

@@ -70,7 +70,7 @@ class TopKOperator:
         """The step that makes the first rows as of `time` the present ones."""
         before, after = self._members, self._first(time)
         self._members = after
-        left, came = np.setdiff1d(before, after), np.setdiff1d(after, before)
+        left, came = _without(before, after), _without(after, before)
         rows = np.concatenate((left, came))
         diff = np.ones(len(rows), np.int64)
         diff[: len(left)] = -1
@@ -169,6 +169,16 @@ class TopKOperator:
         dead, born_first, born_time, died_row, died_time = self.index.relation.versions
         versions.lives(rows, dead, born_first, born_time, died_row, died_time, born, died)
         return born, died
+
+
+def _without(rows: Ints, others: Ints) -> Ints:
+    """Those of `rows` that are not among `others`; no row is twice among either."""
+    if len(others) == 0:
+        return rows
+    others = np.sort(others)
+    at = np.minimum(others.searchsorted(rows), len(others) - 1)
+    absent: Ints = rows[others[at] != rows]
+    return absent
 
 
 def _starts(group: Ints, groups: int) -> Ints:

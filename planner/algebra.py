@@ -12,23 +12,24 @@ over a UNION ALL of tagged rows; a CTE used twice is the same subtree twice.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 from planner.expr import Column, Expr, Literal, columns_used
+from planner.node import node
 from planner.types import BOOLEAN, Field, Schema, SqlType
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Scan:
     """All columns of a table, view or `stream` of the catalog, by its canonical name."""
 
     relation: str
-    schema: Schema
+    schema: Schema = field(hash=False)
     stream: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Filter:
     """Rows for which `predicate` is TRUE."""
 
@@ -45,13 +46,13 @@ class Filter:
         return self.input.schema
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Project:
     """One output column per expression; `schema` carries the display names."""
 
     input: Plan
     exprs: tuple[Expr, ...]
-    schema: Schema
+    schema: Schema = field(hash=False)
 
     def __post_init__(self) -> None:
         if tuple(e.type for e in self.exprs) != tuple(f.type for f in self.schema):
@@ -59,7 +60,7 @@ class Project:
         _check_columns(self.input.schema, *self.exprs)
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Join:
     """Inner join of all inputs: rows of the product for which `predicate` is TRUE.
 
@@ -77,10 +78,10 @@ class Join:
 
     @property
     def schema(self) -> Schema:
-        return tuple(f for i in self.inputs for f in i.schema)
+        return tuple([f for i in self.inputs for f in i.schema])
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class AggregateCall:
     """`function` is sum, count, count_rows, avg, min, max, any_value (the least value, so that it
     is deterministic), stddev_samp, stddev_pop, var_samp or var_pop (DOUBLE; of numbers), or one of
@@ -137,7 +138,7 @@ RECOMPUTED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Aggregate:
     """GROUP BY `keys`; output is the keys, then the aggregates.
 
@@ -147,7 +148,7 @@ class Aggregate:
     input: Plan
     keys: tuple[Expr, ...]
     aggregates: tuple[AggregateCall, ...]
-    schema: Schema
+    schema: Schema = field(hash=False)
 
     def __post_init__(self) -> None:
         if len(self.schema) != len(self.keys) + len(self.aggregates):
@@ -156,7 +157,7 @@ class Aggregate:
         _check_columns(self.input.schema, *(e for a in self.aggregates for e in a.args))
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class UnionAll:
     """The rows of all inputs. An input whose `negated` is set is taken away instead: its rows are a
     part of the others' (planner-made: the rows without a match are all rows minus the matched).
@@ -167,7 +168,7 @@ class UnionAll:
     """
 
     inputs: tuple[Plan, ...]
-    schema: Schema
+    schema: Schema = field(hash=False)
     negated: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
@@ -178,7 +179,7 @@ class UnionAll:
                 raise ValueError("the inputs of UNION ALL have the types of its schema")
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class SortKey:
     """ORDER BY one column of the input. Defaults are Spark's: NULLS FIRST when ascending."""
 
@@ -187,7 +188,7 @@ class SortKey:
     nulls_first: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class TopK:
     """The rows at positions [offset, offset + limit) in the order of `order`.
 
@@ -209,15 +210,15 @@ class TopK:
         return self.input.schema
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Values:
     """Constant rows: rows[i][j] is a literal of column j."""
 
     rows: tuple[tuple[Literal, ...], ...]
-    schema: Schema
+    schema: Schema = field(hash=False)
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Repeat:
     """Each row `count` times (a BIGINT column, not NULL; 0 or less drops the row)."""
 
@@ -229,7 +230,7 @@ class Repeat:
         return self.input.schema
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class OuterJoin:
     """LEFT or FULL outer join; a RIGHT join is a LEFT join with its inputs exchanged.
 
@@ -248,7 +249,7 @@ class OuterJoin:
         return left + nullable(self.right.schema)
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class SemiJoin:
     """Rows of `left` for which some row of `right` makes `condition` TRUE; `anti`: for which none
     does. `condition` is over the columns of left, then right (None: always true)."""
@@ -263,7 +264,7 @@ class SemiJoin:
         return self.left.schema
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class MarkJoin:
     """Rows of `left` with one more BOOLEAN column, never NULL: whether a SemiJoin would keep it."""
 
@@ -277,7 +278,7 @@ class MarkJoin:
         return (*self.left.schema, Field(self.name, BOOLEAN, False))
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Retain:
     """What became of the events of a stream: the rows that `input` gave at each epoch since the
     view was installed, over the events and the tables of that epoch, all together. Made by
@@ -290,7 +291,7 @@ class Retain:
         return self.input.schema
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class SingleRow:
     """At most one row per value of the columns `keys`: where there are more, the view that reads
     them is in error (SCALAR_SUBQUERY_TOO_MANY_ROWS) until they are one."""
@@ -303,7 +304,7 @@ class SingleRow:
         return self.input.schema
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Threshold:
     """Rows of `input` whose column `column` compares by `comparison` (lt, le, gt, ge) with column
     `scalar` of the row of `bound` whose columns `keys` equal the row's columns `partition`; rows
@@ -322,7 +323,7 @@ class Threshold:
         return self.input.schema
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Apply:
     """A dependent join: for each row of `input`, the subquery with that row's columns (`Outer` of
     depth 1 in its expressions), turned into one more column, or joined (LATERAL).

@@ -18,44 +18,13 @@ Source: 3DF §8 (delta queries), §13.4 (their order in time); Shared Arrangemen
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, TypeAlias, TypeGuard, TypeVar
-
-from typing_extensions import dataclass_transform
+from dataclasses import field
+from typing import TypeAlias, TypeGuard
 
 from planner.algebra import SortKey
 from planner.expr import Expr, Literal, columns_used
+from planner.node import node
 from planner.types import Schema
-
-C = TypeVar("C", bound=type)
-
-
-@dataclass_transform(frozen_default=True)
-def node(cls: C) -> C:
-    """A frozen dataclass that computes its structural hash once.
-
-    Plans are deep, and the running dataflow looks nodes up at every step. The cached hash stays out
-    of pickles: another process salts its hashes otherwise.
-    """
-    cls.__annotations__["_hash"] = "int"
-    cls._hash = dataclasses.field(init=False, repr=False, compare=False, default=0)  # type: ignore[attr-defined]
-    made: Any = dataclasses.dataclass(frozen=True, slots=True)(cls)
-    structural_hash = made.__hash__
-    names = tuple(f.name for f in dataclasses.fields(made) if f.init)
-
-    def cached_hash(self: Any) -> int:
-        if not self._hash:
-            object.__setattr__(self, "_hash", structural_hash(self) or 1)
-        known: int = self._hash
-        return known
-
-    def reduce(self: Any) -> tuple[Any, ...]:
-        return made, tuple(getattr(self, name) for name in names)
-
-    made.__hash__ = cached_hash
-    made.__reduce__ = reduce
-    result: C = made
-    return result
 
 
 @node
@@ -63,7 +32,7 @@ class Source:
     """The rows of a table of the catalog. State: the table's own relation, shared by all."""
 
     relation: str
-    schema: Schema
+    schema: Schema = field(hash=False)
 
 
 @node
@@ -76,7 +45,7 @@ class Stream:
     """
 
     relation: str
-    schema: Schema
+    schema: Schema = field(hash=False)
     reader: str = ""
 
 
@@ -92,7 +61,7 @@ class Map:
     input: Node
     predicates: tuple[Expr, ...]
     outputs: tuple[Expr, ...]
-    schema: Schema
+    schema: Schema = field(hash=False)
 
 
 @node
@@ -101,7 +70,7 @@ class Union:
     part of the others' (this is how rows without a match are told). State: none."""
 
     inputs: tuple[Node, ...]
-    schema: Schema
+    schema: Schema = field(hash=False)
     negated: tuple[bool, ...] = ()
 
 
@@ -122,7 +91,7 @@ class Constant:
     """Rows that are always there. State: none."""
 
     rows: tuple[tuple[Literal, ...], ...]
-    schema: Schema
+    schema: Schema = field(hash=False)
 
 
 @node
@@ -200,7 +169,7 @@ class Reduce:
     input: Node
     keys: tuple[Expr, ...]
     accumulators: tuple[Accumulator, ...]
-    schema: Schema
+    schema: Schema = field(hash=False)
 
 
 @node
@@ -229,7 +198,7 @@ class Recompute:
 
     index: Arrangement
     values: tuple[GroupValue, ...]
-    schema: Schema
+    schema: Schema = field(hash=False)
 
 
 @node

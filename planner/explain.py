@@ -30,6 +30,7 @@ __all__ = ["explain_dataflow", "explain_logical", "expr_text", "index_text"]
 
 #: How many dataflows read an index now; 0 where it would be built for this one.
 Readers = Callable[[Index], int]
+Instead = Callable[[Index], Index | None]
 
 _INDENT = "  "
 
@@ -185,13 +186,15 @@ def _limit_text(limit: int, offset: int) -> str:
 # -- dataflow ----------------------------------------------------------------------------------
 
 
-def explain_dataflow(root: dataflow.Node, readers: Readers | None = None) -> str:
+def explain_dataflow(
+    root: dataflow.Node, readers: Readers | None = None, instead: Instead | None = None
+) -> str:
     """The dataflow from its root down, each node with its state, indexes and cost.
 
     `readers` tells how many dataflows read an index at present; without it nothing is said about
-    sharing.
+    sharing. `instead` tells which index is read in place of one, if it is not there itself.
     """
-    return _Dataflow(root, readers).text()
+    return _Dataflow(root, readers, instead).text()
 
 
 def index_text(index: Index) -> str:
@@ -237,12 +240,20 @@ def filter_text(index: Index) -> str:
     return f" where {_predicates(conjuncts(index.filter), column_names(index.relation.schema))}"
 
 
+def predicate_text(predicate: Expr, schema: Schema) -> str:
+    """A predicate over columns of `schema`, for people."""
+    return _predicates(conjuncts(predicate), column_names(schema))
+
+
 class _Dataflow:
     """One text of one dataflow; holds the numbers of its nodes."""
 
-    def __init__(self, root: dataflow.Node, readers: Readers | None) -> None:
+    def __init__(
+        self, root: dataflow.Node, readers: Readers | None, instead: Instead | None
+    ) -> None:
         self._root = root
         self._readers = readers
+        self._instead = instead
         self._numbers: dict[dataflow.Node, int] = {}
         self._number(root)
         self._shown: set[dataflow.Node] = set()
@@ -435,6 +446,9 @@ class _Dataflow:
         count = self._readers(index)
         if not count:
             return f"{text} [new]"
+        other = None if self._instead is None else self._instead(index)
+        if other is not None:
+            text += f" by way of {_index_text(other, self._name(other.relation))}"
         return f"{text} [shared, {count} reader{'s' if count > 1 else ''}]"
 
 

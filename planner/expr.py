@@ -13,15 +13,17 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
+from operator import is_
 from typing import TypeAlias
 
+from planner.node import node
 from planner.types import BOOLEAN, DecimalType, FloatType, IntegerType, SqlType
 
 Scalar = bool | int | float | str | bytes | decimal.Decimal | datetime.date | None
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Column:
     """The input's column at `index`. `name` is for display and takes no part in equality."""
 
@@ -31,17 +33,18 @@ class Column:
     name: str
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Column) and self._identity == other._identity
+        return (
+            isinstance(other, Column)
+            and self.index == other.index
+            and self.nullable == other.nullable
+            and self.type == other.type
+        )
 
     def __hash__(self) -> int:
-        return hash(self._identity)
-
-    @property
-    def _identity(self) -> tuple[int, SqlType, bool]:
-        return (self.index, self.type, self.nullable)
+        return hash(self.index)
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Literal:
     """A constant.
 
@@ -67,24 +70,26 @@ class Literal:
         )
 
     def __hash__(self) -> int:
-        return hash((self.type, repr(self.value)))
+        return hash(repr(self.value))
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Call:
     """A function of `FUNCTIONS` applied to `args`."""
 
     function: str
     args: tuple[Expr, ...]
-    type: SqlType
-    nullable: bool
+    type: SqlType = field(hash=False)
+    nullable: bool = field(hash=False)
+    #: Of `columns_used`, once somebody has asked.
+    _columns: frozenset[int] | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         if self.function not in FUNCTIONS:
             raise ValueError(f"no such function: {self.function!r}")
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Outer:
     """A column of an enclosing query: of the input of the `depth`-th Apply around the subquery (1
     is the nearest). Occurs inside the subquery of an algebra.Apply only; decorrelation removes it.
@@ -223,35 +228,46 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def columns_used(*exprs: Expr) -> frozenset[int]:
     """Positions of the input columns that the expressions read."""
-    used: set[int] = set()
-    waiting = list(exprs)
-    while waiting:
-        e = waiting.pop()
-        if isinstance(e, Call):
-            waiting += e.args
-        elif isinstance(e, Column):
-            used.add(e.index)
-    return frozenset(used)
+    if len(exprs) == 1:
+        return _columns_of(exprs[0])
+    return _NO_COLUMNS.union(*map(_columns_of, exprs))
+
+
+_NO_COLUMNS: frozenset[int] = frozenset()
+
+
+def _columns_of(expr: Expr) -> frozenset[int]:
+    if isinstance(expr, Column):
+        return frozenset((expr.index,))
+    if not isinstance(expr, Call):
+        return _NO_COLUMNS
+    known = expr._columns
+    if known is None:
+        known = _NO_COLUMNS.union(*map(_columns_of, expr.args))
+        object.__setattr__(expr, "_columns", known)
+    return known
 
 
 def transform(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     """Rebuild bottom-up; returns the same object where `change` changed nothing."""
     if isinstance(expr, Call):
-        args = tuple(transform(a, change) for a in expr.args)
-        if any(new is not old for new, old in zip(args, expr.args, strict=True)):
+        args = tuple([transform(a, change) for a in expr.args])
+        if not all(map(is_, args, expr.args)):
             expr = Call(expr.function, args, expr.type, expr.nullable)
     return change(expr)
 
 
 def remap(expr: Expr, positions: dict[int, int]) -> Expr:
     """The same expression over another schema: column i becomes column positions[i]."""
-
-    def change(e: Expr) -> Expr:
-        if isinstance(e, Column) and positions[e.index] != e.index:
-            return Column(positions[e.index], e.type, e.nullable, e.name)
-        return e
-
-    return transform(expr, change)
+    if isinstance(expr, Column):
+        place = positions[expr.index]
+        if place != expr.index:
+            return Column(place, expr.type, expr.nullable, expr.name)
+    elif isinstance(expr, Call):
+        if any(positions[c] != c for c in _columns_of(expr)):
+            args = tuple(remap(a, positions) for a in expr.args)
+            return Call(expr.function, args, expr.type, expr.nullable)
+    return expr
 
 
 def substitute(expr: Expr, replacements: tuple[Expr, ...]) -> Expr:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from operator import is_
 
 from typing_extensions import assert_never
 
@@ -43,7 +44,7 @@ from planner.expr import Expr
 def with_inputs(plan: Plan, new: tuple[Plan, ...]) -> Plan:
     """The same node over other inputs; the same object if they are the same objects."""
     old = inputs(plan)
-    if len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True)):
+    if len(old) == len(new) and all(map(is_, old, new)):
         return plan
     match plan:
         case Scan() | Values():
@@ -94,7 +95,8 @@ def transform(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
         known = changed.get(place)
         if known is None:
             below = inputs(node)
-            known = change(with_inputs(node, tuple(map(visit, below))) if below else node)
+            new = tuple(map(visit, below))
+            known = change(node if all(map(is_, below, new)) else with_inputs(node, new))
             if known is node:
                 same[place] = node  # kept, so that its id stays its own
             else:
@@ -159,7 +161,7 @@ def with_expressions(plan: Plan, change: Callable[[Expr], Expr]) -> Plan:
     """The node with each of its own expressions changed; the same object if none changes."""
     old = expressions(plan)
     new = tuple(change(e) for e in old)
-    if all(a is b for a, b in zip(old, new, strict=True)):
+    if all(map(is_, old, new)):
         return plan
     match plan:
         case Filter():

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from operators.dataflow import TABLE_READER, Dataflow
+from operators.dataflow import Dataflow
 from operators.table import TableState
 from planner import dataflow as ir
 from planner.algebra import SortKey
@@ -174,9 +174,7 @@ class Catalog:
         return tuple(e.name for e in self._entries.values())
 
     def live_indexes(self) -> frozenset[ir.Index]:
-        return frozenset(
-            i.spec for i in self._dataflow.indexes if i.owner == "" and i.readers != {TABLE_READER}
-        )
+        return frozenset(spec for owner, spec in self._dataflow.planned_indexes if owner == "")
 
     def _missing(self, kind: str, name: str) -> CatalogError:
         known = ", ".join(f'"{n}"' for n in sorted(self.names()))

@@ -1,12 +1,15 @@
-"""What is kept, as documented Arrow tables: SHOW ARRANGEMENTS, SHOW STREAMS, metrics."""
+"""What is kept, as documented Arrow tables: SHOW ARRANGEMENTS, SHOW STREAMS, state, metrics."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
-from operators.dataflow import Dataflow, LiveIndex
+from operators.dataflow import Dataflow
+from operators.live import LiveIndex
 from planner import dataflow as ir
-from planner.explain import filter_text
+from planner.explain import filter_text, predicate_text
 from sqlview.catalog import Catalog
 from sqlview.metrics import ViewMetrics
 
@@ -18,6 +21,21 @@ ARRANGEMENTS_SCHEMA = pa.schema(
         pa.field("key", pa.string(), False),  # key columns, leading one first
         pa.field("rows", pa.int64(), False),  # entries, those of dead rows not yet merged away too
         pa.field("bytes", pa.int64(), False),  # of the index alone, not of the rows
+        pa.field("readers", pa.list_(pa.string()), False),  # views; (table) for an enforced key
+    ]
+)
+
+
+STATE_SCHEMA = pa.schema(
+    [
+        # table: a base table's rows; rows: stored rows, results of views among them; groups: of an
+        # aggregate, with its sums; index; filter: a bit per row of a relation.
+        pa.field("kind", pa.string(), False),
+        pa.field("relation", pa.string(), False),  # as in ARRANGEMENTS_SCHEMA
+        pa.field("detail", pa.string()),  # an index's key, a filter's predicate
+        pa.field("rows", pa.int64(), False),  # live rows, or an index's entries
+        pa.field("bytes", pa.int64(), False),
+        pa.field("merging", pa.int64(), False),  # bytes of them that are a merge's second copy
         pa.field("readers", pa.list_(pa.string()), False),  # views; (table) for an enforced key
     ]
 )
@@ -85,7 +103,7 @@ def arrangements(catalog: Catalog, dataflow: Dataflow) -> pa.Table:
     names = relation_names(catalog, dataflow)
     rows = [
         {
-            "relation": names[i.spec.relation] + (f" ({i.owner})" if i.owner else ""),
+            "relation": names[i.spec.relation] + _suffix(i.owner),
             "key": key_text(i.spec),
             "rows": i.state.spine.entries,
             "bytes": i.state.nbytes,
@@ -95,6 +113,44 @@ def arrangements(catalog: Catalog, dataflow: Dataflow) -> pa.Table:
     ]
     rows.sort(key=lambda row: (str(row["relation"]), str(row["key"])))
     return pa.Table.from_pylist(rows, ARRANGEMENTS_SCHEMA)
+
+
+def state(catalog: Catalog, dataflow: Dataflow) -> pa.Table:
+    """All that is kept in memory, piece by piece, the largest first: see STATE_SCHEMA. The bytes of
+    all but tables add up to Metrics.state_bytes. Cost: a pass over the pieces."""
+    names = relation_names(catalog, dataflow)
+    installed = {(n.owner, n.node): n.readers for n in dataflow.installed}
+    rows: list[dict[str, object]] = []
+
+    def add(
+        kind: str, relation: str, detail: str | None, sizes: tuple[int, int, int],
+        readers: Iterable[str],
+    ) -> None:  # fmt: skip
+        values = (kind, relation, detail, *sizes, sorted(readers))
+        rows.append(dict(zip(STATE_SCHEMA.names, values, strict=True)))
+
+    for (owner, node), relation in dataflow.relations():
+        readers = installed.get((owner, node), set())
+        kind = "groups" if ir.is_grouped(node) else "rows"
+        if isinstance(node, ir.Source):
+            kind, readers = "table", set(catalog.readers(names[node]))
+        sizes = (relation.live_rows, relation.nbytes, 0)
+        add(kind, names[node] + _suffix(owner), None, sizes, readers)
+    for i in dataflow.indexes:
+        spine = i.state.spine
+        used = sum(b.nbytes for b in spine.batches)
+        sizes = (spine.entries, i.state.nbytes, i.state.nbytes - used)
+        add("index", names[i.spec.relation] + _suffix(i.owner), key_text(i.spec), sizes, i.readers)
+    for (owner, node), f in dataflow.filters_over():
+        sizes = (f.state.relation.live_rows, f.state.nbytes, 0)
+        detail = predicate_text(f.state.predicate, node.schema)
+        add("filter", names[node] + _suffix(owner), detail, sizes, f.readers)
+    rows.sort(key=lambda r: (-int(str(r["bytes"])), *(str(r[c]) for c in STATE_SCHEMA.names[:3])))
+    return pa.Table.from_pylist(rows, STATE_SCHEMA)
+
+
+def _suffix(owner: str) -> str:
+    return f" ({owner})" if owner else ""
 
 
 def view_metrics(dataflow: Dataflow, view: str, changes: int) -> ViewMetrics:

@@ -1,8 +1,11 @@
-"""What steps and views have cost: plain records, kept for every step since the session began."""
+"""What steps and views have cost: plain records, of the latest steps and of each view."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
+#: So many steps are remembered: some megabytes, however long a session lives.
+STEPS_KEPT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,9 @@ class ViewMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """`state_bytes`: derived relations, indexes and filters, each once; `table_bytes`: base rows.
-    `index_builds`: indexes ever built. `operators`: those that run, each once, whoever shares it.
+    """`steps`: the latest STEPS_KEPT, in order. `state_bytes`: derived relations, indexes and
+    filters, each once; `table_bytes`: base rows. `index_builds`: indexes ever built. `operators`:
+    those that run, each once, whoever shares it.
     """
 
     steps: tuple[StepMetrics, ...]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -22,12 +23,13 @@ import pyarrow as pa
 from typing_extensions import assert_never
 
 from operators import arrow
-from operators.column import Column
-from operators.dataflow import TABLE_READER, Dataflow, Key
+from operators.column import Column, Ints
+from operators.dataflow import Dataflow, Key
 from operators.delta import Delta
 from operators.executor.inline import InlineExecutor
 from operators.executor.placement import choose
 from operators.executor.protocol import Executor
+from operators.live import TABLE_READER
 from operators.state.changes import DELETE, DUPLICATE, INSERT
 from operators.stream import events
 from operators.table import Change, Checked, Refusal, TableState
@@ -48,8 +50,8 @@ from planner.optimizer import optimize
 from planner.types import BIGINT, Field
 from sqlview import introspect
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
-from sqlview.metrics import Metrics, StepMetrics
-from sqlview.transaction import Statement, Transaction
+from sqlview.metrics import STEPS_KEPT, Metrics, StepMetrics
+from sqlview.transaction import Statement, Transaction, Transactions
 from sqlview.verify import Verification, Verifier
 from sqlview.view import Result, ViewReader
 
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
 
 PLACEMENTS = ("auto", "inline", "spark")
 Subscriber = Callable[[pa.Table], None]
+#: A statement, and its epoch or those of its rows.
+_Dated = tuple[Statement, int | Ints]
 _Dropped = TypeVar("_Dropped", Table, Stream, View)
 
 
@@ -86,7 +90,7 @@ class Session:
         self._spark_side: SparkSide | None = None
         self._verifier: Verifier | None = None
         self._subscribers: dict[str, list[Subscriber]] = {}
-        self._steps: list[StepMetrics] = []
+        self._steps: deque[StepMetrics] = deque(maxlen=STEPS_KEPT)
         self._epoch = 0
         self._broken: BaseException | None = None
         self._lock = threading.RLock()
@@ -138,6 +142,16 @@ class Session:
         `placement`: overrides the session's for this step.
         """
         return self._begin(lambda tx: self._apply([tx], placement))
+
+    def transactions(self, placement: str | None = None) -> Transactions:
+        """Many small transactions as columns, each row with its time, to be used in a `with` block,
+        which commits them in one step. For few, see `apply`.
+
+        `placement`: overrides the session's for this step.
+        """
+        return Transactions(
+            self._catalog, self._read_dataframe, lambda txs: self._apply_columns(txs, placement)
+        )
 
     def begin(self) -> Transaction:
         """A transaction to be handed to `apply`."""
@@ -193,7 +207,18 @@ class Session:
         """Every live index: see introspect.ARRANGEMENTS_SCHEMA."""
         return introspect.arrangements(self._catalog, self._dataflow)
 
+    def state(self) -> pa.Table:
+        """All that is kept in memory and who reads it: see introspect.STATE_SCHEMA."""
+        return introspect.state(self._catalog, self._dataflow)
+
+    @property
+    def last_step(self) -> StepMetrics | None:
+        """What the latest step cost; None before the first."""
+        return self._steps[-1] if self._steps else None
+
     def metrics(self) -> Metrics:
+        """What the latest steps and the views have cost, and what is kept. Cost: O(all that is
+        kept, in pieces): `last_step` is for each step."""
         derived, tables = introspect.state_bytes(self._dataflow)
         return Metrics(
             steps=tuple(self._steps),
@@ -358,50 +383,66 @@ class Session:
     def _apply(self, transactions: Sequence[Transaction], placement: str | None) -> list[int]:
         with self._working():
             for tx in transactions:
-                if tx.epoch is not None:
+                if tx.is_committed:
                     raise DataError("the transaction is committed already")
-            started = time.perf_counter()
-            work_before = self._dataflow.work.copy()
-            epochs = [self._epoch + 1 + i for i in range(len(transactions))]
-            by_table: dict[str, list[tuple[Statement, int]]] = {}
-            by_stream: dict[str, list[tuple[Statement, int]]] = {}
+            first = self._epoch + 1
+            statements: list[_Dated] = [
+                (s, epoch) for epoch, tx in enumerate(transactions, first) for s in tx.statements
+            ]
+            epochs = self._step(statements, len(transactions), placement)
             for tx, epoch in zip(transactions, epochs, strict=True):
-                for s in tx.statements:
-                    if self._catalog.find(s.table.name) is not s.table:
-                        raise DataError(f'"{s.table.name}" was dropped since the transaction began')
-                    batches = by_stream if isinstance(s.table, Stream) else by_table
-                    batches.setdefault(s.table.name, []).append((s, epoch))
-            executor = self._executor(by_table, placement)
-            checked = [self._check(name, batch) for name, batch in by_table.items()]
-            with self._failing_for_good():
-                changes = self._write(checked)
-                for name, batch in by_stream.items():
-                    changes |= self._take_events(self._catalog.stream(name), batch)
-                executor.step(self._dataflow, changes)
-                work = self._dataflow.work.since(work_before)
-                self._publish(changes)
-                self._dataflow.commit(epochs[-1] if epochs else self._epoch, changes)
-                for tx, epoch in zip(transactions, epochs, strict=True):
-                    tx.epoch = epoch
-                    self._epoch = epoch
-            rows = sum(s.rows for tx in transactions for s in tx.statements)
-            seconds = time.perf_counter() - started
-            self._steps.append(
-                StepMetrics(
-                    placement=executor.name,
-                    seconds=seconds,
-                    rows_in=rows,
-                    epochs=len(epochs),
-                    entries_visited=work.entries,
-                    rows_gathered=work.rows,
-                    prefixes=work.prefixes,
-                    seeks=work.seeks,
-                    batches_visited=work.batches,
-                )
-            )
-            return epochs
+                tx.epoch = epoch
+            return list(epochs)
 
-    def _check(self, name: str, batch: list[tuple[Statement, int]]) -> tuple[Table, Checked]:
+    def _apply_columns(self, transactions: Transactions, placement: str | None) -> None:
+        with self._working():
+            if transactions.is_committed:
+                raise DataError("the transactions are committed already")
+            first = self._epoch + 1
+            statements: list[_Dated] = [
+                (s, first + s.times) for s in transactions.statements if s.times is not None
+            ]
+            transactions.epochs = self._step(statements, transactions.count, placement)
+
+    def _step(self, statements: list[_Dated], count: int, placement: str | None) -> range:
+        """Run the dataflow once for the statements of `count` transactions; their epochs."""
+        started = time.perf_counter()
+        work_before = self._dataflow.work.copy()
+        epochs = range(self._epoch + 1, self._epoch + 1 + count)
+        by_table: dict[str, list[_Dated]] = {}
+        by_stream: dict[str, list[_Dated]] = {}
+        for s, epoch in statements:
+            if self._catalog.find(s.table.name) is not s.table:
+                raise DataError(f'"{s.table.name}" was dropped since the transaction began')
+            batches = by_stream if isinstance(s.table, Stream) else by_table
+            batches.setdefault(s.table.name, []).append((s, epoch))
+        executor = self._executor(by_table, placement)
+        checked = [self._check(name, batch) for name, batch in by_table.items()]
+        with self._failing_for_good():
+            changes = self._write(checked)
+            for name, batch in by_stream.items():
+                changes |= self._take_events(self._catalog.stream(name), batch)
+            executor.step(self._dataflow, changes)
+            work = self._dataflow.work.since(work_before)
+            self._publish(changes)
+            self._epoch += count
+            self._dataflow.commit(self._epoch, changes)
+        self._steps.append(
+            StepMetrics(
+                placement=executor.name,
+                seconds=time.perf_counter() - started,
+                rows_in=sum(s.rows for s, _ in statements),
+                epochs=count,
+                entries_visited=work.entries,
+                rows_gathered=work.rows,
+                prefixes=work.prefixes,
+                seeks=work.seeks,
+                batches_visited=work.batches,
+            )
+        )
+        return epochs
+
+    def _check(self, name: str, batch: list[_Dated]) -> tuple[Table, Checked]:
         table = self._catalog.table(name)
         state = table.state
         live = None
@@ -430,15 +471,13 @@ class Session:
                 self._verifier.follow(table, delta)
         return changes
 
-    def _take_events(self, stream: Stream, batch: list[tuple[Statement, int]]) -> dict[Key, Delta]:
+    def _take_events(self, stream: Stream, batch: list[_Dated]) -> dict[Key, Delta]:
         """The events as each view that reads the stream sees them."""
         delta = events(stream.schema, [(s.columns, epoch) for s, epoch in batch])
         stream.events += len(delta)
         return {("", node): delta for node in self._dataflow.streams(stream.name)}
 
-    def _executor(
-        self, by_table: dict[str, list[tuple[Statement, int]]], placement: str | None
-    ) -> Executor:
+    def _executor(self, by_table: dict[str, list[_Dated]], placement: str | None) -> Executor:
         """Who runs the step. "auto" only considers a Spark session that is there already, and whose
         executors see this session's files."""
         wanted = placement or self._placement
@@ -521,12 +560,14 @@ class Session:
         else:
             planned = self._catalog.view(statement.name)
             logical = optimize(bind_query(parse.parse_query(planned.text), self._catalog).plan)
-        readers = {i.spec: len(i.readers) for i in self._dataflow.indexes}
+        live = self._dataflow.indexes
+        readers = {spec: len(i.readers) for i in live for spec in (i.spec, *i.served)}
+        whole: dict[ir.Index, ir.Index] = {spec: i.spec for i in live for spec in i.served}
         lines = [
             "== Logical plan ==",
             explain_logical(logical),
             "== Dataflow ==",
-            explain_dataflow(planned.root, lambda index: readers.get(index, 0)),
+            explain_dataflow(planned.root, lambda index: readers.get(index, 0), whole.get),
         ]
         return self._result(pa.table({"plan": "\n".join(lines).splitlines()}))
 
@@ -596,14 +637,18 @@ def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:
     fields = tuple(table.schema[k] for k in key)
     values = arrow.from_columns([c.take(row) for c in columns], fields).to_pylist()[0]
     listed = ", ".join(f"{name} = {value!r}" for name, value in values.items())
+    place, nothing = f"Row {refusal.row} of the data", "Nothing of the transaction was applied."
+    if statement.times is not None:
+        place += f", at time {statement.times[refusal.row]},"
+        nothing = "None of the transactions was applied."
     if refusal.problem == DUPLICATE:
         return DataError(
             f'cannot insert into "{table.name}": the key is there already',
-            detail=f"Row {refusal.row} of the data has {listed}.",
-            hint="Use upsert to replace the row. Nothing of the transaction was applied.",
+            detail=f"{place} has {listed}.",
+            hint=f"Use upsert to replace the row. {nothing}",
         )
     return DataError(
         f'cannot delete from "{table.name}": there is no such row',
-        detail=f"Row {refusal.row} of the data has {listed}.",
-        hint="Nothing of the transaction was applied.",
+        detail=f"{place} has {listed}.",
+        hint=nothing,
     )

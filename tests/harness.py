@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
@@ -188,6 +189,19 @@ class Checked:
         self._check_step(before, list(epochs), expected)
         return list(epochs)
 
+    def columns(self, *transactions: Sequence[Change]) -> list[int]:
+        """Many transactions as columns, one physical step. Returns their epochs."""
+        shown = ", ".join(f"[{', '.join(map(str, changes))}]" for changes in transactions)
+        self.script.append(f"columns({shown})")
+        before = self.db.epoch
+        expected = [self._advance(changes) for changes in transactions]
+        with self.db.transactions() as txs:
+            self.fill_columns(txs, transactions)
+        # Trailing transactions without rows are not told.
+        epochs = list(txs.epochs)
+        self._check_step(before, epochs, expected[: len(epochs)])
+        return epochs
+
     def rejected(self, error: type[SqlViewError], *changes: Change) -> SqlViewError:
         """Assert that the transaction raises `error` and that nothing of it was applied."""
         self.script.append(f"rejected({', '.join(map(str, changes))})")
@@ -303,6 +317,28 @@ class Checked:
         """Put the changes into a transaction of the engine, unchecked."""
         for change in changes:
             getattr(tx, change.op)(change.table, self._hand_over(change))
+
+    def fill_columns(self, txs: Any, transactions: Sequence[Sequence[Change]]) -> None:
+        """Put the transactions into `Transactions` of the engine, unchecked, in few calls: each
+        holds rows of many transactions, and those of one transaction stay in order."""
+        calls: list[tuple[str, str, list[Row], list[int]]] = []
+        for time, changes in enumerate(transactions):
+            first = 0
+            for change in changes:
+                places = (i for i in range(first, len(calls)) if calls[i][0] == change.op)
+                place = next((i for i in places if calls[i][1] == change.table), len(calls))
+                if place == len(calls):
+                    calls.append((change.op, change.table, [], []))
+                calls[place][2].extend(change.rows)
+                calls[place][3].extend([time] * len(change.rows))
+                first = place
+        for number, (op, table, rows, times) in enumerate(calls):
+            # The times of a call may come in any order.
+            order = sorted(range(len(rows)), key=lambda i: -times[i] if number % 3 == 2 else 0)
+            moved = [times[i] for i in order]
+            given = (moved, np.array(moved, np.int32), pa.array(moved, pa.int64()))[number % 3]
+            change = Change(op, table, tuple(rows[i] for i in order))
+            getattr(txs, op)(table, self._hand_over(change), times=given)
 
     def _hand_over(self, change: Change) -> Any:
         table = self.tables[change.table]

@@ -302,7 +302,8 @@ class _Runner:
             changed = ChangedEpochs()
             if self.options.assert_lively is not None:
                 changed.follow(db, queries)
-            step_seconds, seconds = self._stream(db, queries, oracle, initial, batches)
+            placements: list[str] = []
+            step_seconds, seconds = self._stream(db, queries, oracle, initial, batches, placements)
             rss_peak_bytes = self.memory.peak_bytes()
             metrics = db.metrics()
             arrangements = db.arrangements().to_pylist()
@@ -310,12 +311,13 @@ class _Runner:
                 self.checks.run(oracle, db, queries)
             if self.inspect is not None:
                 self.inspect(db)
-        placements = [step.placement for step in metrics.steps]
         batches = batches[: len(step_seconds)]
         return _Measured(
             queries=tuple(
                 replace(
-                    _query_report(q, batches, step_seconds, seconds, metrics, arrangements),
+                    _query_report(
+                        q, batches, step_seconds, placements, seconds, metrics, arrangements
+                    ),
                     changed_epochs=changed.count(q.name),
                 )
                 for q in queries
@@ -361,8 +363,10 @@ class _Runner:
         oracle: Oracle,
         initial: stream.Batch,
         batches: Sequence[stream.Batch],
+        placements: list[str],
     ) -> tuple[list[float], float]:
-        """Apply the batches until the end or the first difference: each step's time, and all's."""
+        """Apply the batches until the end or the first difference: each step's time, and all's.
+        Where each ran is entered into `placements`."""
         every = self.options.verify == "every"
         if every and initial.rows:
             self.checks.apply(oracle, initial)
@@ -380,6 +384,8 @@ class _Runner:
                     stream.apply(batch, tx)
                 finished = clock()
                 step_seconds.append(finished - before)
+                assert db.last_step is not None
+                placements.append(db.last_step.placement)
                 progress.step(batch.rows, finished - before)
                 if every:
                     self.checks.apply(oracle, batch)
@@ -392,21 +398,19 @@ def _query_report(
     query: Query,
     batches: Sequence[stream.Batch],
     step_seconds: Sequence[float],
+    placements: Sequence[str],
     seconds: float,
     metrics: sqlview.Metrics,
     arrangements: Sequence[Mapping[str, Any]],
 ) -> QueryReport:
-    """What the timed part, `batches`, did to one view. The last steps of `metrics` are theirs."""
+    """What the timed part, `batches`, did to one view."""
     rows = [
         sum(change.rows.num_rows for change in batch.changes if change.table in query.tables)
         for batch in batches
     ]
     touching = [took for took, read in zip(step_seconds, rows, strict=True) if read]
     p50_ms, p95_ms, max_ms = step_percentiles_ms(touching)
-    loads = len(metrics.steps) - len(batches)
-    placements = [
-        step.placement for step, read in zip(metrics.steps, [1] * loads + rows, strict=True) if read
-    ]
+    own = [placement for placement, read in zip(placements, rows, strict=True) if read]
     readers = {
         reader
         for index in arrangements
@@ -421,8 +425,8 @@ def _query_report(
         seconds=seconds,
         rows_per_second=sum(rows) / seconds if seconds else 0.0,
         steps=len(touching),
-        steps_inline=placements.count("inline"),
-        steps_spark=placements.count("spark"),
+        steps_inline=own.count("inline"),
+        steps_spark=own.count("spark"),
         p50_ms=p50_ms,
         p95_ms=p95_ms,
         max_ms=max_ms,

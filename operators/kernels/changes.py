@@ -44,8 +44,9 @@ def sweep(
     actions. `stack` (as long as live_rows and actions together) holds the copies of one key: row
     ids, or -1 - birth number.
     A birth and death at the same time leave no trace. sizes int64[3] = births, killed, ended.
-    Returns (problem, row of the action).
+    Returns (problem, row of the action): of the first action in statement order that has one.
     """
+    problem, at = np.int64(OK), np.int64(len(action))
     births = np.int64(0)
     kills = np.int64(0)
     ends = np.int64(0)
@@ -60,7 +61,9 @@ def sweep(
             t = times[row]
             if what == DELETE or (what == UPSERT and depth > 0):
                 if depth == 0:
-                    return ABSENT, row
+                    if row < at:
+                        problem, at = np.int64(ABSENT), row
+                    break
                 depth -= 1
                 copy = stack[depth]
                 if copy >= 0:
@@ -76,7 +79,9 @@ def sweep(
                     ends += 1
             if what != DELETE:
                 if unique and depth > 0:
-                    return DUPLICATE, row
+                    if row < at:
+                        problem, at = np.int64(DUPLICATE), row
+                    break
                 birth_row[births] = row
                 birth_time[births] = t
                 stack[depth] = -1 - births
@@ -85,4 +90,4 @@ def sweep(
     sizes[0] = births
     sizes[1] = kills
     sizes[2] = ends
-    return OK, np.int64(0)
+    return problem, at

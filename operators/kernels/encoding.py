@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.jit import BYTES, INT32S, INTS2, INTS2_OUT, kernel
+from operators.kernels.jit import BYTES, BYTES_OUT, INT32S, INTS, INTS2, INTS2_OUT, kernel
 
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xBF58476D1CE4E5B9)
@@ -110,3 +110,19 @@ def text_prefixes(offsets, text, out):
                 byte = np.uint64(text[at]) if at < end else np.uint64(0)
                 word = (word << np.uint64(8)) | byte
             out[w, i] = np.int64(word ^ np.uint64(0x8000000000000000))
+
+
+@kernel(signatures=[(INTS, BYTES_OUT), (INT32S, BYTES_OUT)])
+def falls(column, equal):
+    """Whether a value is less than the one before it, of rows that agree so far.
+
+    Shapes: column int64[n] or int32[n], n > 0; equal uint8[n - 1], 1 where row i + 1 agrees with
+    row i in the columns before, and in this one too afterwards. No branches: it is vectorised.
+    """
+    found = np.uint8(0)
+    for i in range(column.shape[0] - 1):
+        a = column[i]
+        b = column[i + 1]
+        found |= equal[i] & np.uint8(b < a)
+        equal[i] &= np.uint8(a == b)
+    return found != 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.jit import BOOLS_OUT, INT64, INTS, INTS2, INTS_OUT, kernel
+from operators.kernels.jit import BOOL, BOOLS_OUT, INT64, INTS, INTS2, INTS_OUT, kernel
 from operators.kernels.memory import load_i64, store_i64
 from operators.kernels.sorting import bucket_of
 from operators.kernels.spines import _is_gone
@@ -253,14 +253,19 @@ def _first_in_batch(
     batch, start, end, probes, p, time, dead, born_first, born_time, died_row, died_time, work
 ):
     """Place of the first entry from `start` on with probe p's prefix that is visible as of time,
-    or -1. Leaves a skip at `start` over the entries that nobody can see again."""
+    or -1, and from which entry on to look for it as of later times. Leaves a skip at `start` over
+    the entries that nobody can see again."""
     keys, rows, n, skips = batch[0], batch[1], batch[3], batch[4]
     i = start
+    alive_from = start
+    all_dead = True
     leading = True
     while i < end:
         skip = load_i64(skips, i)
         if skip > 0:
             i += skip
+            if all_dead:
+                alive_from = i
             continue
         if not _equal(keys, n, i, probes, p):
             break
@@ -271,47 +276,73 @@ def _first_in_batch(
             if i > start:
                 store_i64(skips, start, i - start)
         if is_visible(row, time, True, dead, born_first, born_time, died_row, died_time):
-            return i
+            return i, alive_from
         i += 1
+        if all_dead and died_at(row, dead, died_row, died_time) <= time:
+            alive_from = i
+        else:
+            all_dead = False
     if leading and i > start:
         store_i64(skips, start, i - start)
-    return np.int64(-1)
+    return np.int64(-1), alive_from
 
 
 @kernel(
     signatures=[
-        (INTS2, INT64, INTS2, INTS, INTS, INTS, INTS, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)
+        (
+            INTS2,
+            INT64,
+            INTS2,
+            INTS,
+            BOOL,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+        )
     ]
 )
 def first_visible(
-    spine, width, probes, times, dead, born_first, born_time, died_row, died_time,
+    spine, width, probes, times, exact, dead, born_first, born_time, died_row, died_time,
     out_probe, out_row, work,
 ):  # fmt: skip
     """For each probe the first entries in key order, under its prefix, visible as of its time: one,
-    and all visible ones whose key equals its key.
+    and, unless keys are `exact`, all visible ones whose key equals its key.
 
     Shapes: spine int64[b, 5] (addresses of keys, rows, offsets; n; skips), probes int64[p, m]
     sorted by (bucket, key), times int64[m], out int64[capacity]. Returns how many; beyond the
     capacity they are counted only.
+    Cost: a seek for each prefix and batch. Where a prefix comes again at a later time, what was
+    dead in front of it is passed over.
     """
     count = np.int64(0)
     batches = spine.shape[0]
     at = np.zeros(batches, np.int64)
+    alive_from = np.zeros(batches, np.int64)
     bucket_at = np.full(batches, -1, np.int64)
     found = np.empty(batches, np.int64)
     for p in range(probes.shape[1]):
         bucket = bucket_of(probes[0, p])
         best = np.int64(-1)
+        goes_on = p > 0 and times[p] >= times[p - 1]
+        for w in range(probes.shape[0]):
+            goes_on = goes_on and probes[w, p] == probes[w, p - 1]
         for b in range(batches):
             offsets = spine[b, 2]
             end = load_i64(offsets, bucket + 1)
             if bucket_at[b] != bucket:
                 bucket_at[b] = bucket
                 at[b] = load_i64(offsets, bucket)
-            at[b] = _gallop(spine[b, 0], spine[b, 3], at[b], end, probes, p)
-            work[1] += 1
-            found[b] = _first_in_batch(
-                spine[b], at[b], end, probes, p, times[p],
+            if not goes_on:
+                at[b] = _gallop(spine[b, 0], spine[b, 3], at[b], end, probes, p)
+                alive_from[b] = at[b]
+                work[1] += 1
+            found[b], alive_from[b] = _first_in_batch(
+                spine[b], alive_from[b], end, probes, p, times[p],
                 dead, born_first, born_time, died_row, died_time, work,
             )  # fmt: skip
             if found[b] >= 0 and (
@@ -323,6 +354,12 @@ def first_visible(
             ):  # fmt: skip
                 best = b
         if best < 0:
+            continue
+        if exact:
+            if count < out_row.shape[0]:
+                out_probe[count] = p
+                out_row[count] = load_i64(spine[best, 1], found[best])
+            count += 1
             continue
         for b in range(batches):
             if found[b] < 0:

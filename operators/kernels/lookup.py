@@ -5,7 +5,8 @@ sought once. `seek` walks a batch and the distinct keys together, bucket by buck
 over what the other does not have: the work follows the smaller of the two, and a batch whose keys
 lie elsewhere costs a few comparisons a bucket. What it finds, runs of entries with one key, `emit`
 turns into pairs; it tests filter and visibility once for a key and time, however many probes share
-them.
+them. Where a key has many versions and is asked for at many times, `_sweep` goes through both once,
+in order of time.
 
 A spine is an int64[b, 4] table: the addresses of keys, rows and offsets, and n, for each of its b
 batches (see operators.kernels.spines). Probes are laid out as in operators.state.probes.
@@ -18,11 +19,14 @@ import numpy as np
 
 from operators.kernels.jit import BOOL, INT64, INTS, INTS2, INTS2_OUT, INTS_OUT, kernel
 from operators.kernels.memory import bit_is_set, load_i64, prefetch
-from operators.kernels.sorting import BUCKETS, bucket_of
-from operators.kernels.versions import NEVER, is_visible
+from operators.kernels.sorting import BUCKETS, argsort, bucket_of
+from operators.kernels.versions import NEVER, born_at, died_at, is_visible
 
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 #: Entries to leap over, for each key sought, from which a guess beats galloping.
 _SPARSE = 256
+#: Entries of a key times its probes, from which sorting both by time pays.
+_MANY = 64
 #: Runs whose rows are on their way from memory while one is read.
 _AHEAD = 12
 
@@ -161,6 +165,123 @@ def seek(spine, probes, buckets, out, work):
     return count
 
 
+@kernel
+def _digest(words, stride, i, shift):
+    """A hash of key i, of as many bits as a shift by `shift` leaves."""
+    x = np.uint64(0)
+    for w in range(words[1]):
+        x = (x ^ (x >> np.uint64(32)) ^ np.uint64(load_i64(words[0], w * stride + i))) * _GOLDEN
+    return np.int64(x >> np.uint64(shift))
+
+
+@kernel(signatures=[(INTS2, INTS2, INTS_OUT, INTS_OUT)])
+def candidates(spine, probes, bits, out):
+    """Positions of the keys probes int64[w, n] that some batch may have: all that one has, and few
+    others.
+
+    Shapes: bits int64[a power of two], zero, at least a quarter as many as there are entries; out
+    int64[n]. Returns: how many positions there are. Cost: O(entries + n), a bit each.
+    """
+    shift = np.int64(58)
+    while np.int64(1) << (58 - shift) < bits.shape[0]:
+        shift -= 1
+    width = np.int64(probes.shape[0])
+    for batch in range(spine.shape[0]):
+        n = spine[batch, 3]
+        for i in range(n):
+            digest = _digest((spine[batch, 0], width), n, i, shift)
+            bits[digest >> 6] |= np.int64(1) << (digest & 63)
+    count = np.int64(0)
+    n = np.int64(probes.shape[1])
+    words = np.int64(probes.ctypes.data)
+    for i in range(n):
+        digest = _digest((words, width), n, i, shift)
+        out[count] = i
+        count += (bits[digest >> 6] >> (digest & 63)) & 1
+    return count
+
+
+@kernel
+def _has_times(order, start, end, times):
+    """Whether the probes order[start:end] have more than one time."""
+    for j in range(start + 1, end):
+        if times[order[j]] != times[order[start]]:
+            return True
+    return False
+
+
+@kernel
+def _sweep(
+    rows, start, end, probes, times, as_of, bits,
+    dead, born_first, born_time, died_row, died_time,
+    out_probe, out_row, skip, count,
+):  # fmt: skip
+    """Pairs of the entries [start, end) of one key and its probes, in order of the probes' times,
+    from the probe numbered `skip` in that order on.
+
+    Rows that all the times see are told apart first; the others come in as they are born and go as
+    they die. Returns: the probe to go on with, how many pairs there are, and the room that it
+    needs; no room where all probes are done.
+    Cost: a look at each entry, a sort of the probes, and the pairs.
+    """
+    n = probes.shape[0]
+    # Just before a time is as of the one before it.
+    when = np.empty((1, n), np.int64)
+    for j in range(n):
+        when[0, j] = times[probes[j]] - (0 if as_of else 1)
+    by_time, scratch = np.empty(n, np.int64), np.empty(n, np.int64)
+    argsort(when, by_time, scratch)
+    first, last = when[0, by_time[0]], when[0, by_time[n - 1]]
+    lasting, row_of = np.empty(end - start, np.int64), np.empty(end - start, np.int64)
+    born, died = np.empty((1, end - start), np.int64), np.empty(end - start, np.int64)
+    n_lasting, moving = np.int64(0), np.int64(0)
+    for i in range(start, end):
+        row = load_i64(rows, i)
+        if bits.shape[0] != 0 and not bit_is_set(bits, row):
+            continue
+        birth = born_at(row, born_first, born_time)
+        death = died_at(row, dead, died_row, died_time)
+        if birth <= first and death > last:
+            lasting[n_lasting] = row
+            n_lasting += 1
+        elif birth <= last and death > first and birth < death:
+            row_of[moving], born[0, moving], died[moving] = row, birth, death
+            moving += 1
+    by_birth, more = np.empty(moving, np.int64), np.empty(moving, np.int64)
+    argsort(born[:, :moving].copy(), by_birth, more)
+    seen = np.empty(moving, np.int64)
+    n_seen, entered = np.int64(0), np.int64(0)
+    begin = np.int64(-1)
+    for j in range(skip, n):
+        t = when[0, by_time[j]]
+        same = begin >= 0 and t == when[0, by_time[j - 1]]
+        if not same:
+            while entered < moving and born[0, by_birth[entered]] <= t:
+                seen[n_seen] = by_birth[entered]
+                n_seen += 1
+                entered += 1
+            kept = np.int64(0)
+            for i in range(n_seen):
+                if died[seen[i]] > t:
+                    seen[kept] = seen[i]
+                    kept += 1
+            n_seen = kept
+        room = n_lasting + n_seen
+        if count + room > out_probe.shape[0]:
+            return np.int64(j), count, room
+        out_probe[count : count + room] = probes[by_time[j]]
+        if same:
+            for i in range(room):
+                out_row[count + i] = out_row[begin + i]
+        else:
+            out_row[count : count + n_lasting] = lasting[:n_lasting]
+            for i in range(n_seen):
+                out_row[count + n_lasting + i] = row_of[seen[i]]
+        begin = count
+        count += room
+    return np.int64(n), count, np.int64(0)
+
+
 @kernel(
     signatures=[
         (
@@ -193,8 +314,9 @@ def emit(
     the probe's time, or just before it.
 
     Shapes: times int64[n]; bits is a slot of filter bitmaps, or of length 0 for no filter;
-    out_probe, out_row int64[capacity]. state int64[3] says where to go on: run, probe of its key,
-    and pairs written; all 0 at first. work[0] counts entries visited.
+    out_probe, out_row int64[capacity]. state int64[3] says where to go on: run, probe of its key
+    (in order of time if that is how they are taken), and pairs written; all 0 at first. work[0]
+    counts entries visited.
     Returns: 0 when done; else at least so much more room is needed to go on.
     """
     capacity = out_probe.shape[0]
@@ -226,6 +348,25 @@ def emit(
         key = runs[r, 1]
         start = runs[r, 2]
         end = runs[r, 3]
+        sought = order[starts[key] : starts[key + 1]]
+        if (
+            len(sought) > 1
+            and len(sought) * (end - start) >= _MANY
+            and end - start > 1
+            and _has_times(sought, 0, len(sought), times)
+        ):
+            visited += end - start
+            skip, count, room = _sweep(
+                rows, start, end, sought, times, as_of, bits,
+                dead, born_first, born_time, died_row, died_time,
+                out_probe, out_row, skip, count,
+            )  # fmt: skip
+            if room:
+                state[0], state[1], state[2] = r, skip, count
+                work[0] += visited
+                return room
+            skip = np.int64(0)
+            continue
         # Pairs [begin, done) are those of the probe before, at time `last`.
         begin = np.int64(-1)
         done = np.int64(-1)

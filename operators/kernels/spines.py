@@ -11,11 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from operators.kernels.jit import BOOLS_OUT, INT64, INTS, INTS2, INTS2_OUT, INTS_OUT, kernel
-from operators.kernels.memory import bit_is_set, load_i64
+from operators.kernels.memory import bit_is_set, load_i64, store_i64
 from operators.kernels.sorting import BUCKETS, bucket_of
 
-#: Entries that a batch has in a row before a merge looks for the whole run.
-STREAK = 6
+#: Entries that a merge takes one by one before it looks whether one batch has a whole run.
+CHUNK = 32
 
 
 @kernel(signatures=[(INTS2, INTS, INTS, INTS2_OUT, INTS_OUT, INTS_OUT)])
@@ -60,15 +60,14 @@ def follow(keys, offsets, last, some):
 
 
 @kernel
-def _before(a_keys, a_rows, i, b_keys, b_rows, j):
-    for w in range(a_keys.shape[0]):
-        x = a_keys[w, i]
-        y = b_keys[w, j]
-        if x < y:
-            return True
-        if x > y:
-            return False
-    return a_rows[i] <= b_rows[j]
+def _in_order(a, a_stride, i, b, b_stride, j, words, tie):
+    """Whether key i at address a goes before key j at address b; `tie` if they are equal."""
+    for w in range(words):
+        x = load_i64(a, w * a_stride + i)
+        y = load_i64(b, w * b_stride + j)
+        if x != y:
+            return x < y
+    return tie
 
 
 @kernel
@@ -134,32 +133,23 @@ def concatenate(spine, dead, died_row, out_keys, out_rows, out_offsets, state, f
 
 
 @kernel
-def _leading(keys, rows, start, end, other_keys, other_rows, other, first):
-    """How many entries from `start` on, at least one, go before entry `other` of the other batch;
-    `first`: these are of the first batch, which goes first at a tie. The first one does."""
-    low = start
+def _leading(a, a_stride, start, end, b, b_stride, j, words, tie):
+    """How many keys at address a, from `start` on, go before key j at address b; the work is
+    logarithmic in that."""
+    low = start - 1
     step = np.int64(1)
-    while low + step < end and _goes_before(
-        keys, rows, low + step, other_keys, other_rows, other, first
-    ):
+    while low + step < end and _in_order(a, a_stride, low + step, b, b_stride, j, words, tie):
         low += step
         step <<= 1
     high = min(low + step, end)
     low += 1
     while low < high:
         middle = (low + high) >> 1
-        if _goes_before(keys, rows, middle, other_keys, other_rows, other, first):
+        if _in_order(a, a_stride, middle, b, b_stride, j, words, tie):
             low = middle + 1
         else:
             high = middle
     return low - start
-
-
-@kernel
-def _goes_before(keys, rows, i, other_keys, other_rows, other, first):
-    if first:
-        return _before(keys, rows, i, other_keys, other_rows, other)
-    return not _before(other_keys, other_rows, other, keys, rows, i)
 
 
 @kernel
@@ -207,15 +197,20 @@ def merge(
     left out. state int64[4] = (bucket, position in a, position in b, entries written); done when
     the bucket is 64. Returns the fuel left (0 if not done).
 
-    Where one batch has many entries in a row, as with ascending keys, they are found by galloping
-    and copied at once.
+    Requires: of an equal key, the rows of a go before those of b, as they do where a's entries were
+    inserted before b's. Which batch is next is arithmetic and no branch, which would be guessed
+    wrong every other time. Where one batch has many entries in a row, as with ascending keys, they
+    are found by galloping and copied at once.
     """
     clean = True
     for address in dead:
         clean = clean and address == 0
     bucket, i, j, at = state[0], state[1], state[2], state[3]
-    streak = np.int64(0)
-    words = a_keys.shape[0]
+    words = np.int64(a_keys.shape[0])
+    n_a, n_b, n_out = a_rows.shape[0], b_rows.shape[0], out_rows.shape[0]
+    a_address, b_address = np.int64(a_keys.ctypes.data), np.int64(b_keys.ctypes.data)
+    from_rows, other_rows = np.int64(a_rows.ctypes.data), np.int64(b_rows.ctypes.data)
+    to_keys, to_rows = np.int64(out_keys.ctypes.data), np.int64(out_rows.ctypes.data)
     while bucket < BUCKETS:
         a_end = a_offsets[bucket + 1]
         b_end = b_offsets[bucket + 1]
@@ -223,43 +218,42 @@ def merge(
             if fuel <= 0:
                 state[0], state[1], state[2], state[3] = bucket, i, j, at
                 return np.int64(0)
-            if j >= b_end:
-                from_a = True
-            elif i >= a_end:
-                from_a = False
-            else:
-                x = a_keys[0, i]
-                y = b_keys[0, j]
-                from_a = x < y or (x == y and _before(a_keys, a_rows, i, b_keys, b_rows, j))
-            streak = max(streak, 0) + 1 if from_a else min(streak, 0) - 1
-            if -STREAK < streak < STREAK:
-                fuel -= 1
-                row = a_rows[i] if from_a else b_rows[j]
-                if clean or not _is_gone(row, dead, died_row):
-                    out_rows[at] = row
-                    for w in range(words):
-                        out_keys[w, at] = a_keys[w, i] if from_a else b_keys[w, j]
-                    at += 1
-                if from_a:
-                    i += 1
-                else:
-                    j += 1
-                continue
-            if from_a:
-                stop = min(a_end, i + fuel)
-                run = stop - i
+            # Neither batch can end within the chunk.
+            chunk = min(a_end - i, b_end - j, fuel, CHUNK)
+            begin = i
+            for _ in range(chunk):
+                x = load_i64(a_address, i)
+                y = load_i64(b_address, j)
+                left = x < y
+                if x == y:
+                    left = _in_order(
+                        a_address + 8 * n_a, n_a, i, b_address + 8 * n_b, n_b, j, words - 1, True
+                    )
+                row = load_i64(from_rows + 8 * i if left else other_rows + 8 * j, 0)
+                store_i64(to_rows, at, row)
+                store_i64(to_keys, at, x if left else y)
+                for w in range(1, words):
+                    source = a_address + 8 * (w * n_a + i)
+                    other = b_address + 8 * (w * n_b + j)
+                    store_i64(to_keys, w * n_out + at, load_i64(source if left else other, 0))
+                at += np.int64(clean or not _is_gone(row, dead, died_row))
+                i += np.int64(left)
+                j += np.int64(not left)
+            fuel -= chunk
+            if i == begin + chunk and i < a_end:
+                run = min(a_end - i, fuel)
                 if j < b_end:
-                    run = _leading(a_keys, a_rows, i, stop, b_keys, b_rows, j, True)
+                    run = _leading(a_address, n_a, i, i + run, b_address, n_b, j, words, True)
                 at = _move(a_keys, a_rows, i, run, clean, dead, died_row, out_keys, out_rows, at)
                 i += run
-            else:
-                stop = min(b_end, j + fuel)
-                run = stop - j
+                fuel -= run
+            elif i == begin and j < b_end:
+                run = min(b_end - j, fuel)
                 if i < a_end:
-                    run = _leading(b_keys, b_rows, j, stop, a_keys, a_rows, i, False)
+                    run = _leading(b_address, n_b, j, j + run, a_address, n_a, i, words, False)
                 at = _move(b_keys, b_rows, j, run, clean, dead, died_row, out_keys, out_rows, at)
                 j += run
-            fuel -= run
+                fuel -= run
         bucket += 1
         out_offsets[bucket] = at
     state[0], state[1], state[2], state[3] = bucket, i, j, at

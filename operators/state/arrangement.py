@@ -12,6 +12,7 @@ Source: Shared Arrangements §4.2-4.3, §5.3.1.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from operators.column import Column, Ints
 from operators.kernels import fronts, lookup
 from operators.kernels.memory import BLOCK_ROWS
-from operators.state import encode
+from operators.state import bulk, encode
 from operators.state.filters import Filter
 from operators.state.probes import Probes, sort_probes
 from operators.state.relation import Relation
@@ -27,8 +28,11 @@ from operators.state.spine import Spine, make_batch
 from operators.state.work import Work
 from planner import dataflow as ir
 from planner.algebra import SortKey
+from planner.expr import Expr
 
 _EMPTY = np.empty(0, np.int64)
+#: Probes are worth a look at which can match if there are so many, and so many for each entry.
+_MANY_PROBES, _FEW_ENTRIES = 2048, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +111,15 @@ class ArrangementState:
     def first(self, probes: Ints, times: Ints) -> Matches:
         """Of an ordered index: the rows in front of each partition as of its time.
 
-        Shapes: probes int64[partition words, n], sorted as sort_keys does; times int64[n]. More
-        rows than one come back for a probe where they tie on the index's words, in any order.
+        Shapes: probes int64[partition words, n], sorted as sort_keys does; times int64[n]. Where
+        the index is by texts, more rows than one come back for a probe if they tie on its words,
+        in any order.
         Cost: one seek per probe and batch; dead entries in front are skipped once, then leapt over.
+        A partition at many times is best asked for in order of time.
         """
+        assert isinstance(self.spec, ir.OrderedArrangement)
+        schema = self.relation.schema
+        exact = encode.order_is_exact([schema[k.column].type for k in order_keys(self.spec)])
         n = probes.shape[1]
         work = np.zeros(2, np.int64)
         capacity = n + 16
@@ -118,7 +127,7 @@ class ArrangementState:
         while True:
             out_probe, out_row = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
             found = fronts.first_visible(
-                self.spine.table_with_skips(), self.spine.width, probes, times,
+                self.spine.table_with_skips(), self.spine.width, probes, times, exact,
                 dead, born_first, born_time, died_row, died_time, out_probe, out_row, work,
             )  # fmt: skip
             if found <= capacity:
@@ -140,12 +149,27 @@ class ArrangementState:
         end = self.relation.next_row
         if self.filter is not None and len(rows):
             rows = rows[self.filter.test(rows)]
+        if keys is None and len(rows) >= bulk.BULK_ROWS:
+            batch = bulk.build(self._keyed_pieces(rows), self.spine.width)
+            self.spine.insert(batch)
+            self._next_row = end
+            return len(batch)
         if keys is None and len(rows):
             keys, rows = self.key_words(rows)
         if keys is not None and len(rows):
             self.spine.insert(make_batch(keys, rows, order))
         self._next_row = end  # only now: whoever fails before tries again
         return len(rows)
+
+    def _keyed_pieces(self, rows: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """`key_words` of many rows, piece by piece."""
+        for start in range(0, len(rows), bulk.PIECE_ROWS):
+            yield self.key_words(rows[start : start + bulk.PIECE_ROWS])
+
+    @property
+    def part(self) -> Expr | None:
+        """Of a partial index, the predicate that its rows pass; None for a whole one."""
+        return self.spec.filter if isinstance(self.spec, ir.Arrangement) else None
 
     @property
     def null_words(self) -> tuple[bool, ...]:
@@ -158,6 +182,20 @@ class ArrangementState:
         if not columns:  # every row has the empty key
             return np.zeros((1, n), np.int64)
         return encode.equality_words(columns, self._nulls[: len(columns)])
+
+    def candidates(self, probes: Ints) -> Ints | None:
+        """Positions of the probes int64[w, n] that may have a match, where those that have none are
+        told apart for less than it costs to sort them, and are the most; else None.
+
+        Cost: a few ns a probe, if the index has half as many entries as there are probes.
+        """
+        n, entries = probes.shape[1], self.spine.entries
+        if n < _MANY_PROBES or _FEW_ENTRIES * entries > n:
+            return None
+        bits = np.zeros(1 << max(entries // 4, 63).bit_length(), np.int64)
+        out = np.empty(n, np.int64)
+        found = lookup.candidates(self.spine.table, probes, bits, out)
+        return out[:found].copy() if 2 * found <= n else None
 
     def lookup(
         self,
@@ -225,6 +263,7 @@ class ArrangementState:
 
     def looked_up(self, counts: Ints) -> None:
         """Count a lookup's entries and seeks, int64[2], for this index and for the dataflow."""
+        self.spine.looked_up(int(counts[1]))
         batches = len(self.spine.table)
         self.work.looked_up(counts, batches)
         self.relation.work.looked_up(counts, batches)
@@ -237,6 +276,11 @@ class ArrangementState:
         else:
             self._sweep_part(dead, died_row)
         self.spine.work(inserted, dead, died_row)
+
+    def settle(self) -> None:
+        """Go on with merges that lookups have paid for. Between steps only."""
+        if not self.spine.settled:
+            self.maintain(0)
 
     def _sweep_part(self, dead: Ints, died_row: Ints) -> None:
         """`sweep` of a partial index. How many of its rows are alive is counted when a quarter of

@@ -21,6 +21,8 @@ from planner.expr import Expr
 
 #: Shared by all blocks of which no row can be seen any more.
 _NONE_PASSES = np.zeros(BLOCK_ROWS // 8, np.uint8)
+#: Rows whose values are gathered at a time, so that they fit the caches.
+_AT_ONCE = 2 * BLOCK_ROWS
 
 
 class Filter:
@@ -64,6 +66,12 @@ class Filter:
         return tuple(self._bitmaps)
 
     @property
+    def passing_rows(self) -> int:
+        """How many rows pass, those included that are dead but stored."""
+        self._look()
+        return sum(int(np.bitwise_count(b).sum(dtype=np.int64)) for b in self._bitmaps)
+
+    @property
     def nbytes(self) -> int:
         return sum(b.nbytes for b in self._bitmaps if b is not _NONE_PASSES)
 
@@ -88,13 +96,14 @@ class Filter:
             bitmap = np.zeros(BLOCK_ROWS // 8, np.uint8)
             self._addresses[len(self._bitmaps)] = bitmap.ctypes.data
             self._bitmaps.append(bitmap)
-        if len(rows) == 0:
-            return
+        for start in range(0, len(rows), _AT_ONCE):
+            self._evaluate_part(rows[start : start + _AT_ONCE])
+
+    def _evaluate_part(self, rows: Ints) -> None:
         value, errors = self._compiled.evaluate(
             lambda column: self.relation.gather(column, rows), len(rows)
         )
         assert errors is None, "a bitmap's predicate cannot fail"
         passing = value.values if value.valid is None else value.values & value.valid
-        rows = rows[passing]
-        for block, places in by_block(rows):
+        for block, places in by_block(rows[passing]):
             memory.set_bits(self._bitmaps[block], places)

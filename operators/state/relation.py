@@ -7,8 +7,8 @@ some reader may still see, under the same ids, so that no index is touched. Of a
 rows only its addresses stay.
 
 A few rows are copied into the block that is being filled. Many at once become blocks of their own,
-which take over the arrays that they came in; the row ids that such a block leaves unused name no
-row.
+which take over the arrays that they came in, column by column when somebody reads them through the
+blocks (see `operators.state.storage`); the row ids that such a block leaves unused name no row.
 
 Versions are kept apart from the rows (see `operators.kernels.versions`): appending gives births,
 `kill` gives deaths, and `advance` forgets the distinctions that no reader can make any more.
@@ -22,7 +22,7 @@ max(time, since)); rows once and indexes by row id are this project's own.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,14 +32,13 @@ import pyarrow as pa
 from operators.column import Bools, Column, Ints, widen
 from operators.kernels import memory, versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
-from operators.slabs import ROWS, is_slab, owner_of
+from operators.slabs import ROWS
+from operators.state.storage import Adopted, can_wait, layout_of, stored_values
 from operators.state.work import Work
 from planner import types as t
 
 #: So many rows at once become blocks of their own.
 BULK_ROWS = BLOCK_ROWS // 4
-#: An array that came in is taken over unless it keeps this many times its bytes in memory.
-_WASTE = 4
 #: A block is rewritten when fewer than this share of its rows can still be seen.
 COMPACT_BELOW = 0.25
 _BITMAP_BYTES = BLOCK_ROWS // 8
@@ -49,44 +48,17 @@ _NO_IDS = np.zeros(1, np.uint16)
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """How values of one type lie in a block: `storage` dtype and words per row."""
-
-    storage: np.dtype[Any]
-    words: int
-    textual: bool
-
-
-def layout_of(kind: t.SqlType) -> Layout:
-    match kind:
-        case t.BooleanType() | t.NullType():
-            return Layout(np.dtype(np.uint8), 1, False)
-        case t.IntegerType() if kind.bits < 64:
-            return Layout(np.dtype(np.int32), 1, False)
-        case t.DateType():
-            return Layout(np.dtype(np.int32), 1, False)
-        case t.FloatType():
-            return Layout(np.dtype(np.float32 if kind.bits == 32 else np.float64), 1, False)
-        case t.DecimalType() if not kind.narrow:
-            return Layout(np.dtype(np.int64), 2, False)
-        case t.StringType() | t.BinaryType():
-            return Layout(np.dtype(np.int32), 1, True)
-        case _:
-            return Layout(np.dtype(np.int64), 1, False)
-
-
-@dataclass(frozen=True, slots=True)
 class _Fresh:
-    """Rows appended together, and the columns that they came in."""
+    """Rows appended together, int64[n], and the columns that they came in."""
 
-    first: int
-    count: int
+    rows: Ints
     columns: list[Column]
 
     def has_exactly(self, rows: Ints) -> bool:
         """Whether `rows` are these, in order."""
-        last = self.first + self.count - 1
-        if len(rows) != self.count or rows[0] != self.first or rows[-1] != last:
+        if rows is self.rows:
+            return True
+        if len(rows) != len(self.rows) or rows[0] != self.rows[0] or rows[-1] != self.rows[-1]:
             return False
         return bool(memory.ascends_by_one(rows))
 
@@ -108,9 +80,11 @@ class Relation:
         self.schema = schema
         self.work = Work() if work is None else work
         self._gathered: weakref.ref[Ints] | None = None
-        #: The latest append of the step, and whether the rows gathered last are all of it.
+        #: The latest append of the step; whether the rows gathered last are all of it, or where in
+        #: it they are, if they all are.
         self._fresh: _Fresh | None = None
         self._whole = False
+        self._part: Ints | None = None
         self.next_row = 0
         self.live_rows = 0
         #: Deaths since the beginning.
@@ -125,6 +99,9 @@ class Relation:
         self._slots = slot + 3
         self._addresses = np.zeros((self._slots, 4), np.int64)
         self._buffers: list[list[np.ndarray[Any, Any] | None]] = []
+        #: By block, the rows whose columns are still as they came; by column, by their first block.
+        self._adopted: dict[int, Adopted] = {}
+        self._waiting: tuple[dict[int, Adopted], ...] = tuple({} for _ in schema)
         self._has_nulls = [False] * len(schema)
         #: Of each block, how many rows were appended to it, and how many of them died.
         self._block_rows: list[int] = []
@@ -153,7 +130,7 @@ class Relation:
         else:
             first = self.next_row
             self._copy(columns, n)
-        self._fresh, self._gathered = _Fresh(first, n, columns), None
+        self._fresh, self._gathered = _Fresh(np.arange(first, first + n), columns), None
         self.live_rows += n
         if times[0] == times[-1]:
             new_first = np.array([first], np.int64)
@@ -164,6 +141,11 @@ class Relation:
         self._born_first = np.concatenate((self._born_first, new_first))
         self._born_time = np.concatenate((self._born_time, new_time))
         return first
+
+    @property
+    def appended(self) -> Ints:
+        """Row ids of the step's latest append."""
+        return _EMPTY if self._fresh is None else self._fresh.rows
 
     def kill(self, rows: Ints, times: Ints) -> None:
         """Let living rows die at `times`. Shapes: rows int64[n] distinct, times int64[n].
@@ -193,7 +175,7 @@ class Relation:
         Blocks that have become mostly dead are rewritten. Cost: O(versions after the last since),
         plus one copy of the rows that a rewritten block keeps: at most a quarter of what it had.
         """
-        self._fresh, self._whole = None, False
+        self._fresh, self._whole, self._part = None, False, None
         if len(self._born_time):
             kept = int(np.searchsorted(self._born_time, since, side="right"))
             self._born_first = self._born_first[kept:]
@@ -202,10 +184,13 @@ class Relation:
         touched = set(range(self._full_blocks, self.next_row >> BLOCK_BITS))
         self._full_blocks = self.next_row >> BLOCK_BITS
         if len(self._died_row):
-            later = self._died_time > since
-            gone = self._died_row[~later]
-            self._died_row = self._died_row[later]
-            self._died_time = self._died_time[later]
+            gone, later = self._died_row, self._died_time > since
+            if later.any():
+                gone = gone[~later]
+                self._died_row = self._died_row[later]
+                self._died_time = self._died_time[later]
+            else:
+                self._died_row = self._died_time = _EMPTY
             touched.update(block for block, _ in by_block(gone))
         for block in sorted(touched):
             if block < self._full_blocks:
@@ -227,18 +212,27 @@ class Relation:
         """Values of one column at `rows` (int64[n]; ids that some reader may see, any order).
 
         Columns of the same array of rows, gathered one after the other, count as one visit. The
-        rows of this step's latest append, all of them in order, are still at hand.
+        rows of this step's latest append are still at hand, in the columns that they came in.
         """
+        fresh = self._fresh
         if self._gathered is None or self._gathered() is not rows:
             self._gathered = weakref.ref(rows)
             self.work.rows += len(rows)
-            fresh = self._fresh
-            self._whole = fresh is not None and fresh.has_exactly(rows)
-        if self._whole and self._fresh is not None:
-            values = self._fresh.columns[column]
-            # As they are gathered otherwise: columns are compared word by word.
-            return widen(values) if self._layouts[column].words == 2 else values
+            self._whole, self._part = False, None
+            if fresh is not None and len(rows) and len(rows) <= len(fresh.rows):
+                self._whole = fresh.has_exactly(rows)
+                if not self._whole and rows.min() >= fresh.rows[0]:
+                    self._part = rows - fresh.rows[0]
+        if fresh is not None and self._whole:
+            return self._as_stored(column, fresh.columns[column])
+        if fresh is not None and self._part is not None:
+            return self._as_stored(column, fresh.columns[column].take(self._part))
+        self._settle(column)
         return self._gather(column, rows)
+
+    def _as_stored(self, column: int, values: Column) -> Column:
+        """Values as they are gathered otherwise: columns are compared word by word."""
+        return widen(values) if self._layouts[column].words == 2 else values
 
     def gather_all(self, rows: Ints) -> list[Column]:
         return [self.gather(i, rows) for i in range(len(self.schema))]
@@ -255,6 +249,9 @@ class Relation:
         Shapes: rows, places int64[n], out int64[words, m]. Cost: one pass for all columns.
         """
         self.work.rows += len(rows)
+        if self._adopted:
+            for slot in slots[:, 0].tolist():
+                self._settle(self._value_slot.index(slot))
         memory.gather_words(
             self._addresses, self._ids_slot, self._kept_slot, slots, rows, places, out
         )
@@ -293,9 +290,10 @@ class Relation:
                 valid = None
         return Column(field.type, values, valid)
 
-    def visible(self, time: int) -> Ints:
-        """Row ids visible as of `time`, ascending. Cost: one pass over the rows stored."""
-        return self._visible(0, self.next_row, time, self.versions)
+    def visible(self, time: int, first: int = 0, end: int | None = None) -> Ints:
+        """Row ids visible as of `time`, ascending; of [first, end), where `first` begins a block.
+        Cost: one pass over the rows stored."""
+        return self._visible(first, self.next_row if end is None else end, time, self.versions)
 
     def visible_to_any(self) -> Ints:
         """Row ids that some reader may see: the living, and the dead that still have a time."""
@@ -304,6 +302,8 @@ class Relation:
 
     def rows_from(self, row: int) -> Ints:
         """Ids, ascending, of the rows from `row` on that are stored. Cost: O(those)."""
+        if self._fresh is not None and row == self._fresh.rows[0]:
+            return self._fresh.rows
         parts: list[Ints] = []
         for block in range(row >> BLOCK_BITS, len(self._block_rows)):
             first = block << BLOCK_BITS
@@ -321,11 +321,17 @@ class Relation:
     ) -> Iterator[tuple[int, np.ndarray[Any, Any], int]]:
         """(slot, buffer, bytes in use) of every buffer that holds the values of `columns` in one
         block, to be copied elsewhere. The bytes of a block that is full never change."""
+        self._settle_block(block, columns)
         rows = self.stored_rows(block)
-        buffers = self._buffers[block]
         if rows == 0:
             yield self._ids_slot, _NO_IDS, 0
             return
+        yield from self._in_use(block, columns)
+
+    def _in_use(
+        self, block: int, columns: Iterable[int]
+    ) -> Iterator[tuple[int, np.ndarray[Any, Any], int]]:
+        rows, buffers = self.stored_rows(block), self._buffers[block]
         used: list[tuple[int, int]] = []
         for i in sorted(columns):
             layout, slot = self._layouts[i], self._value_slot[i]
@@ -364,11 +370,12 @@ class Relation:
     @property
     def nbytes(self) -> int:
         """Bytes in use: buffers filled so far, validity, bitmaps and row id lists."""
-        every = frozenset(range(len(self.schema)))
-        total = 0
+        every = range(len(self.schema))
+        total = sum(a.nbytes(i) for i in every for a in self._waiting[i].values())
         for block, buffers in enumerate(self._buffers):
             if buffers[self._ids_slot] is not _NO_IDS:
-                total += sum(used for _, _, used in self.stored(block, every))
+                here = [i for i in every if buffers[self._value_slot[i]] is not None]
+                total += sum(used for _, _, used in self._in_use(block, here))
                 dead = buffers[self._dead_slot]
                 total += 0 if dead is None else dead.nbytes
         return total + self._died_row.nbytes * 2 + self._born_first.nbytes * 2
@@ -390,26 +397,53 @@ class Relation:
     def _adopt(self, columns: list[Column], n: int) -> int:
         """Append rows as blocks of their own; returns the first row id."""
         first = self._next_block()
+        adopted = Adopted(first >> BLOCK_BITS, n, columns)
         for start in range(0, n, BLOCK_ROWS):
-            count = min(BLOCK_ROWS, n - start)
-            block = self._new_block()
-            for i, (layout, slot) in enumerate(zip(self._layouts, self._value_slot, strict=True)):
-                column = columns[i]
-                if layout.textual:
-                    offsets, text = _text_buffers(column.values, start, count)
-                    self._set(block, slot, offsets)
-                    self._set(block, slot + 2, text)
-                else:
-                    part = Column(column.type, column.values[start : start + count])
-                    values = widen(part).values if layout.words == 2 else part.values
-                    self._set(block, slot, _own(values, layout.storage))
-                if column.valid is not None:
-                    self._set(block, slot + 1, _own(column.valid[start : start + count], np.bool_))
-                    self._has_nulls[i] = True
-            self._grow(count)
+            self._adopted[self._new_block()] = adopted
+            self._grow(min(BLOCK_ROWS, n - start))
+        for i, column in enumerate(columns):
+            self._has_nulls[i] |= column.valid is not None
+            self._waiting[i][adopted.first_block] = adopted
+            if not can_wait(column):
+                self._settle_adopted(adopted, i)
         self.next_row = first + n
         self.next_row = self._next_block()
         return first
+
+    def _settle(self, column: int) -> None:
+        """Make the buffers of a column in all blocks."""
+        while self._waiting[column]:
+            self._settle_adopted(next(iter(self._waiting[column].values())), column)
+
+    def _settle_block(self, block: int, columns: Iterable[int]) -> None:
+        """Make the buffers of `columns` in one block, and in those that came with it."""
+        adopted = self._adopted.get(block)
+        if adopted is not None:
+            for column in set(columns).intersection(adopted.waiting):
+                self._settle_adopted(adopted, column)
+
+    def _settle_adopted(self, adopted: Adopted, column: int) -> None:
+        slot = self._value_slot[column]
+        buffers = adopted.settle(column, self._layouts[column])
+        for block, (values, valid, text) in zip(adopted.blocks, buffers, strict=True):
+            if block not in self._adopted:  # none of its rows can be seen any more
+                continue
+            self._set(block, slot, values)
+            if valid is not None:
+                self._set(block, slot + 1, valid)
+            if text is not None:
+                self._set(block, slot + 2, text)
+        del self._waiting[column][adopted.first_block]
+        if not adopted.waiting:
+            self._leave(adopted.blocks)
+
+    def _leave(self, blocks: Iterable[int]) -> None:
+        """Forget how rows came whose blocks have all their buffers, or are empty."""
+        for block in blocks:
+            adopted = self._adopted.pop(block, None)
+            if adopted is not None and not any(b in self._adopted for b in adopted.blocks):
+                for column in adopted.waiting:
+                    del self._waiting[column][adopted.first_block]
 
     def _next_block(self) -> int:
         """The first row id of the block after those that there are."""
@@ -460,7 +494,7 @@ class Relation:
             if layout.textual:
                 self._fill_text(block, slot, column.values, start, count, at)
             else:
-                values = widen(column).values if layout.words == 2 else column.values
+                values = stored_values(column, layout)
                 target = buffers[slot]
                 assert target is not None
                 target[at : at + count] = values[start : start + count]
@@ -524,14 +558,18 @@ class Relation:
 
     def _compact(self, block: int) -> None:
         """Rewrite a full block if few of its rows can still be seen."""
+        rows = self._block_rows[block]
+        living = rows - self._block_deaths[block]
+        compacted = self.compacted_rows(block)
+        few = COMPACT_BELOW * (rows if compacted is None else compacted)
+        if living >= max(few, 1):
+            return
         first = block << BLOCK_BITS
         low, high = np.searchsorted(self._died_row, (first, first + BLOCK_ROWS))
-        rows = self._block_rows[block]
-        needed = rows - self._block_deaths[block] + int(high - low)
-        compacted = self.compacted_rows(block)
+        needed = living + int(high - low)
         if needed == 0 and compacted != 0:
             self._empty(block)
-        elif needed < COMPACT_BELOW * (rows if compacted is None else compacted):
+        elif needed < few:
             told = self._died_row[low:high]
             self._rewrite(block, np.union1d(self._living(first, first + BLOCK_ROWS), told))
 
@@ -553,6 +591,7 @@ class Relation:
         return out[:count]
 
     def _empty(self, block: int) -> None:
+        self._leave((block,))
         for slot in range(self._slots):
             self._set(block, slot, None)
         self._set(block, self._dead_slot, _ALL_DEAD)
@@ -561,6 +600,7 @@ class Relation:
         self.empty_blocks.append(block)
 
     def _rewrite(self, block: int, rows: Ints) -> None:
+        self._settle_block(block, range(len(self.schema)))
         columns = [self._gather(i, rows) for i in range(len(self.schema))]
         for i, (layout, slot) in enumerate(zip(self._layouts, self._value_slot, strict=True)):
             values = columns[i].values
@@ -586,35 +626,3 @@ def by_block(rows: Ints) -> Iterator[tuple[int, Ints]]:
     starts = np.flatnonzero(np.diff(blocks, prepend=-1)).tolist()
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=False):
         yield int(blocks[start]), rows[start:end] & BLOCK_MASK
-
-
-def _own(values: np.ndarray[Any, Any], storage: Any) -> np.ndarray[Any, Any]:
-    """The array as it is stored: itself, or a copy where somebody may still write to it or where
-    it is a small part of what it keeps in memory."""
-    if storage == np.uint8:
-        values = values.view(np.uint8)
-    if values.dtype == storage and values.flags.c_contiguous:
-        owner = owner_of(values)
-        held = getattr(owner, "nbytes", getattr(owner, "size", values.nbytes))
-        if is_slab(owner) or (not values.flags.writeable and held <= _WASTE * values.nbytes):
-            return values
-    return ROWS.copy(values, storage)
-
-
-def _text_buffers(
-    values: pa.Array, start: int, count: int
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Offsets int32[count + 1] from 0 and bytes of `count` texts from `start` on."""
-    _, source_offsets, source = values.buffers()
-    offsets = np.frombuffer(source_offsets, np.int32, count + 1, (values.offset + start) * 4)
-    first, length = int(offsets[0]), int(offsets[-1]) - int(offsets[0])
-    text = np.empty(0, np.uint8)
-    if length:
-        text = np.frombuffer(source, np.uint8, length, first)
-        if source.size > _WASTE * length:
-            text = ROWS.copy(text, np.uint8)
-    if first == 0 and source_offsets.size <= _WASTE * offsets.nbytes:
-        return offsets, text
-    rebased = ROWS.empty((count + 1,), np.int32)
-    np.subtract(offsets, first, out=rebased)
-    return rebased, text

@@ -3,9 +3,11 @@
 Inserting a batch buys work in proportion to its size for every merge in progress, so that no
 insertion pays for a big merge, and the number of batches stays logarithmic. While batches are being
 merged readers go on using them. Batches of which each goes after those before it, as with ascending
-keys, are a chain: they are not merged but joined, four of a size at a time. Entries of rows that no
-reader can see are left out by merges; a spine with many of those is rewritten under the same fuel
-(`sweep`).
+keys, are a chain: they are not merged but joined, four of a size at a time. Fewer batches serve
+readers alone, so a merge begins when lookups have sought as much as it costs, or when there are too
+many batches to wait for that: an index that is kept for rare changes is hardly merged. Entries of
+rows that no reader can see are left out by merges; a spine with many of those is rewritten under
+the same fuel (`sweep`).
 
 Invariant: the entries of all batches together are those inserted, less entries of rows that are
 gone; batches are adjacent in insertion order.
@@ -15,13 +17,14 @@ separate spines (this project's own).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from operators.column import Ints
 from operators.kernels import memory, sorting, spines
 from operators.kernels.memory import BLOCK_ROWS
+from operators.kernels.versions import NEVER
 from operators.slabs import BATCHES
 
 #: Entries merged per entry inserted, for each merge in progress; more is more eager.
@@ -32,6 +35,14 @@ MINIMUM_FUEL = 2048
 CHAIN = 4
 #: A batch merges with its successor when it is less than this many times as large.
 RATIO = 2.0
+#: Entries whose merging a seek is worth.
+SEEK_WORTH = 4
+#: With more parts than this, batches are merged although nobody has sought anything in them.
+MOST_PARTS = 40
+
+
+#: The entry of a batch whose addresses have not been asked for.
+_UNKNOWN = (0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +60,20 @@ class Batch:
     skips: Ints | None = None
     chain: int = 0
     #: As kernels take a batch: the addresses of keys, rows and offsets, and the length.
-    entry: tuple[int, int, int, int] = field(init=False, repr=False, compare=False)
+    entry: tuple[int, int, int, int] = field(default=_UNKNOWN, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        arrays = (self.keys, self.rows, self.offsets)
-        keys, rows, offsets = (a.ctypes.data for a in arrays)
-        object.__setattr__(self, "entry", (keys, rows, offsets, len(self.rows)))
+        if self.entry is _UNKNOWN:
+            keys, rows = self.keys.ctypes.data, self.rows.ctypes.data
+            entry = (keys, rows, self.offsets.ctypes.data, len(self.rows))
+            object.__setattr__(self, "entry", entry)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.entry[3]
+
+    def in_chain(self, chain: int) -> Batch:
+        """The same entries, in a chain."""
+        return Batch(self.keys, self.rows, self.offsets, self.skips, chain, self.entry)
 
     @property
     def nbytes(self) -> int:
@@ -148,8 +164,13 @@ class Spine:
         self._parts: list[Batch | _Merge] = []
         self._table: Ints | None = None
         self.entries = 0
-        #: Whether no merge is in progress and none is called for.
-        self._settled = True
+        #: Whether no merge is in progress, and none is called for that is paid for.
+        self.settled = True
+        #: Entries whose merging lookups have paid for, and those of the cheapest merge unpaid for.
+        self._credit = 0
+        #: What they have paid for since the last `work`.
+        self._paid = 0
+        self._price = NEVER
         #: The latest chain, and the greatest key that it has in each bucket where it has some.
         self._chain = 0
         self._chains = 0
@@ -161,24 +182,33 @@ class Spine:
         if len(batch):
             if not spines.follow(batch.keys, batch.offsets, self._last, self._some):
                 self._chain = self._new_chain()
-            self._parts.append(replace(batch, chain=self._chain))
+            self._parts.append(batch.in_chain(self._chain))
             self.entries += len(batch)
             self._table = None
-            self._settled = False
+            self.settled = False
+
+    def looked_up(self, seeks: int) -> None:
+        """Lookups have sought so often, which pays for so much merging."""
+        self._paid += SEEK_WORTH * seeks
+        self._credit = min(self._credit + SEEK_WORTH * seeks, self.entries)
+        if self._credit >= self._price:
+            self.settled = False
 
     def work(self, inserted: int, dead: Ints, died_row: Ints) -> None:
-        """Merge for about EFFORT × `inserted` entries a merge. Not during a step's reads: entries
-        of rows that no reader sees (`dead`, not in `died_row`) disappear.
+        """Merge, for each merge about EFFORT × `inserted` entries and what lookups have paid for.
+        Not during a step's reads: entries of rows that no reader sees (`dead`, not in `died_row`)
+        disappear.
 
-        Cost: O(inserted × merges in progress), and those are logarithmic in the entries.
+        Cost: O((inserted + seeks) × merges in progress), which are logarithmic in the entries.
         """
-        if self._settled:
+        paid, self._paid = self._paid, 0
+        if self.settled:
             return
-        fuel = EFFORT * inserted + MINIMUM_FUEL
+        fuel = EFFORT * inserted + paid + MINIMUM_FUEL
         progress = True
         while progress:
             progress = self._begin_merges()
-            self._settled = not progress
+            self.settled = not progress
             for at, part in enumerate(self._parts):
                 if isinstance(part, _Merge):
                     merged = part.work(fuel, dead, died_row)
@@ -198,12 +228,14 @@ class Spine:
         among the `live` nor among those whose death some reader can tell."""
         if self.entries <= 2 * (live + len(died_row)) + BLOCK_ROWS // 16:
             return
+        # Merges now pay for themselves, by what they leave out.
+        self._credit, self.settled = self.entries, False
         if any(isinstance(p, _Merge) for p in self._parts) or not self._parts:
             return
         largest = max(range(len(self._parts)), key=lambda i: len(self._batch(i)))
         batch = self._batch(largest)
         self._parts[largest] = _Merge([batch], batch.chain)
-        self._settled = False
+        self.settled = False
 
     def living(self, dead: Ints) -> int:
         """Entries of rows that are not `dead`. Cost: a bit test per entry."""
@@ -255,32 +287,56 @@ class Spine:
         return self._chains
 
     def _begin_merges(self) -> bool:
-        """Begin every merge that the sizes call for; returns whether any is in progress."""
-        at = len(self._parts) - 2
+        """Begin the merges that the sizes call for as far as they are paid for, or the cheapest
+        where there are too many parts; returns whether any is in progress."""
+        parts = self._parts
+        begun, best = False, 0
+        self._price = NEVER
+        at = len(parts) - 2
         while at >= 0:
-            left, right = self._parts[at], self._parts[at + 1]
-            if isinstance(left, Batch) and isinstance(right, Batch):
-                if left.chain == right.chain:
-                    self._begin_join(at)
-                elif len(left) < RATIO * len(right):
-                    self._parts[at : at + 2] = [_Merge([left, right], self._new_chain())]
-                    at -= 1
-            at -= 1
-        return any(isinstance(p, _Merge) for p in self._parts)
+            cost, count = self._called_for(at)
+            if count and cost <= self._credit:
+                self._credit -= cost
+                self._begin(at, count)
+                begun = True
+            elif count and cost < self._price:
+                self._price, best = cost, at
+            at -= 2 if count == 2 else 1
+        if begun:
+            return True
+        if len(parts) > MOST_PARTS and self._price < NEVER:
+            self._begin(best, self._called_for(best)[1])
+            return True
+        return any(isinstance(p, _Merge) for p in parts)
 
-    def _begin_join(self, first: int) -> None:
-        """Join the CHAIN parts from `first` on, if they are batches of one chain and of one size:
-        none is so much smaller than the others that it has to wait for more of its own."""
-        parts = self._parts[first : first + CHAIN]
-        batches = [p for p in parts if isinstance(p, Batch)]
-        chain = batches[0].chain
-        if len(batches) < CHAIN or any(b.chain != chain for b in batches):
-            return
-        if len(batches[0]) < CHAIN * min(map(len, batches)):
-            self._parts[first : first + CHAIN] = [_Merge(batches, chain)]
+    def _called_for(self, at: int) -> tuple[int, int]:
+        """Whether the sizes call for merging the parts from `at` on: the entries, and how many
+        parts, or 0. Two of any keys merge where the left is not much the larger; CHAIN of one chain
+        where none is so much smaller than the others that it has to wait for more of its own."""
+        left, right = self._parts[at], self._parts[at + 1]
+        if not (isinstance(left, Batch) and isinstance(right, Batch)):
+            return 0, 0
+        size = left.entry[3]
+        if left.chain != right.chain:
+            return size + right.entry[3], 2 if size < RATIO * right.entry[3] else 0
+        if at + CHAIN > len(self._parts):
+            return 0, 0
+        cost, least = 0, size
+        for part in self._parts[at : at + CHAIN]:
+            if not isinstance(part, Batch) or part.chain != left.chain:
+                return 0, 0
+            cost += part.entry[3]
+            least = min(least, part.entry[3])
+        return cost, CHAIN if size < CHAIN * least else 0
+
+    def _begin(self, at: int, count: int) -> None:
+        inputs = [self._batch(i) for i in range(at, at + count)]
+        chain = inputs[0].chain if inputs[0].chain == inputs[-1].chain else self._new_chain()
+        self._parts[at : at + count] = [_Merge(inputs, chain)]
 
 
 def _with_skips(batch: Batch) -> Batch:
     if batch.skips is not None:
         return batch
-    return replace(batch, skips=np.zeros(len(batch), np.int64))
+    skips = np.zeros(len(batch), np.int64)
+    return Batch(batch.keys, batch.rows, batch.offsets, skips, batch.chain, batch.entry)

@@ -31,6 +31,8 @@ _INTERVAL_UNITS = frozenset(
     for unit in "YEAR QUARTER MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND".split()
     for plural in ("", "S")
 )
+#: Where text may begin that sqlglot misreads: see `_refuse_misread`.
+_SUSPECT = _INTERVAL_UNITS | {",", "PERCENTILE", "LIMIT", "|>"}
 
 
 #: Functions that sqlglot's tree would hold in another form than they were written in: under one
@@ -196,8 +198,11 @@ def normalise(text: str) -> str:
 def _refuse_misread(cursor: Cursor) -> None:
     """Refuse what sqlglot accepts with another meaning than Spark's and leaves no trace of."""
     tokens = cursor.rest()
+    words = [t.word for t in tokens] + [""] * 2
     for i, token in enumerate(tokens):
-        after = [t.word for t in tokens[i + 1 : i + 4]] + [""] * 3
+        if words[i] not in _SUSPECT:
+            continue
+        after = words[i + 1 : i + 3]
         if token.word in _INTERVAL_UNITS and after[0] == "(" and _in_interval(tokens, i):
             raise cursor.error(
                 token,

@@ -27,14 +27,16 @@ _OPENED = {"'": "string", '"': "string", "`": "quoted identifier", "/*": "commen
 
 @dataclass(frozen=True, slots=True)
 class Token:
+    """`word`: the upper-case keyword or symbol; empty for strings and quoted identifiers."""
+
     kind: str
     text: str
     start: int
+    word: str
 
-    @property
-    def word(self) -> str:
-        """The upper-case keyword or symbol; empty for strings and quoted identifiers."""
-        return self.text.upper() if self.kind in ("word", "symbol") else ""
+
+def _end(start: int) -> Token:
+    return Token("end", "", start, "")
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
@@ -51,7 +53,7 @@ class Cursor:
         self._tokens = list(self._tokenise())
         while self._tokens and self._tokens[-1].word == ";":
             self._tokens.pop()
-        last = self._tokens[-1] if self._tokens else Token("end", "", 0)
+        last = self._tokens[-1] if self._tokens else _end(0)
         self.stop = last.start + len(last.text)
         if not self._tokens:
             raise SqlSyntaxError("the statement is empty")
@@ -62,16 +64,19 @@ class Cursor:
 
     def _tokenise(self) -> Iterator[Token]:
         for found in TOKEN.finditer(self.text):
-            token = Token(str(found.lastgroup), found[0], found.start())
-            if token.kind == "open":
-                raise self.error(token, f"unterminated {_OPENED[token.text]}")
-            if token.kind != "space":
-                yield token
+            kind, text = str(found.lastgroup), found[0]
+            if kind == "space":
+                continue
+            word = text.upper() if kind in ("word", "symbol") else ""
+            token = Token(kind, text, found.start(), word)
+            if kind == "open":
+                raise self.error(token, f"unterminated {_OPENED[text]}")
+            yield token
 
     def peek(self) -> Token:
         if self._index < len(self._tokens):
             return self._tokens[self._index]
-        return Token("end", "", self.stop)
+        return _end(self.stop)
 
     def rest(self) -> list[Token]:
         return self._tokens[self._index :]

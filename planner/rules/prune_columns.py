@@ -43,8 +43,9 @@ Positions = dict[int, int]
 def apply(plan: Plan) -> Plan:
     every = tuple(range(len(plan.schema)))
     reading = _Pruning({})
-    reading.exactly(plan, every)
-    narrowed = _Pruning(reading.read).exactly(plan, every)
+    narrowed = reading.exactly(plan, every)
+    if reading.differs:
+        narrowed = _Pruning(reading.read).exactly(plan, every)
     return plan if equal(narrowed, plan) else narrowed
 
 
@@ -52,11 +53,12 @@ class _Pruning:
     """Narrows every node once for each set of columns that is read of it, so that what is shared
     stays shared. What several read of an aggregate or of kept rows each has what any of them
     reads, so that they are stored once: `known` is what is read of these, as `read` finds in a
-    first pass."""
+    first pass. That is the last one unless several read them and read of them what `differs`."""
 
     def __init__(self, known: dict[Plan, frozenset[int]]) -> None:
         self._known = known
         self.read: dict[Plan, frozenset[int]] = {}
+        self.differs = False
         self._exact: dict[tuple[int, tuple[int, ...]], Plan] = {}
         self._narrowed: dict[tuple[int, frozenset[int]], tuple[Plan, Positions]] = {}
 
@@ -70,7 +72,9 @@ class _Pruning:
     def narrow(self, plan: Plan, needed: frozenset[int]) -> tuple[Plan, Positions]:
         """A plan that still has the needed columns, and where they are in it."""
         if isinstance(plan, Aggregate) or (isinstance(plan, UnionAll) and len(plan.inputs) == 1):
-            self.read[plan] = needed | self.read.get(plan, frozenset())
+            before = self.read.get(plan, needed)
+            self.differs |= before != needed
+            self.read[plan] = needed | before
             needed |= self._known.get(plan, frozenset())
         key = (id(plan), needed)
         if key not in self._narrowed:

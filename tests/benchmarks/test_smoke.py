@@ -67,9 +67,9 @@ def test_rates(data: Path, tmp_path: Path) -> None:
     ]
     physical = [cell for cell in found["cells"] if cell["is_physical"]]
     assert [(c["query"], c["time_rows"], c["step_rows"]) for c in physical] == [
-        ("q03", 10, 50),
+        ("q03", 10, 5_000),
         ("q03", 1_000, 5_000),
-        ("q06", 10, 50),
+        ("q06", 10, 5_000),
         ("q06", 1_000, 5_000),
     ]
     assert len(rates.tables(found)) == 3
@@ -88,6 +88,29 @@ def test_an_arrival_in_windows_is_the_whole_stream(data: Path) -> None:
                 seen[change.table] += change.rows.to_pylist()
     assert arrival.position == arrival.total
     assert seen == {name: table.to_pylist() for name, table in rows.items()}
+
+
+@pytest.mark.parametrize("size", [1, 3, 40])
+def test_physical_batches_hold_the_logical_ones(data: Path, size: int) -> None:
+    rows = load(data / "sf0.01", ["region", "nation", "supplier", "customer"])
+    arrival = RoundRobin(rows)
+    arrival.arrive(arrival.next(17, 1))
+    rest = arrival.total - arrival.position
+    assert rest > 1_000
+    logical = [
+        {change.table: change.rows for change in batch.changes}
+        for batch in arrival.next(size, arrival.total)
+    ]
+    found: list[dict[str, pa.Table]] = []
+    for numbered in arrival.numbered(120 * size):
+        cut: dict[int, dict[str, pa.Table]] = {}
+        for change, places in zip(numbered.batch.changes, numbered.places, strict=True):
+            for time in np.unique(places // size):
+                own = change.rows.filter(pa.array(places // size == time))
+                cut.setdefault(int(time), {})[change.table] = own
+        assert sorted(cut) == list(range(len(cut)))
+        found += [cut[time] for time in sorted(cut)]
+    assert found == logical
 
 
 def test_together(data: Path, tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from operators.dataflow import TABLE_READER, Dataflow, Key
+from operators.dataflow import Dataflow, Key
 from operators.delta import Delta
 from operators.executor.inline import InlineExecutor
+from operators.live import TABLE_READER
 from operators.state.changes import DELETE, INSERT, UPSERT
 from operators.table import Change as Statement
 from operators.table import Checked, Refusal, TableState

@@ -162,9 +162,12 @@ class Lockstep:
         order = sort_keys(words)
         words = np.ascontiguousarray(words[:, order])
         order_by = tuple((k.column, k.descending, k.nulls_first) for k in order_keys(spec))
-        for time in range(self.since, self.upper + 1):
-            found = index.first(words, np.full(len(keys), time, np.int64))
-            for place, k in enumerate(order.tolist()):
+        times = range(self.since, self.upper + 1)
+        for rising in (times, times[::-1]):  # all times of a partition in one call
+            many = np.repeat(words, len(times), axis=1)
+            found = index.first(many, np.tile(np.array(rising, np.int64), len(keys)))
+            asked = ((k, time) for k in order.tolist() for time in rising)
+            for place, (k, time) in enumerate(asked):
                 rows = [self.trace.lives[i].row for i in self._in(spec, keys[k], time)]
                 got = [self.number[i] for i in found.row[found.probe == place].tolist()]
                 assert bool(rows) == bool(got)

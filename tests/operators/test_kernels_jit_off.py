@@ -57,6 +57,8 @@ _TESTS = {
         "tests/operators/test_exact_sum.py::test_reading_states",
         "tests/operators/test_reduce.py::test_sweep_groups",
         "tests/operators/test_topk.py::test_follow",
+        "tests/operators/test_extremes.py",
+        "tests/operators/test_bags.py",
     ],
     "dataflows": [
         "tests/operators/test_physical_batching.py::test_all_views_together_share_what_they_can",

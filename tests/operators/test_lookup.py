@@ -128,6 +128,69 @@ def test_pairs(
     assert got == expected(keys, words, gone)
 
 
+@pytest.mark.parametrize("as_of", [True, False])
+@pytest.mark.parametrize("width", [1, 2])
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 20), st.integers(0, 3)), min_size=12),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(-2, 15)), min_size=12, max_size=60),
+    st.sets(st.integers(0, 99)),
+    st.integers(0, 50),
+    st.integers(1, 3),
+)
+def test_versions_at_many_times(
+    as_of: bool,
+    width: int,
+    rows: list[tuple[int, int, int]],
+    probes: list[tuple[int, int]],
+    hidden: set[int],
+    capacity: int,
+    keys: int,
+) -> None:
+    """Rows (birth, death or later than all, key), born in order of their ids, probed at many times,
+    by whole keys or a prefix, with a filter or without."""
+    rows = sorted((b, d if d > b else 99, k % keys) for b, d, k in rows)
+    n = len(rows)
+    born_first = [i for i in range(n) if i == 0 or rows[i][0] != rows[i - 1][0]]
+    dead_bits, bits = (np.zeros(BLOCK_ROWS // 8, np.uint8) for _ in range(2))
+    for i, (_, death, _) in enumerate(rows):
+        dead_bits[i >> 3] |= np.uint8((death < 99) << (i & 7))
+        bits[i >> 3] |= np.uint8((i not in hidden) << (i & 7))
+    died = [i for i in range(n) if rows[i][1] < 99]
+    words = np.array([[k for _, _, k in rows], [i % 3 for i in range(n)]], np.int64)
+    half = n // 2
+    parts = [words[:, :half], words[:, half:]] if half else [words]
+    spine = Spine(2)
+    for start, part in zip((0, half), parts, strict=False):
+        spine.insert(
+            make_batch(np.ascontiguousarray(part), np.arange(start, start + part.shape[1]))
+        )
+    asked = np.array([[k for k, _ in probes], [k % 3 for k, _ in probes]], np.int64)[:width]
+    sought = sort_probes(np.ascontiguousarray(asked))
+    runs = np.empty((2 * n + 2, 4), np.int64)
+    work, state = np.zeros(2, np.int64), np.zeros(3, np.int64)
+    count = lookup.seek(spine.table, sought.keys, sought.buckets, runs, work)
+    times = ints(*(t for _, t in probes))
+    probe, row = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+    while needed := lookup.emit(
+        spine.table, runs, count, sought.order, sought.starts, times, as_of,
+        ints(bits.ctypes.data) if hidden else _NONE, ints(dead_bits.ctypes.data),
+        ints(*born_first), ints(*(rows[i][0] for i in born_first)),
+        ints(*died), ints(*(rows[i][1] for i in died)), probe, row, state, work,
+    ):  # fmt: skip
+        more = np.empty(needed, np.int64)
+        probe, row = np.append(probe, more), np.append(row, more)
+    pairs = zip(probe[: state[2]].tolist(), row[: state[2]].tolist(), strict=True)
+    expected = Counter(
+        (p, i)
+        for p, (key, t) in enumerate(probes)
+        for i, (birth, death, _) in enumerate(rows)
+        if (birth <= t < death if as_of else birth < t <= death)
+        and words[:width, i].tolist() == [key, key % 3][:width]
+        and not (hidden and i in hidden)
+    )
+    assert Counter(pairs) == expected
+
+
 def test_a_key_is_sought_once_and_its_rows_tested_once() -> None:
     keys = np.repeat(np.arange(1000), 4).reshape(1, -1)
     index = build([keys])

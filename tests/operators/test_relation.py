@@ -8,17 +8,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.arrow import to_columns as to_columns_of
 from operators.column import Column, Ints
 from operators.kernels import versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_ROWS
+from operators.state import relation as relations
+from operators.state import storage
 from operators.state.relation import BULK_ROWS, Relation
 from planner import types as t
 from tests.operators.columns import Row, ints, schema, to_columns, to_rows
+from tests.reference.tables import arrow_table
 from tests.reference.trace import Trace
 
 FIELDS = schema(
@@ -58,9 +64,13 @@ def _visible_just_before(relation: Relation, rows: list[int], time: int) -> list
 
 
 class Lockstep:
-    """A relation and its model. Times below `upper` are complete; `since` may trail it."""
+    """A relation and its model. Times below `upper` are complete; `since` may trail it.
 
-    def __init__(self) -> None:
+    `delivered`: rows come in memory that nobody can write to, as a source delivers them.
+    """
+
+    def __init__(self, delivered: bool = False) -> None:
+        self.delivered = delivered
         self.relation = Relation(FIELDS)
         self.trace = Trace()
         #: Row ids of the model's rows.
@@ -77,7 +87,9 @@ class Lockstep:
         for row, time in zip(rows, born, strict=True):
             self.trace.append(row, time)
         if rows:
-            at = self.relation.append(to_columns(rows, FIELDS), np.array(born, np.int64))
+            table = arrow_table(FIELDS, rows)
+            columns = to_columns_of(_delivered(table) if self.delivered else table, FIELDS)
+            at = self.relation.append(columns, np.array(born, np.int64))
             assert at >= (self.ids[-1] + 1 if self.ids else 0)
             self.ids += range(at, at + len(rows))
         victims: dict[int, int] = {}
@@ -97,6 +109,11 @@ class Lockstep:
         """A reader holds `hold` times back, the writer the last complete one."""
         self.since = max(self.since, min(self.upper - 1, self.upper - 1 - hold))
         self.relation.advance(self.since)
+
+    def of(self, rows: Ints) -> list[int]:
+        """The model's numbers of row ids."""
+        of = dict(zip(self.ids, range(len(self.ids)), strict=True))
+        return [of[r] for r in rows.tolist()]
 
     def check(self) -> None:
         relation, trace = self.relation, self.trace
@@ -138,6 +155,71 @@ def test_lockstep(steps: list[tuple[list[int], list[float], int, int]]) -> None:
         lockstep.check()
         lockstep.advance(hold)
         lockstep.check()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(range(8)), st.integers(0, 9), st.floats(0, 0.99))),
+)
+def test_columns_wait_in_blocks_of_their_own_until_they_are_read(
+    steps: list[tuple[int, int, float]],
+) -> None:
+    """Every append makes a block; columns are read, published, compacted and emptied in any order,
+    and one that never is comes right in the end."""
+    with (
+        mock.patch.object(relations, "BULK_ROWS", 1),
+        mock.patch.object(storage, "_WASTE", 1 << 20),
+    ):
+        lockstep = Lockstep(delivered=True)
+        for action, number, fraction in steps:
+            relation = lockstep.relation
+            rows = relation.visible(lockstep.upper)
+            match action:
+                case 0 | 1 | 2:
+                    lockstep.step([0] * (1 + number % 3), [], 1)
+                case 3:
+                    lockstep.step([0] * (number % 3), [fraction] * number, 1)
+                case 4:
+                    lockstep.advance(number % 2)
+                case 5 if len(rows):
+                    block = int(rows[int(fraction * len(rows))]) >> BLOCK_BITS
+                    assert list(relation.stored(block, frozenset({number})))
+                case 6 if len(rows):
+                    place = int(fraction * len(rows))
+                    found = relation.gather(number, rows[place:][::2].copy())
+                    wanted = [lockstep.trace.lives[i].row[number] for i in lockstep.of(rows)]
+                    field = (FIELDS[number],)
+                    expected = to_columns([(v,) for v in wanted[place:][::2]], field)
+                    assert to_rows([found], field) == to_rows(expected, field)
+                case _:
+                    assert relation.nbytes >= 0
+        lockstep.check()
+
+
+def _delivered(table: pa.Table) -> pa.Table:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
+
+
+def test_what_nobody_reads_is_not_converted() -> None:
+    kinds = schema(t.DATE, t.DecimalType(12, 2), t.STRING, nullable=False)
+    rows = [(datetime.date(2000, 1, 1), Decimal(i) / 4, "x") for i in range(3)]
+    places = pa.array(np.arange(BULK_ROWS) % 3)
+    table = _delivered(arrow_table(kinds, rows).take(places))
+    relation = Relation(kinds)
+    first = relation.append(to_columns_of(table, kinds), np.full(BULK_ROWS, 1, np.int64))
+    relation.advance(1)
+    came = relation.nbytes
+    assert came >= BULK_ROWS * (4 + 16 + 5)
+    assert to_rows([relation.gather(1, ints(first + 5))], kinds[1:2]) == [(Decimal("0.5"),)]
+    assert relation.nbytes == came - 8 * BULK_ROWS
+    address = table.column(0).chunk(0).buffers()[1].address
+    (_, days, _), *_ = relation.stored(0, frozenset({0}))
+    assert days.ctypes.data == address
+    relation.kill(np.arange(first, first + BULK_ROWS), np.full(BULK_ROWS, 2, np.int64))
+    relation.advance(2)
+    assert relation.nbytes < 1000
 
 
 TWO = schema(t.BIGINT, t.STRING)

@@ -15,7 +15,7 @@ from operators.kernels import lookup as lookup_kernels
 from operators.kernels import sorting, spines
 from operators.kernels.memory import BLOCK_ROWS
 from operators.state.probes import sort_probes
-from operators.state.spine import Spine, make_batch
+from operators.state.spine import MOST_PARTS, SEEK_WORTH, Spine, make_batch
 from tests.operators.columns import ints
 
 _NONE = np.empty(0, np.int64)
@@ -170,10 +170,26 @@ def test_batches_stay_logarithmic(sizes: list[int]) -> None:
     most = 0
     for start in range(0, len(sizes), 50):
         _grow(spine, sizes[start : start + 50])
-        most = max(most, len(spine.batches) - 2 * math.log2(spine.entries + 1))
-    assert most <= 6
+        logarithm = 2 * math.log2(spine.entries + 1) + 6
+        most = max(most, len(spine.batches) - max(logarithm, MOST_PARTS + 6))
+    assert most <= 0
     assert spine.entries == sum(sizes)
     check_sorted(spine)
+
+
+def test_lookups_pay_for_merges() -> None:
+    """Without any, batches stay as they are up to a limit; with many, they are logarithmic."""
+    for seeks, most in ((0, MOST_PARTS), (SEEK_WORTH * 1000, 2)):
+        spine = Spine(1)
+        for _ in range(64):
+            _grow(spine, [1000])
+            assert spine.entries == sum(map(len, spine.batches))
+            spine.looked_up(seeks)
+        _grow(spine, [0])
+        unread = seeks == 0
+        assert (len(spine.batches) >= most - 4) if unread else (len(spine.batches) <= 2 * most + 6)
+        assert len(spine.batches) <= MOST_PARTS + 6
+        check_sorted(spine)
 
 
 @pytest.mark.parametrize(
@@ -188,8 +204,9 @@ def test_ascending_batches_are_joined(sizes: list[int]) -> None:
         row += size
         spine.insert(make_batch((rows // 3).reshape(1, -1), rows))
         spine.work(size, dead, _NONE)
-        most = max(most, len(spine.batches) - 4 * math.log(spine.entries + 1, 4))
-    assert most <= 8
+        logarithm = 4 * math.log(spine.entries + 1, 4) + 8
+        most = max(most, len(spine.batches) - max(logarithm, MOST_PARTS + 8))
+    assert most <= 0
     assert len({b.chain for b in spine.batches}) == 1
     assert spine.entries == row
     check_sorted(spine)
@@ -221,6 +238,7 @@ def test_a_small_insertion_pays_for_no_big_merge() -> None:
         spine.insert(make_batch((rows % 1000).reshape(1, -1), rows))
     steps = 0
     while len(spine.batches) > 1:
+        spine.looked_up(500)
         spine.work(0, dead, _NONE)
         steps += 1
         assert spine.entries == 2 * n

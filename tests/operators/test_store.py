@@ -145,3 +145,16 @@ def test_a_copy_is_found_among_many_without_looking_at_them() -> None:
     for time in range(2, 12):
         store.step([((1, "x", 2.0), time, -1)])
     assert store.index.work.entries - before < 200
+
+
+def test_the_index_is_made_when_a_row_is_retracted() -> None:
+    store = Store()
+    store.step([(_POOL[0], 1, 2), (_POOL[1], 1, 1)])
+    store.step([(_POOL[0], 2, 1)])
+    assert store.index.spine.entries == 0
+    store.step([(_POOL[0], 3, -1), (_POOL[2], 3, 1)])
+    assert store.index.spine.entries == 5
+    store.step([(_POOL[3], 4, 1)])
+    assert store.index.spine.entries == 6
+    store.step([(_POOL[0], 5, -2), (_POOL[3], 5, -1)])
+    assert store.rows(5) == Counter({_POOL[1]: 1, _POOL[2]: 1})

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
+from collections.abc import Callable
+from decimal import Decimal
+from itertools import pairwise
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators.kernels import encoding
 from operators.state.changes import ABSENT, DUPLICATE, INSERT
 from operators.table import Change as Statement
 from operators.table import Checked
@@ -204,3 +210,54 @@ def test_an_update_is_told_as_a_pair() -> None:
     assert delta.diff[delta.pairs.old].tolist() == [-1]
     assert delta.diff[delta.pairs.new].tolist() == [1]
     assert np.array_equal(delta.time, [2, 2])
+
+
+_KEYS: dict[str, tuple[t.SqlType, Callable[[int], Any]]] = {
+    "INT": (t.INT, lambda i: i - 3),
+    "BIGINT": (t.BIGINT, lambda i: (i - 3) * 2**60),
+    "SMALLINT": (t.SMALLINT, lambda i: i),
+    "DATE": (t.DATE, lambda i: datetime.date(1970, 1, 1) + datetime.timedelta(days=i - 3)),
+    "DECIMAL": (t.DecimalType(9, 2), lambda i: Decimal(i - 3) / 4),
+    "STRING": (t.STRING, lambda i: "x" * i),
+}
+
+
+@pytest.mark.parametrize("trailing", list(_KEYS))
+@pytest.mark.parametrize("leading", list(_KEYS))
+@settings(max_examples=15)
+@given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=5), max_size=4))
+def test_keys_of_any_type_are_refused_if_they_are_there(
+    leading: str, trailing: str, steps: list[list[tuple[int, int]]]
+) -> None:
+    """Keys that ascend are told by their columns, others by the index; both refuse the same."""
+    (kind, value), (other_kind, other) = _KEYS[leading], _KEYS[trailing]
+    running = _running((1, 0), (Field("a", other_kind, False), Field("b", kind, False)))
+    present: set[tuple[int, int]] = set()
+    for step, given_keys in enumerate(steps):
+        keys = sorted(given_keys) if step % 2 == 0 else given_keys
+        if not keys:
+            continue
+        rows: list[Row] = [(other(b), value(a)) for a, b in keys]
+        if len(set(keys)) == len(keys) and present.isdisjoint(keys):
+            running.apply([[insert("t", *rows)]])
+            present.update(keys)
+        else:
+            with pytest.raises(Refused) as refused:
+                running.apply([[insert("t", *rows)]])
+            first = next(i for i, k in enumerate(keys) if k in present or k in keys[:i])
+            assert (refused.value.refusal.problem, refused.value.refusal.row) == (DUPLICATE, first)
+    assert _rows(running, running.epoch).total() == len(present)
+    running.check()
+
+
+@given(st.lists(st.tuples(st.integers(-1, 1), st.integers(-1, 1)), min_size=1))
+def test_falls(rows: list[tuple[int, int]]) -> None:
+    equal = np.ones(len(rows) - 1, np.uint8)
+    columns = [[row[0] for row in rows], [row[1] for row in rows]]
+    found = encoding.falls(np.array(columns[0], np.int32), equal)
+    pairs = list(pairwise(rows))
+    assert found == any(b[0] < a[0] for a, b in pairs)
+    assert equal.tolist() == [a[0] == b[0] for a, b in pairs]
+    found = encoding.falls(np.array(columns[1], np.int64), equal)
+    assert found == any(a[0] == b[0] and b[1] < a[1] for a, b in pairs)
+    assert equal.tolist() == [a == b for a, b in pairs]

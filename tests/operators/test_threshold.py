@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from operators.dataflow import TABLE_READER, Dataflow, Key
+from operators.dataflow import Dataflow, Key
 from operators.delta import Delta
 from operators.executor.inline import InlineExecutor
+from operators.live import TABLE_READER
 from operators.state.changes import DELETE, INSERT, UPSERT
 from operators.table import Change, Refusal, TableState
 from planner import dataflow as ir

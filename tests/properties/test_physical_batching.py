@@ -43,14 +43,14 @@ CASES = (
 Deltas = dict[str, Counter[tuple[Row, int]]]
 
 
-def _listen(checked: Checked) -> dict[str, list[Any]]:
+def listen(checked: Checked) -> dict[str, list[Any]]:
     heard: dict[str, list[Any]] = {name: [] for name in checked.views}
     for name, batches in heard.items():
         checked.db.subscribe(name, batches.append)
     return heard
 
 
-def _consolidated(heard: dict[str, list[Any]]) -> Deltas:
+def consolidated(heard: dict[str, list[Any]]) -> Deltas:
     deltas: Deltas = {}
     for name, batches in heard.items():
         counts: Counter[tuple[Row, int]] = Counter()
@@ -73,12 +73,12 @@ def test_one_step_equals_many(scenario: Scenario, seed: int, connect: Connect) -
     for sizes in ([1] * 24, [24], [5, 1, 11, 7]):
         checked = connect(form="arrow")
         install(scenario, checked)
-        heard = _listen(checked)
+        heard = listen(checked)
         transactions = _transactions(checked, seed, 24)
         for size in sizes:
             checked.batch(*transactions[:size])
             transactions = transactions[size:]
-        results.append(_consolidated(heard))
+        results.append(consolidated(heard))
     assert results[0] == results[1] == results[2]
     assert any(results[0].values())
 
@@ -89,7 +89,7 @@ def test_a_thousand_times_in_one_step(connect: Connect) -> None:
     for sizes in ([1_000], [1] * 1_000):
         checked = connect(form="tuples")
         install(diamond, checked)
-        heard = _listen(checked)
+        heard = listen(checked)
         transactions = _transactions(checked, 5, 1_000)
         for size in sizes:
             begun = []
@@ -98,6 +98,6 @@ def test_a_thousand_times_in_one_step(connect: Connect) -> None:
                 checked.fill(begun[-1], changes)
             checked.db.apply(begun)
             transactions = transactions[size:]
-        results.append(_consolidated(heard))
+        results.append(consolidated(heard))
     assert results[0] == results[1]
     assert all(len({time for _, time in deltas}) > 300 for deltas in results[0].values())

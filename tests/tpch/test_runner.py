@@ -78,6 +78,10 @@ class FakeSession:
     def __exit__(self, *error: object) -> None:
         return None
 
+    @property
+    def last_step(self) -> FakeStep:
+        return self.steps[-1]
+
     def sql(self, text: str) -> None:
         words = text.split()
         if words[1] == "TABLE":

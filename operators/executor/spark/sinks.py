@@ -16,14 +16,12 @@ from typing import TypeAlias
 import numpy as np
 
 from operators import delta as deltas
-from operators import exact_sum
 from operators.column import Column, Ints, concat
 from operators.delta import Delta
-from operators.kernels import grouping, sorting
-from operators.reduce import ReduceOperator, Runs, group_rows, slots_of
+from operators.kernels import sorting
+from operators.reduce import ReduceOperator, Runs, add_up, slots_of
 from operators.state.arrangement import ArrangementState
 from operators.state.relation import Relation
-from operators.state.spine import keys_at
 from operators.store import StoreOperator, consolidate
 from planner import dataflow as ir
 from planner import types as t
@@ -96,24 +94,9 @@ class GroupSink:
         keys = columns[:width]
         time = columns[width].values
         words = self._operator.index.probe_words(keys, n)
-        grouped = group_rows(words, time)
-        count = len(grouped.starts) - 1
-        first_row = grouped.first_row
         added = np.stack([c.values for c in columns[width + 1 : width + 1 + len(self._mode)]])
-        change = np.empty((len(self._mode), count), np.int64)
-        grouping.add_runs(grouped.order, grouped.starts, count, added, self._mode, change)
-        exact = tuple(
-            exact_sum.added_up(c.values, grouped.order, grouped.starts)
-            for c in columns[len(columns) - self._exact :]
-        )
-        return keys, Runs(
-            words=keys_at(words, first_row[grouped.key_starts[:-1]]),
-            key_starts=grouped.key_starts,
-            first_row=first_row,
-            time=time[first_row],
-            change=change,
-            exact=exact,
-        )
+        exact = tuple(c.values for c in columns[len(columns) - self._exact :])
+        return keys, add_up(words, time, added, exact, self._mode)
 
     def _part(self, runs: Runs, keys: list[Column]) -> Part:
         buckets = np.empty(runs.words.shape[1], np.int64)
