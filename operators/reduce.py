@@ -22,7 +22,7 @@ from operators import delta as deltas
 from operators import exact_sum
 from operators.column import Bools, Column, Ints, concat, null_column
 from operators.delta import Delta, Pairs
-from operators.kernels import grouping
+from operators.kernels import grouping, sorting
 from operators.kernels.extremes import extremes
 from operators.state import encode
 from operators.state.arrangement import ArrangementState, order_keys
@@ -98,11 +98,28 @@ class Grouping:
 
 
 def group_rows(words: Ints, time: Ints) -> Grouping:
-    """Rows of keys int64[w, n] at times int64[n], grouped. Cost: see grouping.group_rows."""
+    """Rows of keys int64[w, n] at times int64[n], grouped.
+
+    Cost: O(n), and a sort of one row of each run where rows share keys; where they do not, of one
+    row of each stretch of neighbours that do, or of the rows themselves.
+    """
     n = len(time)
     order = np.empty(n, np.int64)
     starts, key_starts = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-    runs, groups = grouping.group_rows(words, time, order, starts, key_starts)
+    number, first = np.empty(n, np.int32), np.empty(n, np.int32)
+    units, keys = grouping.number_rows(words, time, number, first)
+    if units >= 0:
+        by_key = np.empty(units, np.int64)
+        sorting.argsort_by_bucket(keys, by_key, starts[:units])
+        runs, groups = grouping.lay_out(
+            words, time, number, first[:units], by_key, order, starts, key_starts
+        )
+    else:
+        row_keys = words if units == grouping.ONE_TIME else np.vstack((words, time))
+        sorting.argsort_by_bucket(row_keys, order, starts[:n])
+        runs, groups = grouping.lay_out(
+            words, time, number[:0], first[:0], order, order, starts, key_starts
+        )
     return Grouping(order, starts[: runs + 1], key_starts[: groups + 1])
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from operators.kernels.grouping import _multiply
 from operators.kernels.jit import BOOL, BOOLS, BYTES, FLOATS_OUT, INT32S, INTS, kernel
+from operators.kernels.memory import load_u8
 
 #: Squares of doubles reach 2**4196 units, multiplicities 2**63 and rows 2**31.
 _LIMBS = 140
@@ -91,20 +92,20 @@ def _add_value(limbs, counts, bits, diff, square):
 
 @kernel
 def _integer(data, at, size):
-    """The little-endian unsigned integer of `size` bytes."""
+    """The little-endian unsigned integer of `size` bytes, `at` bytes behind address `data`."""
     out = np.uint64(0)
     for j in range(size):
-        out |= np.uint64(data[at + j]) << np.uint64(8 * j)
+        out |= np.uint64(load_u8(data, at + j)) << np.uint64(8 * j)
     return out
 
 
 @kernel
 def _add_state(limbs, counts, data, start, end):
-    """Add a state. Returns (first, end) of the limbs that may have changed."""
+    """Add the state in bytes [start, end) at address `data`. Returns (first, end) of the limbs that may have changed."""
     if start == end:
         return np.int64(_LIMBS), np.int64(0)
-    at = start + 1
-    if data[start] != 0:
+    at = np.int64(start) + 1
+    if load_u8(data, start) != 0:
         for c in range(3):
             counts[c] += np.int64(_integer(data, at, 8))
             at += 8
@@ -113,7 +114,7 @@ def _add_state(limbs, counts, data, start, end):
     first = bit >> 5
     if at == end:
         return np.int64(_LIMBS), np.int64(0)
-    negative = data[end - 1] >= 128
+    negative = load_u8(data, end - 1) >= 128
     while at < end:
         size = min(end - at, 8)
         _add_word(limbs, bit, _integer(data, at, size), False)
@@ -204,7 +205,8 @@ def _room(out, used):
     if used + _STATE_BYTES <= out.shape[0]:
         return out
     grown = np.empty(2 * out.shape[0], np.uint8)
-    grown[:used] = out[:used]
+    for i in range(used):
+        grown[i] = out[i]
     return grown
 
 
@@ -252,7 +254,9 @@ def sum_states(order, starts, offsets, data):
         end = np.int64(0)
         for i in range(starts[r], starts[r + 1]):
             row = order[i]
-            a, b = _add_state(limbs, counts, data, offsets[row], offsets[row + 1])
+            a, b = _add_state(
+                limbs, counts, np.int64(data.ctypes.data), offsets[row], offsets[row + 1]
+            )
             first = min(first, a)
             end = max(end, b)
         out = _room(out, used)
@@ -278,14 +282,20 @@ def add_states(run, prior, offsets, data, old_offsets, old_data):
     used = np.int64(0)
     for b in range(n):
         r = run[b]
-        first, end = _add_state(limbs, counts, data, offsets[r], offsets[r + 1])
+        first, end = _add_state(
+            limbs, counts, np.int64(data.ctypes.data), offsets[r], offsets[r + 1]
+        )
         p = prior[b]
         if p >= 0:
-            x, y = _add_state(limbs, counts, old_data, old_offsets[p], old_offsets[p + 1])
+            x, y = _add_state(
+                limbs, counts, np.int64(old_data.ctypes.data), old_offsets[p], old_offsets[p + 1]
+            )
             first, end = min(first, x), max(end, y)
         elif p < -1:
             q = -2 - p
-            x, y = _add_state(limbs, counts, out, out_offsets[q], out_offsets[q + 1])
+            x, y = _add_state(
+                limbs, counts, np.int64(out.ctypes.data), out_offsets[q], out_offsets[q + 1]
+            )
             first, end = min(first, x), max(end, y)
         out = _room(out, used)
         used = _write(limbs, counts, first, end, out, used)
@@ -300,7 +310,9 @@ def to_doubles(offsets, data, out):
     limbs = np.zeros(_LIMBS + 8, np.int64)
     counts = np.zeros(3, np.int64)
     for i in range(out.shape[0]):
-        first, end = _add_state(limbs, counts, data, offsets[i], offsets[i + 1])
+        first, end = _add_state(
+            limbs, counts, np.int64(data.ctypes.data), offsets[i], offsets[i + 1]
+        )
         end = min(end + 3, _LIMBS)
         negative = _carry(limbs, first, end) < 0
         if negative:
@@ -343,5 +355,6 @@ def to_doubles(offsets, data, out):
             value = -math.inf
         elif negative:
             value = -value
-        counts[:] = 0
+        for c in range(3):
+            counts[c] = 0
         out[i] = value

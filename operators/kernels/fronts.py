@@ -160,66 +160,6 @@ def fronts(
     return count
 
 
-@kernel(signatures=[(BOOLS_OUT, INT64, INT64, INTS, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)])
-def follow(
-    alive, low, high, event_place, event_time, event_sign,
-    out_place, out_time, out_diff,
-):  # fmt: skip
-    """Changes of the rows at ranks [low, high) among the living ones, in order of place.
-
-    alive bool[m] as of before the events (changed in place); events in order of time: at
-    event_time[e] the row at place event_place[e] is born (+1) or dies (-1).
-    Out: (place, time, +1 or -1). Returns how many; beyond the capacity they are counted only.
-    Cost: O(events), and O(m) for each time at which the first `high` rows change.
-    """
-    m = alive.shape[0]
-    member = np.zeros(m, np.bool_)
-    rank = np.int64(0)
-    last = np.int64(m)
-    for p in range(m):
-        if alive[p]:
-            if low <= rank < high:
-                member[p] = True
-            rank += 1
-            if rank == high:
-                last = p
-                break
-    count = np.int64(0)
-    n = event_place.shape[0]
-    e = 0
-    while e < n:
-        time = event_time[e]
-        affected = False
-        while e < n and event_time[e] == time:
-            place = event_place[e]
-            alive[place] = event_sign[e] > 0
-            if place <= last:
-                affected = True
-            e += 1
-        if not affected:
-            continue
-        rank = np.int64(0)
-        reach = last
-        last = np.int64(m)
-        p = np.int64(0)
-        while p < m and (last == m or p <= reach):
-            now = False
-            if alive[p]:
-                now = low <= rank < high
-                rank += 1
-                if rank == high:
-                    last = p
-            if now != member[p]:
-                member[p] = now
-                if count < out_place.shape[0]:
-                    out_place[count] = p
-                    out_time[count] = time
-                    out_diff[count] = 1 if now else -1
-                count += 1
-            p += 1
-    return count
-
-
 @kernel(
     signatures=[
         (INTS, BOOLS_OUT, INT64, INT64, INTS, INTS, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)
@@ -229,22 +169,61 @@ def follow_groups(
     place_start, alive, low, high, event_start, event_place, event_time, event_sign,
     out_place, out_time, out_diff,
 ):  # fmt: skip
-    """`follow` for each group: its places are place_start[g]..place_start[g+1], its events
-    event_start[g]..event_start[g+1]. Shapes: both int64[groups + 1]."""
+    """Changes of the rows at ranks [low, high) among the living ones of each group, in order of
+    place.
+
+    The places of group g are place_start[g]..place_start[g + 1] (int64[groups + 1]) of alive
+    bool[m], as of before the events (changed in place); its events, in order of time, are
+    event_start[g]..event_start[g + 1]: at event_time[e] the row at place event_place[e] is born
+    (+1) or dies (-1). Out: (place, time, +1 or -1). Returns how many; beyond the capacity they are
+    counted only. Cost: O(events), and O(places) for each time at which the first `high` rows of a
+    group change.
+    """
+    member = np.empty(alive.shape[0], np.bool_)
     count = np.int64(0)
     for g in range(place_start.shape[0] - 1):
-        base = place_start[g]
-        a = event_start[g]
-        b = event_start[g + 1]
-        free = min(count, out_place.shape[0])
-        more = follow(
-            alive[base : place_start[g + 1]], low, high,
-            event_place[a:b] - base, event_time[a:b], event_sign[a:b],
-            out_place[free:], out_time[free:], out_diff[free:],
-        )  # fmt: skip
-        for i in range(free, min(free + more, out_place.shape[0])):
-            out_place[i] += base
-        count += more
+        start = place_start[g]
+        end = place_start[g + 1]
+        rank = np.int64(0)
+        last = end
+        for p in range(start, end):
+            member[p] = alive[p] and low <= rank < high
+            if alive[p]:
+                rank += 1
+                if rank == high:
+                    last = min(last, p)
+        e = event_start[g]
+        n = event_start[g + 1]
+        while e < n:
+            time = event_time[e]
+            affected = False
+            while e < n and event_time[e] == time:
+                place = event_place[e]
+                alive[place] = event_sign[e] > 0
+                if place <= last:
+                    affected = True
+                e += 1
+            if not affected:
+                continue
+            rank = np.int64(0)
+            reach = last
+            last = end
+            p = start
+            while p < end and (last == end or p <= reach):
+                now = False
+                if alive[p]:
+                    now = low <= rank < high
+                    rank += 1
+                    if rank == high:
+                        last = p
+                if now != member[p]:
+                    member[p] = now
+                    if count < out_place.shape[0]:
+                        out_place[count] = p
+                        out_time[count] = time
+                        out_diff[count] = 1 if now else -1
+                    count += 1
+                p += 1
     return count
 
 

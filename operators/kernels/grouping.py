@@ -11,6 +11,8 @@ import numpy as np
 from operators.kernels.jit import (
     BOOL,
     BOOLS,
+    INT32S,
+    INT32S_OUT,
     INT64,
     INTS,
     INTS2,
@@ -18,7 +20,6 @@ from operators.kernels.jit import (
     INTS_OUT,
     kernel,
 )
-from operators.kernels.sorting import argsort_by_bucket
 
 _LOW = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)
@@ -32,6 +33,8 @@ _SAMPLE = 4096
 _CHUNK = 4096
 #: What a group's event replaces: a stored row (>= 0), nothing, or birth b (-2 - b).
 NOTHING = np.int64(-1)
+#: Answers of `number_rows`: the rows are to be sorted, with their times or by words alone.
+MANY_TIMES, ONE_TIME = -1, -2
 #: How a run's word changes an accumulator's: added; the lowest of two or of three words that are
 #: added as one number; put in its place.
 ADD, WIDE, WIDER, SET = 0, 1, 2, 3
@@ -59,6 +62,14 @@ def _same(words, time, i, j):
 
 
 @kernel
+def _empty_table(size):
+    table = np.empty(size, np.int32)
+    for i in range(size):
+        table[i] = -1
+    return table
+
+
+@kernel
 def _number(words, time, number, first):
     """number[i] = the number of row i's (key, time), in order of appearance, and first[r] = the
     first row of number r, by a hash table that grows: few keys stay in the cache.
@@ -68,7 +79,7 @@ def _number(words, time, number, first):
     """
     n = time.shape[0]
     size = _FIRST_TABLE
-    table = np.full(size, -1, np.int32)
+    table = _empty_table(size)
     mask = np.uint64(size - 1)
     hashes = np.empty(min(n, _CHUNK), np.uint64)
     met = np.empty(n, np.uint64)
@@ -101,7 +112,7 @@ def _number(words, time, number, first):
                     first[0] = i
                     return -1 - stretches
                 size *= 4
-                table = np.full(size, -1, np.int32)
+                table = _empty_table(size)
                 mask = np.uint64(size - 1)
                 for r in range(count):
                     slot = met[r] & mask
@@ -152,33 +163,24 @@ def _runs_in_order(words, time, order, first, starts, key_starts, rank):
     return runs, groups
 
 
-@kernel(signatures=[(INTS2, INTS, INTS_OUT, INTS_OUT, INTS_OUT)])
-def group_rows(words, time, order, starts, key_starts):
-    """Runs of rows with one key and one time, in order of (bucket, key, time).
+@kernel(signatures=[(INTS2, INTS, INT32S_OUT, INT32S_OUT)])
+def number_rows(words, time, number, first):
+    """Number the rows by key and time, so that only one row of each number has to be sorted.
 
-    Shapes: words int64[w, n], time int64[n]; out: order int64[n], positions of the rows run by run,
-    ascending in each; starts int64[n + 1] of the runs in `order`; key_starts int64[n + 1] of the
-    keys in the runs; both end with what comes behind the last. Returns how many (runs, keys).
-    Cost: O(n), and a sort of one row of each run where rows share keys; where they do not, of one
-    row of each stretch of neighbours that do, or of the rows themselves.
+    Shapes: words int64[w, n], time int64[n]; out: number int32[n], of each row; first int32[n], a
+    row of each number. Returns how many numbers there are and their keys int64[w + 1, numbers],
+    words and time; or, where the rows themselves are to be sorted, no keys, and ONE_TIME if they
+    have one, else MANY_TIMES. Cost: O(n).
     """
     n = time.shape[0]
     width = words.shape[0]
-    number = np.empty(n, np.int32)
-    first = np.empty(n, np.int32)
     units = _number(words, time, number, first)
     if units < 0 and 2 * (-1 - units) > first[0]:
-        same_time = True
+        answer = np.int64(ONE_TIME)
         for i in range(n):
-            same_time &= time[i] == time[0]
-        if same_time:
-            argsort_by_bucket(words, order, starts[:n])
-        else:
-            keys = np.empty((width + 1, n), np.int64)
-            keys[:width] = words
-            keys[width] = time
-            argsort_by_bucket(keys, order, starts[:n])
-        return _runs_in_order(words, time, order, number[:0], starts, key_starts, order[:0])
+            if time[i] != time[0]:
+                answer = np.int64(MANY_TIMES)
+        return answer, np.empty((width + 1, 0), np.int64)
     if units < 0:
         units = _stretches(words, time, number, first)
     keys = np.empty((width + 1, units), np.int64)
@@ -187,12 +189,26 @@ def group_rows(words, time, order, starts, key_starts):
             keys[w, u] = words[w, first[u]]
     for u in range(units):
         keys[width, u] = time[first[u]]
-    argsort_by_bucket(keys, order[:units], starts[:units])
-    rank = np.empty(units, np.int64)
-    runs, groups = _runs_in_order(
-        words, time, order[:units], first[:units], starts, key_starts, rank
-    )
-    starts[: runs + 1] = 0
+    return units, keys
+
+
+@kernel(signatures=[(INTS2, INTS, INT32S_OUT, INT32S, INTS, INTS_OUT, INTS_OUT, INTS_OUT)])
+def lay_out(words, time, number, first, by_key, order, starts, key_starts):
+    """Runs of rows with one key and one time, in order of (bucket, key, time).
+
+    Shapes: number, first as `number_rows` left them (`number` is used up) and by_key int64[units],
+    the order of the numbers' keys; or both of length 0, and by_key that of the rows: it is `order`
+    then. Out: order int64[n], positions of the rows run by run, ascending in each; starts
+    int64[n + 1] of the runs in `order`; key_starts int64[n + 1] of the keys in the runs; both end
+    with what comes behind the last. Returns how many (runs, keys).
+    """
+    n = number.shape[0]
+    rank = np.empty(first.shape[0], np.int64)
+    runs, groups = _runs_in_order(words, time, by_key, first, starts, key_starts, rank)
+    if n == 0:
+        return runs, groups
+    for k in range(runs + 1):
+        starts[k] = 0
     for i in range(n):
         k = rank[number[i]]
         number[i] = k
@@ -200,7 +216,8 @@ def group_rows(words, time, order, starts, key_starts):
     for k in range(runs):
         starts[k + 1] += starts[k]
     ends = rank  # it has served, and runs are no more than units
-    ends[:runs] = starts[:runs]
+    for k in range(runs):
+        ends[k] = starts[k]
     for i in range(n):
         k = number[i]
         order[ends[k]] = i
@@ -371,7 +388,8 @@ def add_runs(order, starts, runs, words, mode, out):
     """
     total = np.empty(words.shape[0], np.int64)
     for r in range(runs):
-        total[:] = 0
+        for w in range(words.shape[0]):
+            total[w] = 0
         for i in range(starts[r], starts[r + 1]):
             _add_words(total, words, mode, order[i])
         for w in range(words.shape[0]):
@@ -434,7 +452,8 @@ def sweep_groups(
                 return np.int64(run)
             lives = always or current[0] > 0
             if not lives:
-                current[:] = 0  # as it is in any group without rows
+                for w in range(words):  # as it is in any group without rows
+                    current[w] = 0
             if not lives and prior == NOTHING:
                 continue
             events[0, n_events] = run_time[run]

@@ -53,10 +53,38 @@ def kernel(
 def _compile(function: F, signatures: Sequence[tuple[Any, ...]] | None) -> F:
     if numba.config.DISABLE_JIT:
         return _interpreted(function)
-    given = (list(signatures),) if signatures else ()
-    options = {"cache": True, "nogil": True, "fastmath": False, "boundscheck": False}
-    compiled: F = numba.njit(*given, error_model="numpy", **options)(function)
+    options = {"fastmath": False, "boundscheck": False, "no_cfunc_wrapper": True}
+    if signatures:
+        compiled: F = numba.njit(
+            list(signatures), error_model="numpy", cache=True, nogil=True, **options
+        )(function)
+        return compiled
+    return _helper(numba.njit(error_model="numpy", no_cpython_wrapper=True, **options)(function))
+
+
+def _helper(compiled: Any) -> Any:
+    """Have a helper compiled for the general type of each argument, and for other kernels only."""
+    resolve = compiled.get_call_template
+
+    def general(args: Sequence[Any], kws: Any) -> Any:
+        return resolve([_general(types.unliteral(a)) for a in args], kws)
+
+    def refuse(*args: Any, **kws: Any) -> Any:
+        raise TypeError(
+            f"{compiled.py_func.__name__} is a helper of kernels: it cannot be called from Python"
+        )
+
+    compiled.get_call_template = general
+    # Without a wrapper there is nothing that Python could call: a call would be lost.
+    compiled._insert = lambda *args, **kws: None
+    compiled._compile_for_args = refuse
     return compiled
+
+
+def _general(kind: Any) -> Any:
+    """int64 for smaller signed integers, any other type as it is."""
+    small = isinstance(kind, types.Integer) and kind.signed and kind.bitwidth < 64
+    return types.int64 if small else kind
 
 
 def _interpreted(function: F) -> F:

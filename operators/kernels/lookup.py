@@ -269,12 +269,14 @@ def _sweep(
         room = n_lasting + n_seen
         if count + room > out_probe.shape[0]:
             return np.int64(j), count, room
-        out_probe[count : count + room] = probes[by_time[j]]
+        for i in range(room):
+            out_probe[count + i] = probes[by_time[j]]
         if same:
             for i in range(room):
                 out_row[count + i] = out_row[begin + i]
         else:
-            out_row[count : count + n_lasting] = lasting[:n_lasting]
+            for i in range(n_lasting):
+                out_row[count + i] = lasting[i]
             for i in range(n_seen):
                 out_row[count + n_lasting + i] = row_of[seen[i]]
         begin = count

@@ -65,7 +65,8 @@ def _divide(u, v, q):
     m = 8
     while m > n and u[m - 1] == _ZERO:
         m -= 1
-    q[:] = _ZERO
+    for j in range(8):
+        q[j] = _ZERO
     if n == 1:
         rest = _ZERO
         for j in range(m - 1, -1, -1):
@@ -138,7 +139,7 @@ def _limbs(low, high, out):
 
 
 @kernel
-def _rounds_up(q_low, q_high, rest_low, rest_high, d_low, d_high, u, v, q):
+def _rounds_up(q_low, q_high, rest_low, rest_high, d_low, d_high, product):
     """Whether q + rest / d becomes q + 1 (see the module)."""
     gap_low, gap_high = _subtract(d_low, d_high, rest_low, rest_high)
     if not _less(rest_low, rest_high, gap_low, gap_high):
@@ -149,12 +150,14 @@ def _rounds_up(q_low, q_high, rest_low, rest_high, d_low, d_high, u, v, q):
     k = _DIGITS - digits
     if k == 0 or k == _DIGITS or _less(d_low, d_high, _POWERS_LOW[k], _POWERS_HIGH[k]):
         return False
-    u[:] = _ZERO
-    _limbs(d_low, d_high, u)
-    _limbs(_POWERS_LOW[k], _POWERS_HIGH[k], v)
-    _divide(u, v, q)
     gap_low, gap_high = _subtract(gap_low, gap_high, rest_low, rest_high)
-    return not _less(q[0] | (q[1] << _S32), q[2] | (q[3] << _S32), gap_low, gap_high)
+    # Of integers, gap <= d / 10**k where gap * 10**k <= d.
+    _set_product(gap_low, gap_high, _POWERS_LOW[k], _POWERS_HIGH[k], product)
+    if (product[4] | product[5] | product[6] | product[7]) != _ZERO:
+        return False
+    low = product[0] | (product[1] << _S32)
+    high = product[2] | (product[3] << _S32)
+    return not _less(d_low, d_high, low, high)
 
 
 @kernel(signatures=[(INTS2, INTS2, INTS, INTS, BOOL, INTS2_OUT)])
@@ -199,7 +202,7 @@ def quotients(left, right, up, down, product, out):
         rest_low = u[0] | (u[1] << _S32)
         rest_high = u[2] | (u[3] << _S32)
         if (rest_low != _ZERO or rest_high != _ZERO) and _rounds_up(
-            low, high, rest_low, rest_high, d_low, d_high, u, v, q
+            low, high, rest_low, rest_high, d_low, d_high, wide
         ):
             low += _ONE
             if low == _ZERO:

@@ -54,14 +54,14 @@ def _is_sorted(words):
 
 
 @kernel
-def _insert(words, out, start, end):
-    """Sort positions out[start:end] by their keys, stable; quick where few are out of place."""
+def _insert(words, out):
+    """Sort positions `out` by their keys, stable; quick where few are out of place."""
     leading = words[0]
-    for i in range(start + 1, end):
+    for i in range(1, out.shape[0]):
         x = out[i]
         word = leading[x]
         j = i
-        while j > start and (
+        while j > 0 and (
             leading[out[j - 1]] > word
             or (leading[out[j - 1]] == word and compare(words, out[j - 1], x) > 0)
         ):
@@ -71,29 +71,30 @@ def _insert(words, out, start, end):
 
 
 @kernel
-def _varying(column, order, start, end):
-    """The bits in which the words at positions order[start:end] differ."""
-    first = column[order[start]]
+def _varying(column, order):
+    """The bits in which the words at positions `order`, one at least, differ."""
+    first = column[order[0]]
     varies = np.uint64(0)
-    for i in range(start + 1, end):
+    for i in range(1, order.shape[0]):
         varies |= np.uint64(column[order[i]] ^ first)
     return varies
 
 
 @kernel
-def _spread(column, source, target, start, end, shift, mask, counts):
-    """Move positions source[start:end] to target, stable, by a digit of their words; the end of
-    each digit's run is in `counts`."""
+def _spread(column, source, target, shift, mask, counts):
+    """Move positions `source` to `target`, stable, by a digit of their words; the end of each
+    digit's run is in `counts`."""
     step = np.uint64(shift)
-    counts[: np.int64(mask) + 1] = 0
-    for i in range(start, end):
+    for d in range(np.int64(mask) + 1):
+        counts[d] = 0
+    for i in range(source.shape[0]):
         counts[np.int64((np.uint64(column[source[i]] ^ SIGN) >> step) & mask)] += 1
-    total = np.int64(start)
+    total = np.int64(0)
     for d in range(np.int64(mask) + 1):
         count = counts[d]
         counts[d] = total
         total += count
-    for i in range(start, end):
+    for i in range(source.shape[0]):
         row = source[i]
         d = np.int64((np.uint64(column[row] ^ SIGN) >> step) & mask)
         target[counts[d]] = row
@@ -101,12 +102,18 @@ def _spread(column, source, target, start, end, shift, mask, counts):
 
 
 @kernel
-def _radix(words, out, scratch, start, end, counts):
-    """Sort positions out[start:end] by their keys, stable, least significant digit first, passing
-    over digits in which no keys differ."""
-    n = end - start
+def _copy(source, target):
+    for i in range(source.shape[0]):
+        target[i] = source[i]
+
+
+@kernel
+def _radix(words, out, scratch, counts):
+    """Sort positions `out` by their keys, stable, least significant digit first, passing over
+    digits in which no keys differ. `scratch` is as long as `out`."""
+    n = out.shape[0]
     if n <= 48:
-        _insert(words, out, start, end)
+        _insert(words, out)
         return
     digit_bits = 11 if n >= 8192 else 8
     mask = (np.uint64(1) << np.uint64(digit_bits)) - np.uint64(1)
@@ -115,16 +122,16 @@ def _radix(words, out, scratch, start, end, counts):
     swapped = False
     for back in range(words.shape[0]):
         column = words[words.shape[0] - 1 - back]
-        varies = _varying(column, out, start, end)
+        varies = _varying(column, out)
         shift = 0
         while shift < 64:
             if (varies >> np.uint64(shift)) & mask != np.uint64(0):
-                _spread(column, source, target, start, end, shift, mask, counts)
+                _spread(column, source, target, shift, mask, counts)
                 source, target = target, source
                 swapped = not swapped
             shift += digit_bits
     if swapped:
-        out[start:end] = scratch[start:end]
+        _copy(scratch, out)
 
 
 @kernel(signatures=[(INTS2, INTS_OUT, INTS_OUT)])
@@ -138,7 +145,7 @@ def argsort(words, out, scratch):
         out[i] = i
     if n < 2 or _is_sorted(words):
         return
-    _radix(words, out, scratch, 0, n, np.empty(2048, np.int64))
+    _radix(words, out, scratch, np.empty(2048, np.int64))
 
 
 @kernel(signatures=[(INTS2, INTS_OUT, INTS_OUT)])
@@ -156,7 +163,9 @@ def argsort_by_bucket(words, out, scratch):
         offsets[bucket_of(leading[i]) + 1] += 1
     for b in range(BUCKETS):
         offsets[b + 1] += offsets[b]
-    ends = offsets[:BUCKETS].copy()
+    ends = np.empty(BUCKETS, np.int64)
+    for b in range(BUCKETS):
+        ends[b] = offsets[b]
     if _is_sorted(words):
         for i in range(n):
             b = bucket_of(leading[i])
@@ -170,17 +179,18 @@ def argsort_by_bucket(words, out, scratch):
     counts = np.empty(2048, np.int64)
     inner = np.empty(2048, np.int64)
     for b in range(BUCKETS):
-        start = offsets[b]
-        end = offsets[b + 1]
+        part = out[offsets[b] : offsets[b + 1]]
+        source = scratch[offsets[b] : offsets[b + 1]]
+        n = part.shape[0]
         varies = np.uint64(0)
-        if end - start > 48:
-            varies = _varying(leading, scratch, start, end)
+        if n > 48:
+            varies = _varying(leading, source)
         if varies == np.uint64(0):
-            out[start:end] = scratch[start:end]
-            _radix(words, out, scratch, start, end, counts)
+            _copy(source, part)
+            _radix(words, part, source, counts)
             continue
         digit_bits = 1
-        while digit_bits < 11 and (np.int64(1) << digit_bits) < end - start:
+        while digit_bits < 11 and (np.int64(1) << digit_bits) < n:
             digit_bits += 1
         top = 0
         while top < 63 and varies >> np.uint64(top + 1) != np.uint64(0):
@@ -188,13 +198,13 @@ def argsort_by_bucket(words, out, scratch):
         shift = max(0, top + 1 - digit_bits)
         # The bits above `top` are the same in all: they only choose where the digits begin.
         mask = (np.uint64(1) << np.uint64(digit_bits)) - np.uint64(1)
-        _spread(leading, scratch, out, start, end, shift, mask, counts)
-        at = start
+        _spread(leading, source, part, shift, mask, counts)
+        at = np.int64(0)
         for d in range(np.int64(mask) + 1):
             if counts[d] - at > 48:
-                _radix(words, out, scratch, at, counts[d], inner)
+                _radix(words, part[at : counts[d]], source[at : counts[d]], inner)
             at = counts[d]
-        _insert(words, out, start, end)
+        _insert(words, part)
 
 
 @kernel(signatures=[(INTS2, INTS, INTS_OUT)])

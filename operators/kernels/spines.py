@@ -156,9 +156,11 @@ def _leading(a, a_stride, start, end, b, b_stride, j, words, tie):
 def _move(keys, rows, start, count, clean, dead, died_row, out_keys, out_rows, at):
     """Append `count` entries, less those that are gone; returns the entries written so far."""
     if clean and count > 1:
-        out_rows[at : at + count] = rows[start : start + count]
+        for i in range(count):
+            out_rows[at + i] = rows[start + i]
         for w in range(keys.shape[0]):
-            out_keys[w, at : at + count] = keys[w, start : start + count]
+            for i in range(count):
+                out_keys[w, at + i] = keys[w, start + i]
         return at + count
     for i in range(start, start + count):
         row = rows[i]

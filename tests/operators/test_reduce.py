@@ -94,9 +94,9 @@ def test_group_rows(rows: list[tuple[int, int, int]], many: bool) -> None:
     time = ints(*(r[2] for r in rows))
     grouped = group_rows(words, time)
     keyed = [(tuple(words[:, i].tolist()), r[2]) for i, r in enumerate(rows)]
-    order = sorted(
-        range(len(rows)), key=lambda i: (int(sorting.bucket_of(words[0, i])), *keyed[i], i)
-    )
+    buckets = np.empty(len(rows), np.int64)
+    sorting.buckets_of(words[0], buckets)
+    order = sorted(range(len(rows)), key=lambda i: (int(buckets[i]), *keyed[i], i))
     runs = [list(members) for _, members in groupby(order, keyed.__getitem__)]
     keys = [len(list(g)) for _, g in groupby(runs, lambda run: keyed[run[0]][0])]
     assert grouped.order.tolist() == order

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 from unittest import mock
 
+import numba
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
@@ -58,9 +59,15 @@ def values(number: int) -> Row:
     return tuple(None if (number + i) % 7 == 0 else v for i, v in enumerate(row))
 
 
+@numba.njit
+def _is_visible_before(row, time, dead, born_first, born_time, died_row, died_time):  # type: ignore[no-untyped-def]
+    others = (dead, born_first, born_time, died_row, died_time)
+    return versions.is_visible(row, time, False, *others)
+
+
 def _visible_just_before(relation: Relation, rows: list[int], time: int) -> list[int]:
     dead, *others = relation.versions
-    return [r for r in rows if versions.is_visible(r, time, False, dead, *others)]
+    return [r for r in rows if _is_visible_before(r, time, dead, *others)]
 
 
 class Lockstep:
