@@ -59,3 +59,7 @@ class DataError(SqlViewError):
 
 class ViewError(SqlViewError):
     """The view is in error: a row under it cannot be computed until it leaves."""
+
+
+class SubscriberError(SqlViewError):
+    """A subscriber's callback raised; the change that it was told of is committed."""

@@ -26,6 +26,7 @@ from planner.errors import (  # noqa: E402
     DataError,
     SqlSyntaxError,
     SqlViewError,
+    SubscriberError,
     UnsupportedError,
     ViewError,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "SqlSyntaxError",
     "SqlViewError",
     "StepMetrics",
+    "SubscriberError",
     "Transaction",
     "UnsupportedError",
     "Verification",

@@ -1,7 +1,7 @@
 """The session: statements, transactions, reads.
 
 A session owns the catalog, the running dataflow and its executors. Every change goes through
-`apply`: check, write the tables, run the dataflow once, tell subscribers, commit. Readers see the
+`apply`: check, write the tables, run the dataflow once, commit, tell subscribers. Readers see the
 state between steps, so all views at one epoch (DESIGN §4).
 
 Invariant: `epoch` is complete: every table and view holds exactly the transactions up to it. A
@@ -23,7 +23,7 @@ import pyarrow as pa
 from typing_extensions import assert_never
 
 from operators import arrow
-from operators.column import Column, Ints
+from operators.column import Ints
 from operators.dataflow import Dataflow, Key
 from operators.delta import Delta
 from operators.executor.inline import InlineExecutor
@@ -47,10 +47,10 @@ from planner.errors import (
 from planner.explain import explain_dataflow, explain_logical
 from planner.lower import lower
 from planner.optimizer import optimize
-from planner.types import BIGINT, Field
 from sqlview import introspect
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
 from sqlview.metrics import STEPS_KEPT, Metrics, StepMetrics
+from sqlview.subscriptions import Subscriber, Subscriptions
 from sqlview.transaction import Statement, Transaction, Transactions
 from sqlview.verify import Verification, Verifier
 from sqlview.view import Result, ViewReader
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from sqlview.spark import SparkSide
 
 PLACEMENTS = ("auto", "inline", "spark")
-Subscriber = Callable[[pa.Table], None]
 #: A statement, and its epoch or those of its rows.
 _Dated = tuple[Statement, int | Ints]
 _Dropped = TypeVar("_Dropped", Table, Stream, View)
@@ -89,7 +88,7 @@ class Session:
         self._inline = InlineExecutor()
         self._spark_side: SparkSide | None = None
         self._verifier: Verifier | None = None
-        self._subscribers: dict[str, list[Subscriber]] = {}
+        self._subscriptions = Subscriptions()
         self._steps: deque[StepMetrics] = deque(maxlen=STEPS_KEPT)
         self._epoch = 0
         self._broken: BaseException | None = None
@@ -184,12 +183,13 @@ class Session:
         )
 
     def subscribe(self, name: str, callback: Subscriber) -> None:
-        """Call back in every later step that changes the view, before the step returns.
+        """Call back after every later step that changes the view, before the commit returns.
 
         callback(table): the view's columns, then `__time` (the epoch, int64) and `__diff` (int64).
+        If it raises, the commit raises SubscriberError when all subscribers have been called; the
+        change stays.
         """
-        view = self._catalog.view(name)
-        self._subscribers.setdefault(view.name, []).append(callback)
+        self._subscriptions.add(self._catalog.view(name).name, callback)
 
     def verify(self, name: str) -> Verification:
         """Compare the view with a recompute of its query by DuckDB.
@@ -347,7 +347,7 @@ class Session:
         view = self._dropped(statement, self._catalog.view)
         if view is not None:
             self._dataflow.retire(view.name)
-            self._subscribers.pop(view.name, None)
+            self._subscriptions.forget(view.name)
             if self._verifier is not None:
                 self._verifier.forget(view.name)
 
@@ -392,6 +392,7 @@ class Session:
             epochs = self._step(statements, len(transactions), placement)
             for tx, epoch in zip(transactions, epochs, strict=True):
                 tx.epoch = epoch
+            self._subscriptions.tell()
             return list(epochs)
 
     def _apply_columns(self, transactions: Transactions, placement: str | None) -> None:
@@ -403,6 +404,7 @@ class Session:
                 (s, first + s.times) for s in transactions.statements if s.times is not None
             ]
             transactions.epochs = self._step(statements, transactions.count, placement)
+            self._subscriptions.tell()
 
     def _step(self, statements: list[_Dated], count: int, placement: str | None) -> range:
         """Run the dataflow once for the statements of `count` transactions; their epochs."""
@@ -497,20 +499,9 @@ class Session:
     def _publish(self, changes: dict[Key, Delta]) -> None:
         for view in self._catalog.views():
             delta = changes.get((view.owner, view.root))
-            if delta is None:
-                continue
-            view.changes += len(delta)
-            callbacks = self._subscribers.get(view.name, ())
-            if callbacks:
-                fields = (
-                    *view.schema,
-                    Field("__time", BIGINT, False),
-                    Field("__diff", BIGINT, False),
-                )
-                columns = [*delta.columns(), Column(BIGINT, delta.time), Column(BIGINT, delta.diff)]
-                table = arrow.from_columns(columns, fields)
-                for callback in callbacks:
-                    callback(table)
+            if delta is not None:
+                view.changes += len(delta)
+                self._subscriptions.put_down(view, delta)
 
     # -- reading ---------------------------------------------------------------------------------
 

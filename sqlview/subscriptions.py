@@ -1,0 +1,75 @@
+"""Subscribers: who is told what a step changed in a view.
+
+A step's changes are put down before it commits, since its old versions go then, and told
+afterwards: a subscriber sees the new epoch in all views, and cannot undo it by failing.
+
+Invariant: every subscriber of a view hears every step that changes it, in order, also where another
+one fails, or changes tables when it is called: of that step it hears when all have heard of this.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from operators import arrow
+from operators.column import Column
+from operators.delta import Delta
+from planner.errors import SubscriberError
+from planner.types import BIGINT, Field
+from sqlview.catalog import View
+
+Subscriber: TypeAlias = Callable[[pa.Table], None]
+
+_TIME_AND_DIFF = (Field("__time", BIGINT, False), Field("__diff", BIGINT, False))
+
+
+class Subscriptions:
+    """State: the callbacks of each view, and what they have yet to hear."""
+
+    def __init__(self) -> None:
+        self._callbacks: dict[str, list[Subscriber]] = {}
+        self._untold: deque[tuple[str, Subscriber, pa.Table]] = deque()
+        self._telling = False
+
+    def add(self, view: str, callback: Subscriber) -> None:
+        self._callbacks.setdefault(view, []).append(callback)
+
+    def forget(self, view: str) -> None:
+        self._callbacks.pop(view, None)
+
+    def put_down(self, view: View, delta: Delta) -> None:
+        """Keep a step's changes of a view for its subscribers, if it has any."""
+        callbacks = self._callbacks.get(view.name, ())
+        if callbacks:
+            columns = [*delta.columns(), Column(BIGINT, delta.time), Column(BIGINT, delta.diff)]
+            table = arrow.from_columns(columns, (*view.schema, *_TIME_AND_DIFF))
+            self._untold.extend((view.name, callback, table) for callback in callbacks)
+
+    def tell(self) -> None:
+        """Call the subscribers.
+
+        Raises: SubscriberError for the first that raised, when all have been called.
+        """
+        if self._telling:
+            return
+        failures: list[tuple[str, Exception]] = []
+        self._telling = True
+        try:
+            while self._untold:
+                view, callback, table = self._untold.popleft()
+                try:
+                    callback(table)
+                except Exception as error:
+                    failures.append((view, error))
+        finally:
+            self._telling = False
+        for view, first in failures[:1]:
+            raise SubscriberError(
+                f'a subscriber of view "{view}" failed: {type(first).__name__}: {first}',
+                detail="The change is committed, and all other subscribers were told.",
+                hint="Catch in the callback what it can deal with; do not apply the change again.",
+            ) from first
