@@ -32,6 +32,7 @@ _COUNTS = struct.Struct("<qqq")
 _SHIFT = struct.Struct("<H")
 _SPECIAL = b"\x01"
 _ALL_VALID = np.empty(0, np.bool_)
+_NO_PRIOR = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,8 @@ def of_values(
 
 def added_up(states: pa.Array, order: Ints, starts: Ints) -> pa.Array:
     """The sum of the states of each run: as `of_values`."""
-    return _states(*exact.sum_states(order, starts, *_buffers(states)))
+    buffers = _buffers(states)
+    return _states(*exact.sum_states(order, starts, _NO_PRIOR, *buffers, *buffers))
 
 
 def successive(run: Ints, prior: Ints, changes: pa.Array, stored: pa.Array) -> pa.Array:
@@ -86,7 +88,8 @@ def successive(run: Ints, prior: Ints, changes: pa.Array, stored: pa.Array) -> p
 
     Shapes: run int64[n]; prior int64[n]: -1 for none, p >= 0 for stored[p], -2 - b for version b.
     """
-    return _states(*exact.add_states(run, prior, *_buffers(changes), *_buffers(stored)))
+    each = np.arange(len(run) + 1)
+    return _states(*exact.sum_states(run, each, prior, *_buffers(changes), *_buffers(stored)))
 
 
 def to_doubles(states: pa.Array) -> npt.NDArray[np.float64]:

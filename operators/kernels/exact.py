@@ -101,7 +101,8 @@ def _integer(data, at, size):
 
 @kernel
 def _add_state(limbs, counts, data, start, end):
-    """Add the state in bytes [start, end) at address `data`. Returns (first, end) of the limbs that may have changed."""
+    """Add the state in bytes [start, end) behind address `data`. Returns (first, end) of the limbs
+    that may have changed."""
     if start == end:
         return np.int64(_LIMBS), np.int64(0)
     at = np.int64(start) + 1
@@ -239,13 +240,20 @@ def sum_values(order, starts, values, valid, diff, square):
     return offsets, out[:used]
 
 
-@kernel(signatures=[(INTS, INTS, INT32S, BYTES)])
-def sum_states(order, starts, offsets, data):
-    """The sums of the states of each run: (offsets, bytes). Shapes: as `sum_values`."""
+@kernel(signatures=[(INTS, INTS, INTS, INT32S, BYTES, INT32S, BYTES)])
+def sum_states(order, starts, prior, offsets, data, old_offsets, old_data):
+    """The sums of the states of each run, and of the one before it: (offsets, bytes).
+
+    Shapes: order int64[n], starts int64[runs + 1] into it, as `sum_values`, of the states
+    (offsets, data); prior int64[runs], or length 0 for none: -1 for none, p >= 0 for state p of
+    (old_offsets, old_data), -2 - b for the sum of run b, which comes before this one.
+    """
     runs = starts.shape[0] - 1
     out_offsets = np.empty(runs + 1, np.int32)
     out_offsets[0] = 0
     out = np.empty(16 * runs + 2 * _STATE_BYTES, np.uint8)
+    address = np.int64(data.ctypes.data)
+    old_address = np.int64(old_data.ctypes.data)
     limbs = np.zeros(_LIMBS + 8, np.int64)
     counts = np.zeros(3, np.int64)
     used = np.int64(0)
@@ -254,52 +262,21 @@ def sum_states(order, starts, offsets, data):
         end = np.int64(0)
         for i in range(starts[r], starts[r + 1]):
             row = order[i]
-            a, b = _add_state(
-                limbs, counts, np.int64(data.ctypes.data), offsets[row], offsets[row + 1]
-            )
+            a, b = _add_state(limbs, counts, address, offsets[row], offsets[row + 1])
             first = min(first, a)
             end = max(end, b)
+        p = prior[r] if prior.shape[0] else np.int64(-1)
+        if p >= 0:
+            a, b = _add_state(limbs, counts, old_address, old_offsets[p], old_offsets[p + 1])
+            first, end = min(first, a), max(end, b)
+        elif p < -1:
+            q = -2 - p
+            written = np.int64(out.ctypes.data)
+            a, b = _add_state(limbs, counts, written, out_offsets[q], out_offsets[q + 1])
+            first, end = min(first, a), max(end, b)
         out = _room(out, used)
         used = _write(limbs, counts, first, end, out, used)
         out_offsets[r + 1] = used
-    return out_offsets, out[:used]
-
-
-@kernel(signatures=[(INTS, INTS, INT32S, BYTES, INT32S, BYTES)])
-def add_states(run, prior, offsets, data, old_offsets, old_data):
-    """The state of each version of a group: that before it, and what its run adds.
-
-    Shapes: run int64[n] into the changes (offsets, data); prior int64[n]: -1 for none, p >= 0 for
-    state p of (old_offsets, old_data), -2 - b for version b < n that comes before this one.
-    Returns: (offsets, bytes).
-    """
-    n = run.shape[0]
-    out_offsets = np.empty(n + 1, np.int32)
-    out_offsets[0] = 0
-    out = np.empty(16 * n + 2 * _STATE_BYTES, np.uint8)
-    limbs = np.zeros(_LIMBS + 8, np.int64)
-    counts = np.zeros(3, np.int64)
-    used = np.int64(0)
-    for b in range(n):
-        r = run[b]
-        first, end = _add_state(
-            limbs, counts, np.int64(data.ctypes.data), offsets[r], offsets[r + 1]
-        )
-        p = prior[b]
-        if p >= 0:
-            x, y = _add_state(
-                limbs, counts, np.int64(old_data.ctypes.data), old_offsets[p], old_offsets[p + 1]
-            )
-            first, end = min(first, x), max(end, y)
-        elif p < -1:
-            q = -2 - p
-            x, y = _add_state(
-                limbs, counts, np.int64(out.ctypes.data), out_offsets[q], out_offsets[q + 1]
-            )
-            first, end = min(first, x), max(end, y)
-        out = _room(out, used)
-        used = _write(limbs, counts, first, end, out, used)
-        out_offsets[b + 1] = used
     return out_offsets, out[:used]
 
 
@@ -307,12 +284,11 @@ def add_states(run, prior, offsets, data, old_offsets, old_data):
 def to_doubles(offsets, data, out):
     """out[i] = the sum of values that state i keeps as a double, rounded once (half to even), with
     specials as IEEE addition treats them. Shapes: offsets int32[n + 1], out float64[n]."""
+    address = np.int64(data.ctypes.data)
     limbs = np.zeros(_LIMBS + 8, np.int64)
     counts = np.zeros(3, np.int64)
     for i in range(out.shape[0]):
-        first, end = _add_state(
-            limbs, counts, np.int64(data.ctypes.data), offsets[i], offsets[i + 1]
-        )
+        first, end = _add_state(limbs, counts, address, offsets[i], offsets[i + 1])
         end = min(end + 3, _LIMBS)
         negative = _carry(limbs, first, end) < 0
         if negative:

@@ -4,16 +4,24 @@ Kernels take arrays and scalars only, release the GIL, and are cached on disk. N
 must not depend on the machine. With NUMBA_DISABLE_JIT=1 they run as plain Python, where 64-bit
 arithmetic wraps silently too.
 
-A bare `@kernel` compiles once for every combination of argument types that it meets, and a
-read-only array is another type than a writable one. `@kernel(signatures=…)` compiles for the types
-given, when the module is imported (from the cache in milliseconds), and for no others; an input
-declared read-only takes both sorts of array, an output has to be writable.
+`@kernel(signatures=…)` compiles for the types given, when the module is imported (from the cache in
+milliseconds), and for no others; an input declared read-only takes both sorts of array, an output
+has to be writable. A bare `@kernel` is a helper: it is compiled for the kernels that call it, once
+for each combination of argument types, and cannot be called from Python. The constant 0 and an
+int32 are the type int64 to it, but a read-only array is another type than a writable one.
+
+Every function costs some 50 ms to compile, and its code is optimised again in each kernel that
+calls it. So a kernel passes no arrays of both sorts to one helper, assigns no array to a slice
+(numba compiles the text of the error that it may raise, half a second), and calls no large kernel:
+Python does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 import numba
@@ -55,11 +63,24 @@ def _compile(function: F, signatures: Sequence[tuple[Any, ...]] | None) -> F:
         return _interpreted(function)
     options = {"fastmath": False, "boundscheck": False, "no_cfunc_wrapper": True}
     if signatures:
-        compiled: F = numba.njit(
-            list(signatures), error_model="numpy", cache=True, nogil=True, **options
-        )(function)
+        with _without_collections():
+            compiled: F = numba.njit(
+                list(signatures), error_model="numpy", cache=True, nogil=True, **options
+            )(function)
         return compiled
     return _helper(numba.njit(error_model="numpy", no_cpython_wrapper=True, **options)(function))
+
+
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """Leave garbage for later: looking for it is a tenth of the time that compiling takes."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _helper(compiled: Any) -> Any:
