@@ -223,7 +223,10 @@ class Oracle:
             table = result.to_arrow_table()
         except _FAILURES as failure:
             raise RowError(str(failure)) from failure
-        except duckdb.InterruptException:
+        except (duckdb.InterruptException, RuntimeError) as failure:
+            # An interrupt before DuckDB has begun to run comes as a plain RuntimeError.
+            if "interrupt" not in str(failure).lower():
+                raise
             raise TooLarge(f"the query takes more than {most_seconds} s") from None
         finally:
             if clock is not None:

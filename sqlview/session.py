@@ -427,8 +427,8 @@ class Session:
             executor.step(self._dataflow, changes)
             work = self._dataflow.work.since(work_before)
             self._publish(changes)
+            self._dataflow.commit(self._epoch + count, changes)
             self._epoch += count
-            self._dataflow.commit(self._epoch, changes)
         self._steps.append(
             StepMetrics(
                 placement=executor.name,

@@ -19,7 +19,9 @@ empty if any view ever differed.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -62,6 +64,9 @@ _WARM_UP_TABLE_ROWS = 2000
 _WARM_UP_LOAD = 0.25
 _WARM_UP_BATCHES = 3
 _WARM_UP_BATCH_ROWS = 1000
+
+#: Parameters of glibc's mallopt.
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,15 +456,24 @@ def available_bytes() -> int | None:
 
 
 def warm_memory(nbytes: int) -> None:
-    """Touch that much memory, at most half of what is free, and give it back.
+    """Touch that much memory, at most half of what is free, for later arrays to be made of it.
 
     The host of a virtual machine takes back pages that lie idle, and to get them again costs the
-    stream up to three times what it does itself.
+    stream up to three times what it does itself. So the process keeps what it frees from now on.
     """
+    _keep_freed_memory()
     there = available_bytes()
     if there is not None:
         touched = np.empty(min(nbytes, there // 2), np.uint8)
         touched[::4096] = 1
+
+
+def _keep_freed_memory() -> None:
+    """Have glibc take large arrays from its heap and never give that back; nothing elsewhere."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
+    if mallopt is not None:
+        mallopt(_M_MMAP_MAX, 0)
+        mallopt(_M_TRIM_THRESHOLD, -1)
 
 
 @contextlib.contextmanager
