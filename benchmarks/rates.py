@@ -283,7 +283,7 @@ class _Runner:
         )
 
     def _warm_memory(self) -> None:
-        warm_memory(2 * sum(self.tables[name].nbytes for name in self.query.tables))
+        warm_memory(2 * sum(self.tables[name].nbytes for name in self.query.tables), keep=True)
 
     def _arrival(self) -> RoundRobin:
         return RoundRobin({name: self.tables[name] for name in self.query.tables})

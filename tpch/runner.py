@@ -455,13 +455,15 @@ def available_bytes() -> int | None:
     return None
 
 
-def warm_memory(nbytes: int) -> None:
-    """Touch that much memory, at most half of what is free, for later arrays to be made of it.
+def warm_memory(nbytes: int, keep: bool = False) -> None:
+    """Touch that much memory, at most half of what is free, and give it back to the system.
 
     The host of a virtual machine takes back pages that lie idle, and to get them again costs the
-    stream up to three times what it does itself. So the process keeps what it frees from now on.
+    stream up to three times what it does itself. `keep`: it may take back freed ones too, so they
+    stay in the process, those that it frees later included; its resident memory tells nothing then.
     """
-    _keep_freed_memory()
+    if keep:
+        _keep_freed_memory()
     there = available_bytes()
     if there is not None:
         touched = np.empty(min(nbytes, there // 2), np.uint8)
