@@ -39,6 +39,8 @@ from planner import types as t
 
 #: So many rows at once become blocks of their own.
 BULK_ROWS = BLOCK_ROWS // 4
+#: So many values of a column that waits are copied for each that is looked up.
+_LOOKUP_WORTH = 32
 #: A block is rewritten when fewer than this share of its rows can still be seen.
 COMPACT_BELOW = 0.25
 _BITMAP_BYTES = BLOCK_ROWS // 8
@@ -99,8 +101,7 @@ class Relation:
         self._slots = slot + 3
         self._addresses = np.zeros((self._slots, 4), np.int64)
         self._buffers: list[list[np.ndarray[Any, Any] | None]] = []
-        #: By block, the rows whose columns are still as they came; by column, by their first block.
-        self._adopted: dict[int, Adopted] = {}
+        #: By column, the blocks that have no buffers of it yet, with the rows as they came.
         self._waiting: tuple[dict[int, Adopted], ...] = tuple({} for _ in schema)
         self._has_nulls = [False] * len(schema)
         #: Of each block, how many rows were appended to it, and how many of them died.
@@ -227,7 +228,8 @@ class Relation:
             return self._as_stored(column, fresh.columns[column])
         if fresh is not None and self._part is not None:
             return self._as_stored(column, fresh.columns[column].take(self._part))
-        self._settle(column)
+        if self._waiting[column]:
+            return self._gather_waiting(column, rows)
         return self._gather(column, rows)
 
     def _as_stored(self, column: int, values: Column) -> Column:
@@ -249,9 +251,9 @@ class Relation:
         Shapes: rows, places int64[n], out int64[words, m]. Cost: one pass for all columns.
         """
         self.work.rows += len(rows)
-        if self._adopted:
-            for slot in slots[:, 0].tolist():
-                self._settle(self._value_slot.index(slot))
+        for slot in slots[:, 0].tolist():
+            column = self._value_slot.index(slot)
+            self._settle(column, list(self._waiting[column]))
         memory.gather_words(
             self._addresses, self._ids_slot, self._kept_slot, slots, rows, places, out
         )
@@ -289,6 +291,39 @@ class Relation:
             if valid.all():
                 valid = None
         return Column(field.type, values, valid)
+
+    def _gather_waiting(self, column: int, rows: Ints) -> Column:
+        """`gather` of a column that some blocks have no buffers of. A few rows are read where they
+        wait, and one block gets its buffers: no lookup pays for all rows that ever came."""
+        waiting, layout = self._waiting[column], self._layouts[column]
+        if len(rows) * _LOOKUP_WORTH >= len(waiting) << BLOCK_BITS:
+            self._settle(column, list(waiting))
+            return self._gather(column, rows)
+        block = rows >> BLOCK_BITS
+        sought = [b for b in np.unique(block).tolist() if b in waiting]
+        unread = {b: waiting[b].unread(column, layout) for b in sought}
+        copied = [b for b in sought if unread[b] is not None]
+        self._settle(column, [b for b in sought if unread[b] is None] + copied[:1])
+        if len(copied) < 2:
+            return self._gather(column, rows)
+        waits = np.zeros(len(self._block_rows), np.bool_)
+        waits[copied[1:]] = True
+        late = waits[block]
+        settled = np.flatnonzero(~late)
+        known = self._gather(column, rows[settled])
+        values, valid = np.empty(len(rows), np.int64), known.valid
+        values[settled] = known.values
+        if valid is not None:
+            valid = np.ones(len(rows), np.bool_)
+            valid[settled] = known.valid
+        at = np.flatnonzero(late)
+        at = at[np.argsort(block[at], kind="stable")]
+        ends = np.searchsorted(block[at], copied[1:], side="right").tolist()
+        for start, end, b in zip([0, *ends], ends, copied[1:], strict=False):
+            raw, first = unread[b], waiting[b].first_block << BLOCK_BITS
+            assert raw is not None
+            values[at[start:end]] = raw[rows[at[start:end]] - first]
+        return Column(known.type, values, valid)
 
     def visible(self, time: int, first: int = 0, end: int | None = None) -> Ints:
         """Row ids visible as of `time`, ascending; of [first, end), where `first` begins a block.
@@ -371,7 +406,7 @@ class Relation:
     def nbytes(self) -> int:
         """Bytes in use: buffers filled so far, validity, bitmaps and row id lists."""
         every = range(len(self.schema))
-        total = sum(a.nbytes(i) for i in every for a in self._waiting[i].values())
+        total = sum(a.nbytes(i, b) for i in every for b, a in self._waiting[i].items())
         for block, buffers in enumerate(self._buffers):
             if buffers[self._ids_slot] is not _NO_IDS:
                 here = [i for i in every if buffers[self._value_slot[i]] is not None]
@@ -399,51 +434,37 @@ class Relation:
         first = self._next_block()
         adopted = Adopted(first >> BLOCK_BITS, n, columns)
         for start in range(0, n, BLOCK_ROWS):
-            self._adopted[self._new_block()] = adopted
+            self._new_block()
             self._grow(min(BLOCK_ROWS, n - start))
         for i, column in enumerate(columns):
             self._has_nulls[i] |= column.valid is not None
-            self._waiting[i][adopted.first_block] = adopted
+            self._waiting[i].update(dict.fromkeys(adopted.blocks, adopted))
             if not can_wait(column):
-                self._settle_adopted(adopted, i)
+                self._settle(i, adopted.blocks)
         self.next_row = first + n
         self.next_row = self._next_block()
         return first
 
-    def _settle(self, column: int) -> None:
-        """Make the buffers of a column in all blocks."""
-        while self._waiting[column]:
-            self._settle_adopted(next(iter(self._waiting[column].values())), column)
-
-    def _settle_block(self, block: int, columns: Iterable[int]) -> None:
-        """Make the buffers of `columns` in one block, and in those that came with it."""
-        adopted = self._adopted.get(block)
-        if adopted is not None:
-            for column in set(columns).intersection(adopted.waiting):
-                self._settle_adopted(adopted, column)
-
-    def _settle_adopted(self, adopted: Adopted, column: int) -> None:
-        slot = self._value_slot[column]
-        buffers = adopted.settle(column, self._layouts[column])
-        for block, (values, valid, text) in zip(adopted.blocks, buffers, strict=True):
-            if block not in self._adopted:  # none of its rows can be seen any more
-                continue
+    def _settle(self, column: int, blocks: Iterable[int]) -> None:
+        """Give blocks that wait for a column their buffers of it."""
+        slot, layout, waiting = (
+            self._value_slot[column],
+            self._layouts[column],
+            self._waiting[column],
+        )
+        for block in blocks:
+            values, valid, text = waiting.pop(block).settle(column, layout, block)
             self._set(block, slot, values)
             if valid is not None:
                 self._set(block, slot + 1, valid)
             if text is not None:
                 self._set(block, slot + 2, text)
-        del self._waiting[column][adopted.first_block]
-        if not adopted.waiting:
-            self._leave(adopted.blocks)
 
-    def _leave(self, blocks: Iterable[int]) -> None:
-        """Forget how rows came whose blocks have all their buffers, or are empty."""
-        for block in blocks:
-            adopted = self._adopted.pop(block, None)
-            if adopted is not None and not any(b in self._adopted for b in adopted.blocks):
-                for column in adopted.waiting:
-                    del self._waiting[column][adopted.first_block]
+    def _settle_block(self, block: int, columns: Iterable[int]) -> None:
+        """Give one block its buffers of `columns`."""
+        for column in columns:
+            if block in self._waiting[column]:
+                self._settle(column, (block,))
 
     def _next_block(self) -> int:
         """The first row id of the block after those that there are."""
@@ -591,7 +612,9 @@ class Relation:
         return out[:count]
 
     def _empty(self, block: int) -> None:
-        self._leave((block,))
+        for column, waiting in enumerate(self._waiting):
+            if block in waiting:
+                waiting.pop(block).leave(column)
         for slot in range(self._slots):
             self._set(block, slot, None)
         self._set(block, self._dead_slot, _ALL_DEAD)

@@ -59,37 +59,52 @@ Buffers = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None, np.ndarray[An
 class Adopted:
     """Rows that are blocks of their own, from block `first_block` on.
 
-    State: the columns that no block has its buffers of yet.
+    State: the columns that some block has no buffers of yet.
     """
 
-    __slots__ = ("_columns", "first_block", "rows")
+    __slots__ = ("_columns", "_left", "first_block", "rows")
 
     def __init__(self, first_block: int, rows: int, columns: Sequence[Column]) -> None:
         self.first_block = first_block
         self.rows = rows
         self._columns = {i: _apart(c) for i, c in enumerate(columns)}
+        self._left = [len(self.blocks)] * len(columns)
 
     @property
     def blocks(self) -> range:
         return range(self.first_block, self.first_block - (-self.rows >> BLOCK_BITS))
 
-    @property
-    def waiting(self) -> tuple[int, ...]:
-        """The columns that are still as they came."""
-        return tuple(self._columns)
+    def nbytes(self, column: int, block: int) -> int:
+        """Bytes that a block takes of a column that is still as it came."""
+        start, end = self._span(block)
+        return _nbytes(self._columns[column]) * (end - start) // self.rows
 
-    def nbytes(self, column: int) -> int:
-        """Bytes that a column takes that is still as it came."""
-        return _nbytes(self._columns[column])
+    def unread(self, column: int, layout: Layout) -> np.ndarray[Any, Any] | None:
+        """The integers of a column that is still as it came, if blocks need a copy of them."""
+        values = self._columns[column]
+        if not isinstance(values, Unread):
+            return None
+        raw = values.raw
+        return None if raw.dtype == layout.storage and raw.flags.c_contiguous else raw
 
-    def settle(self, column: int, layout: Layout) -> list[Buffers]:
-        """The buffers of a column for each block; it is not kept here any more.
+    def settle(self, column: int, layout: Layout, block: int) -> Buffers:
+        """The buffers of a column for one block, which has them from now on.
 
         Cost: one copy, unless the arrays are taken over.
         """
-        values = self._columns.pop(column)
-        starts = range(0, self.rows, BLOCK_ROWS)
-        return [_buffers(values, layout, s, min(s + BLOCK_ROWS, self.rows)) for s in starts]
+        values = self._columns[column]
+        self.leave(column)
+        return _buffers(values, layout, *self._span(block))
+
+    def leave(self, column: int) -> None:
+        """One block more does not need the column as it came; the last one lets it go."""
+        self._left[column] -= 1
+        if self._left[column] == 0:
+            del self._columns[column]
+
+    def _span(self, block: int) -> tuple[int, int]:
+        start = (block - self.first_block) << BLOCK_BITS
+        return start, min(start + BLOCK_ROWS, self.rows)
 
 
 def can_wait(column: Column) -> bool:

@@ -229,6 +229,25 @@ def test_what_nobody_reads_is_not_converted() -> None:
     assert relation.nbytes < 1000
 
 
+def test_a_few_rows_are_read_where_they_wait() -> None:
+    """No lookup converts all rows that ever came; many small ones, one block each."""
+    kinds = schema(t.DecimalType(12, 2), nullable=False)
+    table = arrow_table(kinds, [(Decimal(i) / 4,) for i in range(BULK_ROWS)])
+    relation, batches = Relation(kinds), 5
+    rows = np.empty(2 * batches, np.int64)
+    for i in range(batches):
+        first = relation.append(
+            to_columns_of(_delivered(table), kinds), np.full(BULK_ROWS, i + 1, np.int64)
+        )
+        rows[i], rows[-1 - i] = first + i, first + 40 + i
+        relation.advance(i + 1)
+    expected = [*range(batches), *(40 + i for i in range(batches - 1, -1, -1))]
+    came = relation.nbytes
+    for lookup in range(1, batches + 2):
+        assert relation.gather(0, rows.copy()).values.tolist() == [25 * i for i in expected]
+        assert relation.nbytes == came - 8 * BULK_ROWS * min(lookup, batches)
+
+
 TWO = schema(t.BIGINT, t.STRING)
 
 
