@@ -48,8 +48,8 @@ _STEPS = 300
 _ROW_BYTES = 160
 _ROWS_PER_SCALE = 6_000_000
 _SPARE_BYTES = 2 << 30
-#: Touched before the clock starts: more than the steps that are timed take.
-_WARM_BYTES = 1 << 30
+#: Touched before the clock starts for each row to come: more than its step takes.
+_WARM_ROW_BYTES = 512
 _GOAL = 1.5
 
 
@@ -191,7 +191,7 @@ def _measure(sf: float, query: Query, directory: Path, sizes: Sequence[int]) -> 
         for batch in tail.load():
             load_seconds += step(db, batch)
             loaded += batch.rows
-        warm_memory(_WARM_BYTES, keep=True)
+        warm_memory(tail.left * _WARM_ROW_BYTES, keep=True)
         with garbage_collected():
             for size in sizes:
                 base, rows = tail.total - tail.left, 0

@@ -103,6 +103,8 @@ class Relation:
         self._buffers: list[list[np.ndarray[Any, Any] | None]] = []
         #: By column, the blocks that have no buffers of it yet, with the rows as they came.
         self._waiting: tuple[dict[int, Adopted], ...] = tuple({} for _ in schema)
+        #: Columns that were looked up while blocks waited for them: no more blocks do.
+        self._sought: set[int] = set()
         self._has_nulls = [False] * len(schema)
         #: Of each block, how many rows were appended to it, and how many of them died.
         self._block_rows: list[int] = []
@@ -296,6 +298,7 @@ class Relation:
         """`gather` of a column that some blocks have no buffers of. A few rows are read where they
         wait, and one block gets its buffers: no lookup pays for all rows that ever came."""
         waiting, layout = self._waiting[column], self._layouts[column]
+        self._sought.add(column)
         if len(rows) * _LOOKUP_WORTH >= len(waiting) << BLOCK_BITS:
             self._settle(column, list(waiting))
             return self._gather(column, rows)
@@ -439,7 +442,7 @@ class Relation:
         for i, column in enumerate(columns):
             self._has_nulls[i] |= column.valid is not None
             self._waiting[i].update(dict.fromkeys(adopted.blocks, adopted))
-            if not can_wait(column):
+            if i in self._sought or not can_wait(column):
                 self._settle(i, adopted.blocks)
         self.next_row = first + n
         self.next_row = self._next_block()
