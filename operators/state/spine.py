@@ -170,7 +170,10 @@ class Spine:
         self._credit = 0
         #: What they have paid for since the last `work`.
         self._paid = 0
-        self._price = NEVER
+        self._price, self._cheapest = NEVER, 0
+        #: How many parts were there when merges were last looked for, or 0 where others changed.
+        self._seen = 0
+        self._merging = 0
         #: The latest chain, and the greatest key that it has in each bucket where it has some.
         self._chain = 0
         self._chains = 0
@@ -209,12 +212,15 @@ class Spine:
         while progress:
             progress = self._begin_merges()
             self.settled = not progress
+            if not progress:
+                return
             for at, part in enumerate(self._parts):
                 if isinstance(part, _Merge):
                     merged = part.work(fuel, dead, died_row)
                     if merged is not None:
                         self.entries += len(merged) - sum(map(len, part.inputs))
-                        self._parts[at : at + 1] = [merged] if len(merged) else []
+                        self._replace(at, 1, merged if len(merged) else None)
+                        self._merging -= 1
                         self._table = None
                         # Fuel was for merges in progress; one that this makes possible starts now.
                         progress = True
@@ -230,11 +236,10 @@ class Spine:
             return
         # Merges now pay for themselves, by what they leave out.
         self._credit, self.settled = self.entries, False
-        if any(isinstance(p, _Merge) for p in self._parts) or not self._parts:
+        if self._merging or not self._parts:
             return
         largest = max(range(len(self._parts)), key=lambda i: len(self._batch(i)))
-        batch = self._batch(largest)
-        self._parts[largest] = _Merge([batch], batch.chain)
+        self._begin(largest, 1)
         self.settled = False
 
     def living(self, dead: Ints) -> int:
@@ -288,26 +293,27 @@ class Spine:
 
     def _begin_merges(self) -> bool:
         """Begin the merges that the sizes call for as far as they are paid for, or the cheapest
-        where there are too many parts; returns whether any is in progress."""
-        parts = self._parts
-        begun, best = False, 0
-        self._price = NEVER
-        at = len(parts) - 2
-        while at >= 0:
+        where there are too many parts; returns whether any is in progress. Where parts have only
+        been added, the others were looked at before."""
+        if self._credit >= self._price:
+            self._seen = 0
+        if self._seen == 0:
+            self._price = NEVER
+        begun, at = False, len(self._parts) - 2
+        first = max(self._seen - CHAIN + 1, 0)
+        self._seen = len(self._parts)
+        while at >= first:
             cost, count = self._called_for(at)
             if count and cost <= self._credit:
                 self._credit -= cost
                 self._begin(at, count)
                 begun = True
             elif count and cost < self._price:
-                self._price, best = cost, at
+                self._price, self._cheapest = cost, at
             at -= 2 if count == 2 else 1
-        if begun:
-            return True
-        if len(parts) > MOST_PARTS and self._price < NEVER:
-            self._begin(best, self._called_for(best)[1])
-            return True
-        return any(isinstance(p, _Merge) for p in parts)
+        if not begun and len(self._parts) > MOST_PARTS and self._price < NEVER:
+            self._begin(self._cheapest, self._called_for(self._cheapest)[1])
+        return self._merging > 0
 
     def _called_for(self, at: int) -> tuple[int, int]:
         """Whether the sizes call for merging the parts from `at` on: the entries, and how many
@@ -332,7 +338,12 @@ class Spine:
     def _begin(self, at: int, count: int) -> None:
         inputs = [self._batch(i) for i in range(at, at + count)]
         chain = inputs[0].chain if inputs[0].chain == inputs[-1].chain else self._new_chain()
-        self._parts[at : at + count] = [_Merge(inputs, chain)]
+        self._replace(at, count, _Merge(inputs, chain))
+        self._merging += 1
+
+    def _replace(self, at: int, count: int, part: Batch | _Merge | None) -> None:
+        self._parts[at : at + count] = [] if part is None else [part]
+        self._seen = 0
 
 
 def _with_skips(batch: Batch) -> Batch:
