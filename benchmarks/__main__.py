@@ -3,7 +3,7 @@
 Each runs in a process of its own with its own defaults, writes its result file and its chart into
 benchmarks/results, and BENCHMARKS.md is written from them. One that fails does not stop the others;
 what it had written before stays. --quick runs the smallest of each, into build/benchmarks, and
-leaves BENCHMARKS.md alone. It takes about an hour on two cores that have nothing else to do.
+leaves BENCHMARKS.md alone. It takes about half an hour on two cores that have nothing else to do.
 """
 
 from __future__ import annotations
