@@ -8,8 +8,7 @@ rounded and text is never parsed.
 
 Buffers are shared with Arrow wherever the layouts agree and there are no NULLs. Where every value
 converts, by its type alone, it is converted when it is first read (`operators.column.Unread`); all
-checks are made at once. A naive timestamp
-is taken for a TIMESTAMP as UTC, the session time zone.
+checks are made at once. A naive timestamp is taken for a TIMESTAMP as UTC, the session time zone.
 """
 
 from __future__ import annotations

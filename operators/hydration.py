@@ -21,13 +21,10 @@ import pyarrow as pa
 from operators import delta as deltas
 from operators.column import Column, concat
 from operators.delta import Delta
-from operators.kernels.memory import BLOCK_ROWS
 from operators.reduce import ReduceOperator, Runs, add_up
-from operators.state.relation import Relation
+from operators.state.relation import PIECE_ROWS, Relation
 from planner import dataflow as ir
 
-#: Row ids of a stored relation in a piece.
-PIECE_ROWS = 2 * BLOCK_ROWS
 #: So many groups of pieces are added up before the last piece, where that makes them fewer.
 _MOST_GROUPS = 2 * PIECE_ROWS
 

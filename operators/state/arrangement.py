@@ -23,7 +23,7 @@ from operators.kernels.memory import BLOCK_ROWS
 from operators.state import bulk, encode
 from operators.state.filters import Filter
 from operators.state.probes import Probes, sort_probes
-from operators.state.relation import Relation
+from operators.state.relation import PIECE_ROWS, Relation
 from operators.state.spine import Spine, make_batch
 from operators.state.work import Work
 from planner import dataflow as ir
@@ -163,8 +163,8 @@ class ArrangementState:
 
     def _keyed_pieces(self, rows: Ints) -> Iterator[tuple[Ints, Ints]]:
         """`key_words` of many rows, piece by piece."""
-        for start in range(0, len(rows), bulk.PIECE_ROWS):
-            yield self.key_words(rows[start : start + bulk.PIECE_ROWS])
+        for start in range(0, len(rows), PIECE_ROWS):
+            yield self.key_words(rows[start : start + PIECE_ROWS])
 
     @property
     def part(self) -> Expr | None:

@@ -16,13 +16,11 @@ import numpy as np
 
 from operators.column import Ints
 from operators.kernels import sorting
-from operators.kernels.memory import BLOCK_ROWS
 from operators.kernels.sorting import BUCKETS
 from operators.slabs import BATCHES
+from operators.state.relation import PIECE_ROWS
 from operators.state.spine import Batch
 
-#: Entries dealt out at a time.
-PIECE_ROWS = 2 * BLOCK_ROWS
 #: From so many entries on it pays to deal them out.
 BULK_ROWS = 4 * PIECE_ROWS
 

@@ -16,13 +16,11 @@ from operators import scalar
 from operators.column import Ints
 from operators.kernels import memory
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
-from operators.state.relation import Relation, by_block
+from operators.state.relation import PIECE_ROWS, Relation, by_block
 from planner.expr import Expr
 
 #: Shared by all blocks of which no row can be seen any more.
 _NONE_PASSES = np.zeros(BLOCK_ROWS // 8, np.uint8)
-#: Rows whose values are gathered at a time, so that they fit the caches.
-_AT_ONCE = 2 * BLOCK_ROWS
 
 
 class Filter:
@@ -96,8 +94,8 @@ class Filter:
             bitmap = np.zeros(BLOCK_ROWS // 8, np.uint8)
             self._addresses[len(self._bitmaps)] = bitmap.ctypes.data
             self._bitmaps.append(bitmap)
-        for start in range(0, len(rows), _AT_ONCE):
-            self._evaluate_part(rows[start : start + _AT_ONCE])
+        for start in range(0, len(rows), PIECE_ROWS):
+            self._evaluate_part(rows[start : start + PIECE_ROWS])
 
     def _evaluate_part(self, rows: Ints) -> None:
         value, errors = self._compiled.evaluate(

@@ -41,6 +41,8 @@ from planner import types as t
 BULK_ROWS = BLOCK_ROWS // 4
 #: So many values of a column that waits are copied for each that is looked up.
 _LOOKUP_WORTH = 32
+#: Rows taken at a time where all are read, so that the arrays at work fit the caches.
+PIECE_ROWS = 2 * BLOCK_ROWS
 #: A block is rewritten when fewer than this share of its rows can still be seen.
 COMPACT_BELOW = 0.25
 _BITMAP_BYTES = BLOCK_ROWS // 8
@@ -253,9 +255,10 @@ class Relation:
         Shapes: rows, places int64[n], out int64[words, m]. Cost: one pass for all columns.
         """
         self.work.rows += len(rows)
-        for slot in slots[:, 0].tolist():
-            column = self._value_slot.index(slot)
-            self._settle(column, list(self._waiting[column]))
+        if any(self._waiting):
+            for slot in slots[:, 0].tolist():
+                column = self._value_slot.index(slot)
+                self._settle(column, list(self._waiting[column]))
         memory.gather_words(
             self._addresses, self._ids_slot, self._kept_slot, slots, rows, places, out
         )

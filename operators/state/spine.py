@@ -240,7 +240,6 @@ class Spine:
             return
         largest = max(range(len(self._parts)), key=lambda i: len(self._batch(i)))
         self._begin(largest, 1)
-        self.settled = False
 
     def living(self, dead: Ints) -> int:
         """Entries of rows that are not `dead`. Cost: a bit test per entry."""

@@ -76,7 +76,7 @@ class Adopted:
 
     def nbytes(self, column: int, block: int) -> int:
         """Bytes that a block takes of a column that is still as it came."""
-        start, end = self._span(block)
+        start, end = self._places(block)
         return _nbytes(self._columns[column]) * (end - start) // self.rows
 
     def unread(self, column: int, layout: Layout) -> np.ndarray[Any, Any] | None:
@@ -94,7 +94,7 @@ class Adopted:
         """
         values = self._columns[column]
         self.leave(column)
-        return _buffers(values, layout, *self._span(block))
+        return _buffers(values, layout, *self._places(block))
 
     def leave(self, column: int) -> None:
         """One block more does not need the column as it came; the last one lets it go."""
@@ -102,7 +102,7 @@ class Adopted:
         if self._left[column] == 0:
             del self._columns[column]
 
-    def _span(self, block: int) -> tuple[int, int]:
+    def _places(self, block: int) -> tuple[int, int]:
         start = (block - self.first_block) << BLOCK_BITS
         return start, min(start + BLOCK_ROWS, self.rows)
 
