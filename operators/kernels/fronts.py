@@ -7,21 +7,8 @@ import numpy as np
 from operators.kernels.jit import BOOL, BOOLS_OUT, INT64, INTS, INTS2, INTS_OUT, kernel
 from operators.kernels.memory import load_i64, store_i64
 from operators.kernels.sorting import bucket_of
-from operators.kernels.spines import _is_gone
+from operators.kernels.spines import _is_gone, leading
 from operators.kernels.versions import died_at, is_visible
-
-
-@kernel
-def _below(keys, n, i, probes, p):
-    """Whether entry i's key sorts before probe p, on the probe's words."""
-    for w in range(probes.shape[0]):
-        a = load_i64(keys, w * n + i)
-        b = probes[w, p]
-        if a < b:
-            return True
-        if a > b:
-            return False
-    return False
 
 
 @kernel
@@ -34,24 +21,11 @@ def _equal(keys, n, i, probes, p):
 
 @kernel
 def _gallop(keys, n, start, end, probes, p):
-    """First position in [start, end) whose key is not below probe p; the work is logarithmic in
-    the distance from start (Shared Arrangements §5.3.1, alternating seeks)."""
-    if start >= end or not _below(keys, n, start, probes, p):
-        return start
-    low = start
-    step = np.int64(1)
-    while low + step < end and _below(keys, n, low + step, probes, p):
-        low += step
-        step <<= 1
-    high = min(low + step, end)
-    low += 1
-    while low < high:
-        middle = (low + high) >> 1
-        if _below(keys, n, middle, probes, p):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    """First position in [start, end) whose key is not below probe p, on the probe's words; the work
+    is logarithmic in the distance from start (Shared Arrangements §5.3.1, alternating seeks)."""
+    sought = np.int64(probes.ctypes.data)
+    words, m = probes.shape
+    return start + leading(keys, n, start, end, sought, m, p, words, False)
 
 
 @kernel

@@ -133,7 +133,7 @@ def concatenate(spine, dead, died_row, out_keys, out_rows, out_offsets, state, f
 
 
 @kernel
-def _leading(a, a_stride, start, end, b, b_stride, j, words, tie):
+def leading(a, a_stride, start, end, b, b_stride, j, words, tie):
     """How many keys at address a, from `start` on, go before key j at address b; the work is
     logarithmic in that."""
     low = start - 1
@@ -245,14 +245,14 @@ def merge(
             if i == begin + chunk and i < a_end:
                 run = min(a_end - i, fuel)
                 if j < b_end:
-                    run = _leading(a_address, n_a, i, i + run, b_address, n_b, j, words, True)
+                    run = leading(a_address, n_a, i, i + run, b_address, n_b, j, words, True)
                 at = _move(a_keys, a_rows, i, run, clean, dead, died_row, out_keys, out_rows, at)
                 i += run
                 fuel -= run
             elif i == begin and j < b_end:
                 run = min(b_end - j, fuel)
                 if i < a_end:
-                    run = _leading(b_address, n_b, j, j + run, a_address, n_a, i, words, False)
+                    run = leading(b_address, n_b, j, j + run, a_address, n_a, i, words, False)
                 at = _move(b_keys, b_rows, j, run, clean, dead, died_row, out_keys, out_rows, at)
                 j += run
                 fuel -= run
