@@ -7,7 +7,7 @@ by identity; this catalog says which are live, and who reads what.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -52,8 +52,9 @@ class Stream:
 @dataclass(slots=True)
 class View:
     """A materialized view. `text` is its query as written, `order` how reads present it, `owner`
-    the name under which it keeps private state ("" where it shares). `changes` counts the rows of
-    signed deltas that it has emitted."""
+    the name under which it keeps private state ("" where it shares), `reader` the one under which
+    the dataflow knows it: its own, unless another view of that name was replaced by it. `changes`
+    counts the rows of signed deltas that it has emitted."""
 
     name: str
     text: str
@@ -62,6 +63,7 @@ class View:
     order: tuple[SortKey, ...]
     reads: tuple[str, ...]
     owner: str
+    reader: str
     changes: int = field(default=0)
 
     @property
@@ -131,6 +133,20 @@ class Catalog:
         """Views that read the table or view directly."""
         folded = name.casefold()
         return tuple(v.name for v in self.views() if folded in map(str.casefold, v.reads))
+
+    def free_reader(self, name: str) -> str:
+        """A name for a new view's part in the dataflow: its own, if no other view goes by it."""
+        taken = {v.reader for v in self.views()}
+        number, reader = 1, name
+        while reader in taken:
+            number += 1
+            reader = f"{name} ({number})"
+        return reader
+
+    def readers_named(self, readers: Iterable[str]) -> list[str]:
+        """The names of the views that go by `readers` in the dataflow, sorted."""
+        names = {v.reader: v.name for v in self.views()}
+        return sorted(names.get(r, r) for r in readers)
 
     def tables(self) -> Iterator[Table]:
         return (e for e in self._entries.values() if isinstance(e, Table))

@@ -74,7 +74,7 @@ def relation_names(catalog: Catalog, dataflow: Dataflow) -> dict[ir.Node, str]:
         node = installed.node
         if node in names or not isinstance(node, (ir.Store, ir.Reduce, ir.Recompute)):
             continue
-        view = min(installed.readers)
+        view = catalog.readers_named(installed.readers)[0]
         kind = "groups" if ir.is_grouped(node) else "rows"
         number = counts[view, kind] = counts.get((view, kind), 0) + 1
         names[node] = f"{view}/{kind} {number}"
@@ -107,7 +107,7 @@ def arrangements(catalog: Catalog, dataflow: Dataflow) -> pa.Table:
             "key": key_text(i.spec),
             "rows": i.state.spine.entries,
             "bytes": i.state.nbytes,
-            "readers": sorted(i.readers),
+            "readers": catalog.readers_named(i.readers),
         }
         for i in dataflow.indexes
     ]
@@ -126,7 +126,7 @@ def state(catalog: Catalog, dataflow: Dataflow) -> pa.Table:
         kind: str, relation: str, detail: str | None, sizes: tuple[int, int, int],
         readers: Iterable[str],
     ) -> None:  # fmt: skip
-        values = (kind, relation, detail, *sizes, sorted(readers))
+        values = (kind, relation, detail, *sizes, catalog.readers_named(readers))
         rows.append(dict(zip(STATE_SCHEMA.names, values, strict=True)))
 
     for (owner, node), relation in dataflow.relations():

@@ -86,6 +86,11 @@ class SparkSide:
         return self._spark
 
     @property
+    def is_started(self) -> bool:
+        """Whether this side has used its Spark session."""
+        return self._spark is not None
+
+    @property
     def executor(self) -> SparkExecutor:
         """What runs steps as Spark jobs.
 

@@ -16,10 +16,10 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from operators import arrow
-from operators.column import Column
+from operators.column import Column, Ints
 from operators.delta import Delta
 from planner.errors import SubscriberError
-from planner.types import BIGINT, Field
+from planner.types import BIGINT, Field, Schema
 from sqlview.catalog import View
 
 Subscriber: TypeAlias = Callable[[pa.Table], None]
@@ -44,10 +44,25 @@ class Subscriptions:
     def put_down(self, view: View, delta: Delta) -> None:
         """Keep a step's changes of a view for its subscribers, if it has any."""
         callbacks = self._callbacks.get(view.name, ())
-        if callbacks:
-            columns = [*delta.columns(), Column(BIGINT, delta.time), Column(BIGINT, delta.diff)]
-            table = arrow.from_columns(columns, (*view.schema, *_TIME_AND_DIFF))
+        if callbacks and len(delta):
+            table = _signed(view.schema, delta, delta.diff)
             self._untold.extend((view.name, callback, table) for callback in callbacks)
+
+    def replace(self, old: View, new: View, left: Delta, came: Delta) -> None:
+        """Keep, for the subscribers of `old`, that all its rows left and those of `new` came.
+
+        They hear of it with the next step's changes at the latest. One table if the columns are the
+        same, else one of each view's.
+        """
+        callbacks = self._callbacks.pop(old.name, [])
+        if not callbacks:
+            return
+        self._callbacks[new.name] = callbacks
+        tables = [_signed(old.schema, left, -left.diff), _signed(new.schema, came, came.diff)]
+        if tables[0].schema == tables[1].schema:
+            tables = [pa.concat_tables(tables)]
+        for table in tables:
+            self._untold.extend((new.name, callback, table) for callback in callbacks)
 
     def tell(self) -> None:
         """Call the subscribers.
@@ -73,3 +88,8 @@ class Subscriptions:
                 detail="The change is committed, and all other subscribers were told.",
                 hint="Catch in the callback what it can deal with; do not apply the change again.",
             ) from first
+
+
+def _signed(schema: Schema, delta: Delta, diff: Ints) -> pa.Table:
+    columns = [*delta.columns(), Column(BIGINT, delta.time), Column(BIGINT, diff)]
+    return arrow.from_columns(columns, (*schema, *_TIME_AND_DIFF))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import sqlview
-import sqlview.session
+import sqlview.writer
 
 
 def test_the_latest_steps_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlview.session, "STEPS_KEPT", 2)
+    monkeypatch.setattr(sqlview.writer, "STEPS_KEPT", 2)
     with sqlview.connect(placement="inline") as db:
         db.sql("CREATE TABLE t (a INT)")
         assert db.last_step is None

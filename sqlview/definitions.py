@@ -1,0 +1,178 @@
+"""Definitions: what CREATE and DROP do to the catalog and the running dataflow.
+
+Invariant: a statement that fails leaves both as they were; a view that is to be replaced goes when
+its successor is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias, TypeVar
+
+from operators.dataflow import Dataflow
+from operators.table import TableState
+from planner import algebra, parse
+from planner import dataflow as ir
+from planner.bind import bind_view
+from planner.errors import CatalogError, UnsupportedError
+from planner.lower import lower
+from planner.optimizer import optimize
+from sqlview.catalog import Catalog, Entry, Stream, Table, View
+
+#: Told the name of a table or view that is no more.
+Forget: TypeAlias = Callable[[str], None]
+#: Told of a view and its successor, while both are there.
+Replaced: TypeAlias = Callable[[View, View], None]
+_Dropped = TypeVar("_Dropped", Table, Stream, View)
+
+
+class Definitions:
+    """CREATE and DROP. `share`: whether views share indexes and operators. `dropped` is told of
+    each table and view that goes, `replaced` of each view that another one takes the place of."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        dataflow: Dataflow,
+        *,
+        share: bool,
+        dropped: Forget,
+        replaced: Replaced,
+    ) -> None:
+        self._catalog = catalog
+        self._dataflow = dataflow
+        self._share = share
+        self._tell_dropped = dropped
+        self._tell_replaced = replaced
+
+    def create_table(self, statement: parse.CreateTable) -> None:
+        if self._catalog.find(statement.name) is not None:
+            if statement.if_not_exists:
+                return
+            raise CatalogError(f'"{statement.name}" exists already')
+        names = [f.name.casefold() for f in statement.columns]
+        key = tuple(names.index(k.casefold()) for k in statement.primary_key) or None
+        source = ir.Source(statement.name, statement.columns)
+        state = TableState(source, key)
+        self._dataflow.add_table(state, enforced=key is not None and statement.enforced)
+        table = Table(statement.name, statement.columns, key, statement.enforced, state)
+        self._catalog.add(table)
+
+    def create_stream(self, statement: parse.CreateStream) -> None:
+        if self._catalog.find(statement.name) is not None:
+            if statement.if_not_exists:
+                return
+            raise CatalogError(f'"{statement.name}" exists already')
+        self._catalog.add(Stream(statement.name, statement.columns))
+
+    def create_view(self, statement: parse.CreateView, epoch: int) -> None:
+        """Install a view, computed as of `epoch`. One that replaces another is built beside it,
+        under a reader of its own, and takes over its name when it is whole."""
+        existing = self._catalog.find(statement.name)
+        if existing is not None:
+            if statement.if_not_exists:
+                return
+            if not (statement.or_replace and isinstance(existing, View)):
+                raise CatalogError(f'"{existing.name}" exists already')
+            self._refuse_read(existing.name, "replace")
+        with parse.placed(statement.query):
+            planned = self.plan(statement)
+            if existing is not None and existing.name in planned.reads:
+                raise CatalogError(
+                    f'cannot replace "{existing.name}" by a view that reads it',
+                    detail="The new view would have no rows but its own to read.",
+                    hint="Write out the old query under the new one, or give the new view another "
+                    "name.",
+                )
+            self._install(planned, existing, epoch)
+
+    def _install(self, planned: View, existing: Entry | None, epoch: int) -> None:
+        replaced = existing if isinstance(existing, View) else None
+        try:
+            births = self._dataflow.install(planned.reader, planned.root, epoch, planned.owner)
+            planned.changes = len(births)
+            if replaced is not None:
+                self._tell_replaced(replaced, planned)
+        except BaseException:
+            self._dataflow.retire(planned.reader)
+            raise
+        if replaced is not None:
+            self._catalog.remove(replaced.name)
+            self._dataflow.retire(replaced.reader)
+        self._catalog.add(planned)
+
+    def plan(self, statement: parse.CreateView) -> View:
+        """The view of a CREATE, not installed."""
+        bound = bind_view(statement, self._catalog)
+        reader = self._catalog.free_reader(statement.name)
+        root = ir.Store(lower(optimize(bound.plan), self._catalog, reader=reader))
+        view = View(
+            name=statement.name,
+            text=statement.query.text,
+            schema=root.schema,
+            root=root,
+            order=bound.order,
+            reads=tuple(dict.fromkeys(_scanned(bound.plan))),
+            owner="" if self._share else reader,
+            reader=reader,
+        )
+        if not self._share:
+            self._refuse_private(view)
+        return view
+
+    def _refuse_private(self, view: View) -> None:
+        """A private copy of what another view made of a stream would lack the past events."""
+        for name in view.reads:
+            entry = self._catalog.find(name)
+            if isinstance(entry, View) and self._catalog.streams_under(entry):
+                raise UnsupportedError(
+                    f'cannot keep a private copy of the view "{entry.name}"',
+                    detail="It is over a stream, whose past events are gone.",
+                    hint="Open the session with share=True, or read the stream itself.",
+                )
+
+    def drop_table(self, statement: parse.DropTable) -> None:
+        table = self._dropped(statement, self._catalog.table)
+        if table is not None:
+            self._dataflow.drop_table(table.state.source)
+            self._tell_dropped(table.name)
+
+    def drop_stream(self, statement: parse.DropStream) -> None:
+        self._dropped(statement, self._catalog.stream)
+
+    def drop_view(self, statement: parse.DropView) -> None:
+        view = self._dropped(statement, self._catalog.view)
+        if view is not None:
+            self._dataflow.retire(view.reader)
+            self._tell_dropped(view.name)
+
+    def _dropped(
+        self,
+        statement: parse.DropTable | parse.DropStream | parse.DropView,
+        named: Callable[[str], _Dropped],
+    ) -> _Dropped | None:
+        """What a DROP names, taken out of the catalog; None if there is no such thing and IF EXISTS
+        says so."""
+        if self._catalog.find(statement.name) is None and statement.if_exists:
+            return None
+        entry = named(statement.name)
+        self._refuse_read(entry.name, "drop")
+        self._catalog.remove(entry.name)
+        return entry
+
+    def _refuse_read(self, name: str, verb: str) -> None:
+        readers = self._catalog.readers(name)
+        if readers:
+            listed = ", ".join(f'"{r}"' for r in readers)
+            raise CatalogError(
+                f'cannot {verb} "{name}" because views depend on it',
+                detail=f"It is read by {listed}.",
+                hint="Drop those views first.",
+            )
+
+
+def _scanned(plan: algebra.Plan) -> Iterator[str]:
+    if isinstance(plan, algebra.Scan):
+        yield plan.relation
+    for i in algebra.inputs(plan):
+        yield from _scanned(i)
