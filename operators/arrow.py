@@ -4,7 +4,7 @@ Data comes in strictly: a value is taken only if the column's type holds it exac
 where every value could (int32 to BIGINT, string_view to STRING, seconds to TIMESTAMP) or where
 each value is checked (int64 to INT, a decimal of more digits to one of fewer); anything else is a
 DataError that names the column, and the first row at fault, counted from 0. Numbers are never
-rounded and text is never parsed.
+rounded and text is never parsed. Text must be UTF-8, as everything later takes it to be.
 
 Buffers are shared with Arrow wherever the layouts agree and there are no NULLs. Where every value
 converts, by its type alone, it is converted when it is first read (`operators.column.Unread`); all
@@ -24,8 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.column import Bools, Column, Unread, Values, narrow, widen
+from operators.rendering import shortened
 from operators.scalar import decimals
 from operators.slabs import ROWS
+from operators.utf8 import refuse_invalid
 from planner import types as t
 from planner.errors import DataError
 
@@ -49,6 +51,8 @@ _INTEGER_LAYOUTS: dict[int, tuple[np.dtype[Any], int]] = {
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _DATE32, _DECIMAL128 = pa.date32().id, pa.decimal128(1).id
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
+#: Of one value, in a message.
+_SHOWN_CHARACTERS = 60
 
 
 def arrow_type(kind: t.SqlType) -> pa.DataType:
@@ -281,9 +285,9 @@ def _values(array: pa.Array, field: t.Field, valid: Bools | None) -> Values:
         case t.DecimalType():
             return _decimals(array, field, field.type, valid)
         case t.StringType() if _is_text(given):
-            return _texts(array, field, pa.string(), valid)
+            return _texts(array, field, valid)
         case t.BinaryType() if _is_bytes(given):
-            return _texts(array, field, pa.binary(), valid)
+            return _bytes(array, field, valid)
         case t.DateType() if pa.types.is_date32(given):
             return _fixed(array, np.int32, valid).astype(np.int64)
         case t.DateType() if pa.types.is_date64(given):
@@ -363,12 +367,19 @@ def _cast(array: pa.Array, kind: pa.DataType, field: t.Field) -> pa.Array:
         ) from None
 
 
-def _texts(array: pa.Array, field: t.Field, kind: pa.DataType, valid: Bools | None) -> Values:
-    if array.type != kind:
-        array = _cast(array, kind, field)
+def _texts(array: pa.Array, field: t.Field, valid: Bools | None) -> Values:
+    if array.type != pa.string():
+        array = _cast(array, pa.string(), field)
     if valid is not None:
-        array = array.fill_null("" if pa.types.is_string(kind) else b"")
+        array = array.fill_null("")
+    refuse_invalid(array, field)
     return array
+
+
+def _bytes(array: pa.Array, field: t.Field, valid: Bools | None) -> Values:
+    if array.type != pa.binary():
+        array = _cast(array, pa.binary(), field)
+    return array if valid is None else array.fill_null(b"")
 
 
 def _micros(array: pa.Array, field: t.Field, valid: Bools | None) -> Values:
@@ -455,7 +466,9 @@ def rows_to_table(rows: Rows, schema: t.Schema) -> pa.Table:
         elif isinstance(row, (tuple, list)):
             values = row
         else:
-            raise DataError(f"row {number} is neither a tuple nor a dict", detail=f"It is {row!r}.")
+            raise DataError(
+                f"row {number} is neither a tuple nor a dict", detail=f"It is {_represented(row)}."
+            )
         if len(values) != count:
             raise DataError(
                 f"row {number} has {len(values)} values, but there are {count} columns",
@@ -493,12 +506,31 @@ def _python_array(values: list[Any], field: t.Field) -> pa.Array:
             out.append(None if value is None else convert(value))
         except (TypeError, ValueError, decimal.InvalidOperation):
             raise DataError(
-                f'column "{field.name}" is {field.type}, but row {number} has {value!r}',
+                f'column "{field.name}" is {field.type}, but row {number} has '
+                f"{_represented(value)}",
                 detail=f"That is a Python {type(value).__name__}, or out of range.",
             ) from None
     if isinstance(field.type, t.NullType):
         return pa.nulls(len(out))
-    return pa.array(out, arrow_type(field.type))
+    try:
+        return pa.array(out, arrow_type(field.type))
+    except UnicodeEncodeError as error:
+        row = next(i for i, text in enumerate(out) if text == error.object)
+        raise DataError(
+            f'text in column "{field.name}" has no UTF-8',
+            detail=f"Row {row} has the lone surrogate {error.object[error.start]!a}, half a "
+            "character of UTF-16.",
+            hint="Join the halves: text.encode('utf-16', 'surrogatepass').decode('utf-16').",
+        ) from None
+
+
+def _represented(value: Any) -> str:
+    """`repr` that is short, and there for whatever a caller passes."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return shortened(text, _SHOWN_CHARACTERS)
 
 
 def _acceptor(kind: t.SqlType) -> Callable[[Any], Any]:

@@ -20,6 +20,7 @@ from operators.arrow import from_column
 from operators.column import Bools, Column, concat, is_textual
 from operators.delta import Delta, Origin, Pairs
 from operators.errors import ErrorState
+from operators.rendering import shortened, texts
 from operators.scalar.value import Errors, only_where
 from planner import dataflow as ir
 from planner.expr import Column as ColumnRef
@@ -102,21 +103,17 @@ class MapOperator:
         rows = np.flatnonzero(errors.mask)
         named = [f"{self.node.input.schema[c].name} = " for c in columns]
         values = [
-            from_column(delta.peek(c, rows), delta.schema[c].type).to_pylist() for c in columns
+            texts(from_column(delta.peek(c, rows), delta.schema[c].type), quoted=True)
+            for c in columns
         ]
         for i, row in enumerate(rows.tolist()):
             message = errors.message(row)
             assert message is not None
             if columns:
-                cells = (_shown(column[i]) for column in values)
+                cells = (shortened(column[i], _SHOWN_CHARACTERS) for column in values)
                 listed = ", ".join(n + cell for n, cell in zip(named, cells, strict=True))
                 message = f"{message} (where {listed})"
             self.errors.count(message, int(delta.diff[row]))
-
-
-def _shown(value: object) -> str:
-    text = "NULL" if value is None else repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 class UnionOperator:

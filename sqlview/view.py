@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from operators.rendering import python_values, texts
 from planner.types import Schema
 
 if TYPE_CHECKING:
@@ -30,11 +31,18 @@ class Result:
         return self._to_df()
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """Rows as tuples of Python values."""
+        """Rows as tuples of Python values.
+
+        Raises: DataError for a date or timestamp outside the years 1 to 9999, which Python lacks.
+        """
         table = self._table()
         if table.num_columns == 0:
             return [()] * table.num_rows
-        return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
+        columns = (
+            python_values(c, name)
+            for c, name in zip(table.columns, table.column_names, strict=True)
+        )
+        return list(zip(*columns, strict=True))
 
     def __len__(self) -> int:
         rows: int = self._table().num_rows
@@ -42,7 +50,7 @@ class Result:
 
     def __str__(self) -> str:
         table = self._table()
-        cells = [[_text(v) for v in row] for row in self.rows()]
+        cells = list(zip(*map(texts, table.columns), strict=True))
         widths = [
             max([len(name), *(len(row[i]) for row in cells)])
             for i, name in enumerate(table.schema.names)
@@ -75,11 +83,3 @@ class ViewReader(Result):
     def changes(self) -> int:
         """Rows of signed deltas that the view has emitted since CREATE."""
         return self._changes()
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return str(value)

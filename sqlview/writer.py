@@ -22,6 +22,7 @@ from operators.dataflow import Dataflow, Key
 from operators.delta import Delta
 from operators.executor.protocol import Executor
 from operators.live import TABLE_READER
+from operators.rendering import shortened, texts
 from operators.state.changes import DELETE, DUPLICATE, INSERT
 from operators.stream import events
 from operators.table import Change, Checked, Refusal
@@ -157,8 +158,9 @@ def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:
         columns = [columns[k] for k in key]
     row = np.array([refusal.row], np.int64)
     fields = tuple(table.schema[k] for k in key)
-    values = arrow.from_columns([c.take(row) for c in columns], fields).to_pylist()[0]
-    listed = ", ".join(f"{name} = {value!r}" for name, value in values.items())
+    values = arrow.from_columns([c.take(row) for c in columns], fields)
+    shown = (shortened(texts(column, quoted=True)[0], 100) for column in values.columns)
+    listed = ", ".join(f"{f.name} = {text}" for f, text in zip(fields, shown, strict=True))
     place, nothing = f"Row {refusal.row} of the data", "Nothing of the transaction was applied."
     if statement.times is not None:
         place += f", at time {statement.times[refusal.row]},"
