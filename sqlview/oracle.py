@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -59,7 +58,7 @@ class RowError(OracleError):
 
 
 class TooLarge(OracleError):
-    """The query has more rows, or takes more time, than the caller wants."""
+    """The query has more rows than the caller wants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,41 +195,22 @@ class Oracle:
         """The query as DuckDB runs it, with its columns: names, and Spark's types where known."""
         return self._translate(text)
 
-    def query(
-        self,
-        text: str,
-        schema: t.Schema,
-        most_rows: int | None = None,
-        most_seconds: float | None = None,
-    ) -> pa.Table:
+    def query(self, text: str, schema: t.Schema, most_rows: int | None = None) -> pa.Table:
         """The result of Spark SQL `text` now, its columns cast by position to `schema`.
 
         Rows come in the text's order, if it has one, ties broken by all columns.
 
-        Raises: RowError if a row cannot be computed; TooLarge for more than `most_rows`, or if it
-        takes longer than `most_seconds`.
+        Raises: RowError if a row cannot be computed; TooLarge for more than `most_rows`.
         """
         translated = self._translate(text)
         inner = ", ".join(f"c{i}" for i in range(len(schema)))
         casts = ", ".join(f"CAST(c{i} AS {_duckdb_name(f.type)})" for i, f in enumerate(schema))
         limit = "" if most_rows is None else f" LIMIT {most_rows + 1:d}"
-        clock = None
-        if most_seconds is not None:
-            clock = threading.Timer(most_seconds, self._db.interrupt)
-            clock.start()
         try:
             result = self._db.sql(f"SELECT {casts} FROM ({translated.sql}) AS r({inner}){limit}")
             table = result.to_arrow_table()
         except _FAILURES as failure:
             raise RowError(str(failure)) from failure
-        except (duckdb.InterruptException, RuntimeError) as failure:
-            # An interrupt before DuckDB has begun to run comes as a plain RuntimeError.
-            if "interrupt" not in str(failure).lower():
-                raise
-            raise TooLarge(f"the query takes more than {most_seconds} s") from None
-        finally:
-            if clock is not None:
-                clock.cancel()
         if most_rows is not None and table.num_rows > most_rows:
             raise TooLarge(f"the query has more than {most_rows} rows")
         return table.rename_columns([f.name for f in schema])

@@ -34,23 +34,24 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tests.harness import Checked
 from tests.properties.cases import Tally, fault, make, run, shrink
 from tests.properties.features import FEATURES, SUPPORTED
-from tests.properties.values import MAX_ROWS
+from tests.properties.values import MAX_ROWS, MAX_WORK
 from tests.reference.engine import BUGS, ReferenceSession
 
-#: What DuckDB may take for one result; joins of large intermediate results are given up.
-_QUERY_SECONDS = 20.0
 #: How often a run tells how far it is, if not to a terminal.
 _PROGRESS_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is done for each seed. `reference`: the reference engine, "none" or with that bug."""
+    """What is done for each seed. `reference`: the reference engine, "none" or with that bug.
+    `attempts`: how many smaller cases are tried when one fails.
+    """
 
     epochs: int
     features: tuple[str, ...]
     reference: str | None
     share: bool
+    attempts: int
 
     def connect(self) -> Checked:
         import sqlview
@@ -60,7 +61,7 @@ class Plan:
             db = ReferenceSession(None if self.reference == "none" else self.reference)
         else:
             db = sqlview.connect(placement="inline", share=self.share)
-        return Checked(db, form="mixed", most_rows=MAX_ROWS, most_seconds=_QUERY_SECONDS)
+        return Checked(db, form="mixed", most_rows=MAX_ROWS, most_work=MAX_WORK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,9 @@ def main(arguments: list[str] | None = None) -> int:
     minutes = options.minutes
     if minutes is None:
         minutes = float("inf") if options.pairs or options.cases is not None else 1.0
-    plan = Plan(options.epochs, options.features, options.reference, not options.private)
+    plan = Plan(
+        options.epochs, options.features, options.reference, not options.private, options.attempts
+    )
     end = None if options.cases is None else options.seed + options.cases
     started, total = time.monotonic(), Total()
     output = None if options.output is None else options.output.open("a")
@@ -134,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=25, help="transactions in each case")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many differences")
+    parser.add_argument("--attempts", type=int, default=200, help="to cut a difference down")
     parser.add_argument("--private", action="store_true", help="do not share arrangements")
     parser.add_argument("--processes", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--output", type=Path, metavar="FILE", help="one line of JSON per case")
@@ -221,7 +225,9 @@ def _run_case(seed: int, plan: Plan) -> Outcome:
 
 def _cut_down(seed: int, plan: Plan) -> str | None:
     case = make(seed, plan.epochs, plan.features)
-    found = fault(shrink(case, plan.connect), plan.connect) or fault(case, plan.connect)
+    found = fault(shrink(case, plan.connect, plan.attempts), plan.connect) or fault(
+        case, plan.connect
+    )
     if found is None:
         return None
     error, script = found

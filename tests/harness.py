@@ -20,8 +20,9 @@ as a `Dispute` (`Checked.disputes`) and not as a failure. Whoever runs sessions 
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -32,7 +33,7 @@ from sqlglot import exp
 
 from planner import types as t
 from planner.errors import SqlViewError, ViewError
-from sqlview.oracle import Difference, Oracle, RowError, canonical_rows, compare
+from sqlview.oracle import Difference, Oracle, RowError, TooLarge, canonical_rows, compare
 from tests.reference.engine import parse_table
 from tests.reference.tables import Change, Row, Table, arrow_table, arrow_type, net
 
@@ -71,6 +72,21 @@ class Dispute:
         return f"{self.view} {self.when}: {self.difference}\n{self.text}"
 
 
+def mentioned(query: str) -> tuple[str, ...]:
+    """The relations in a query, in lower case, each as often as it is there."""
+    tables = sqlglot.parse_one(query, read="databricks").find_all(exp.Table)
+    return tuple(table.name.lower() for table in tables)
+
+
+def work(relations: Sequence[str], sizes: Mapping[str, int]) -> int:
+    """Rows that joining the relations looks at, at worst: the same number on every machine.
+
+    One without a size (a CTE, VALUES) is taken to be as large as the largest.
+    """
+    largest = max(sizes.values(), default=1)
+    return math.prod(max(sizes.get(name, largest), 1) for name in relations)
+
+
 class Mismatch(AssertionError):
     """A view is not what it must be. The message holds the session so far, to be replayed."""
 
@@ -79,8 +95,9 @@ class Mismatch(AssertionError):
 class _Watched:
     """What the harness knows of a view: its text, and the sum of the deltas it was given.
 
-    `reads`: the relations under it. `based`: whether the sum started from rows; it did not if the
-    view was in error when it was made, and then starts with the first rows that it shows.
+    `reads`: the relations in its text, each as often as it is there. `based`: whether the sum
+    started from rows; it did not if the view was in error when it was made, and then starts with
+    the first rows that it shows.
     Counted: epochs compared, and those that changed the view, left rows in it, both (lively), or
     left it in error.
     """
@@ -88,7 +105,7 @@ class _Watched:
     name: str
     text: str
     schema: t.Schema
-    reads: frozenset[str]
+    reads: tuple[str, ...]
     total: Counter[Row] = field(default_factory=Counter)
     based: bool = False
     batches: list[pa.Table] = field(default_factory=list)
@@ -103,8 +120,9 @@ class Checked:
     """A session `db` of the engine, and the oracle beside it.
 
     `form`: how rows are handed over: arrow, batch, tuples, dicts, or mixed (each in turn).
-    `most_rows`, `most_seconds`: `TooLarge` is raised for a view that DuckDB finds to be larger, or
-    does not compute in time, before the engine is told of the change; the session is over then.
+    `most_rows`, `most_work`: `TooLarge` is raised for a view that DuckDB finds to be larger, or
+    whose relations' sizes multiply to more, which is what joining them costs at worst; before the
+    engine is told of the change. The session is over then.
     """
 
     def __init__(
@@ -113,7 +131,7 @@ class Checked:
         *,
         form: str = "arrow",
         most_rows: int | None = None,
-        most_seconds: float | None = None,
+        most_work: int | None = None,
     ) -> None:
         self.db = db
         self.oracle = Oracle(threads=1)
@@ -121,7 +139,8 @@ class Checked:
         self.views: dict[str, _Watched] = {}
         self.script: list[str] = []
         self.disputes: list[Dispute] = []
-        self._bounds = (most_rows, most_seconds)
+        self._most_rows = most_rows
+        self._most_work = most_work
         self._form = form
         self._handed_over = 0
 
@@ -151,8 +170,7 @@ class Checked:
             if kind is not None and not isinstance(kind, t.NullType) and kind != column.type:
                 self._fail(name, f"column {column.name!r} is {column.type}; Spark gives {kind}")
         self.oracle.create_view(name, query, view.schema)
-        tables = sqlglot.parse_one(query, read="databricks").find_all(exp.Table)
-        watched = _Watched(name, query, view.schema, frozenset(x.name.lower() for x in tables))
+        watched = _Watched(name, query, view.schema, mentioned(query))
         self.views[name] = watched
         self.db.subscribe(name, watched.batches.append)
         self._check_snapshot(watched, self._moment())
@@ -272,15 +290,26 @@ class Checked:
         wrong: set[str] = set()
         for name, watched in self.views.items():
             try:
-                if not watched.reads & wrong:
-                    text, schema = watched.text, watched.schema
-                    expected[name] = self.oracle.query(text, schema, *self._bounds)
+                if wrong.isdisjoint(watched.reads):
+                    self._bound_work(watched, expected)
+                    expected[name] = self.oracle.query(
+                        watched.text, watched.schema, self._most_rows
+                    )
                     continue
             except RowError:
                 pass
             expected[name] = None
             wrong.add(name.lower())
         return _Moment(self.tables, expected)
+
+    def _bound_work(self, watched: _Watched, expected: dict[str, Expected]) -> None:
+        if self._most_work is None:
+            return
+        sizes = {name.lower(): sum(table.rows.values()) for name, table in self.tables.items()}
+        for name, found in expected.items():
+            sizes[name.lower()] = 0 if found is None else found.num_rows
+        if work(watched.reads, sizes) > self._most_work:
+            raise TooLarge(f"the relations of {watched.name} multiply to too many rows")
 
     def _differs(
         self, watched: _Watched, actual: pa.Table, moment: _Moment, when: str, ordered: bool = False

@@ -56,7 +56,7 @@ def test_random_cases_find_planted_mistakes_and_shrink_them(bug: str) -> None:
         return _reference(bug)
 
     failing = next(c for c in (make(seed, 12) for seed in range(40)) if fault(c, connect))
-    small = shrink(failing, connect, seconds=4)
+    small = shrink(failing, connect, attempts=60)
     assert fault(small, connect) is not None
     assert len(small.operations) < len(failing.operations)
     assert any(isinstance(o, MakeView) for o in small.operations)

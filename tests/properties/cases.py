@@ -10,7 +10,6 @@ that has rows and changes is taken.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -291,13 +290,15 @@ def fault(case: Case, connect: Callable[[], Checked]) -> tuple[BaseException, st
     return None
 
 
-def shrink(case: Case, connect: Callable[[], Checked], seconds: float = 20.0) -> Case:
-    """A smaller case that fails in the same way: operations, transactions and changes left out."""
+def shrink(case: Case, connect: Callable[[], Checked], attempts: int = 200) -> Case:
+    """A smaller case that fails in the same way: operations, transactions and changes left out.
+
+    `attempts`: how many candidates are run at most.
+    """
     found = fault(case, connect)
     if found is None:
         return case
     kind = type(found[0])
-    deadline = time.monotonic() + seconds
 
     def fails(operations: Sequence[Operation]) -> bool:
         again = fault(replace(case, operations=tuple(operations)), connect)
@@ -305,11 +306,12 @@ def shrink(case: Case, connect: Callable[[], Checked], seconds: float = 20.0) ->
 
     operations = list(case.operations)
     smaller = True
-    while smaller and time.monotonic() < deadline:
+    while smaller:
         smaller = False
         for candidate in _smaller(operations):
-            if time.monotonic() > deadline:
+            if attempts == 0:
                 break
+            attempts -= 1
             if fails(candidate):
                 operations, smaller = candidate, True
                 break

@@ -21,7 +21,7 @@ def _passes(seed: int, connect: Connect, tally: Tally, placement: str, share: bo
     try:
         run(case, checked, tally)
     except Exception as error:
-        small = shrink(case, lambda: connect(placement=placement, share=share), seconds=10)
+        small = shrink(case, lambda: connect(placement=placement, share=share))
         found = fault(small, lambda: connect(placement=placement, share=share))
         cut, script = found if found is not None else (error, "\n".join(checked.script))
         text = f"seed {seed} fails; cut down to:\n{script}\n{type(cut).__name__}: {cut}"

@@ -15,6 +15,8 @@ from planner import types as t
 
 #: No view over the small tables has more rows than this; it bounds sums.
 MAX_ROWS = 10_000
+#: A view whose relations' sizes multiply to more is left: joining them may take DuckDB minutes.
+MAX_WORK = 1 << 30
 
 DYADIC, ROUNDED, INEXACT = 0, 1, 2
 

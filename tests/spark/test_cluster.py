@@ -21,7 +21,6 @@ def test_local_cluster(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=580,
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr[-5000:]

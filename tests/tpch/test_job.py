@@ -36,7 +36,7 @@ def test_spark_submit(tmp_path: Path) -> None:
             "--changes", "9000", "--batch-rows", "3000", "--data", str(tmp_path),
             "--json", str(figures),
         ],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False,
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     assert "q05" in done.stdout
