@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from planner.errors import BindError, UnsupportedError
 from planner.parse import line_and_column, offset_of, written_name
-from planner.parse.tokens import TOKEN
+from planner.parse.tokens import lexemes
 
 
 def _table(*rows: tuple[type[exp.Expression], str]) -> dict[type[exp.Expression], frozenset[str]]:
@@ -289,9 +289,9 @@ class Report:
     def _named(self, function: exp.Expression) -> int | None:
         """Where a function without arguments and place, such as CURRENT_DATE, is first named."""
         name = describe(function)
-        for token in TOKEN.finditer(self.source):
-            if token.lastgroup == "word" and token[0].upper() == name:
-                return token.start()
+        for token in lexemes(self.source):
+            if token.kind == "word" and token.word == name:
+                return token.start
         return None
 
     def error(

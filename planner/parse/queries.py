@@ -24,7 +24,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
 from planner.errors import BindError, SqlSyntaxError, UnsupportedError
-from planner.parse.tokens import TOKEN, Cursor, Token, line_and_column
+from planner.parse.tokens import Cursor, Token, lexemes, line_and_column
 
 _INTERVAL_UNITS = frozenset(
     f"{unit}{plural}"
@@ -102,10 +102,10 @@ def placed(query: Query) -> Iterator[None]:
     except (BindError, UnsupportedError) as error:
         if error.line is None:
             start = query.source.rfind(query.text)
-            for token in TOKEN.finditer(query.text):
-                quoted = token[0][1:-1].replace("\\\\", "\\")
-                if token.lastgroup == "string" and f"'{quoted}'" in error.message:
-                    start += token.start()
+            for token in lexemes(query.text):
+                quoted = token.text[1:-1].replace("\\\\", "\\")
+                if token.kind == "string" and f"'{quoted}'" in error.message:
+                    start += token.start
                     break
             error.line, error.column = line_and_column(query.source, start)
         raise
@@ -175,24 +175,27 @@ def _syntax_error(cursor: Cursor, error: ParseError) -> SqlSyntaxError:
 
 
 def normalise(text: str) -> str:
-    r"""Doubled quotes inside a string written \' instead: sqlglot reads 'it''s' as two strings.
+    r"""The text for sqlglot, as long as it was, so that every offset holds.
 
-    The length stays the same, and with it every offset.
+    Doubled quotes inside a string are written \' instead: sqlglot reads 'it''s' as two strings.
+    Comments but hints are blanked: it ends some of them elsewhere than Spark does.
     """
+    return "".join(map(_normal, lexemes(text)))
 
-    def change(token: re.Match[str]) -> str:
-        if token.lastgroup != "string":
-            return token[0]
-        quote = token[0][0]
-        inner = re.sub(
-            rf"\\.|{quote}{quote}",
-            lambda m: m[0] if m[0][0] == "\\" else "\\" + quote,
-            token[0][1:-1],
-            flags=re.DOTALL,
-        )
-        return f"{quote}{inner}{quote}"
 
-    return TOKEN.sub(change, text)
+def _normal(token: Token) -> str:
+    if token.kind == "comment" and not token.text.startswith("/*+"):
+        return re.sub(r"\S", " ", token.text)
+    if token.kind != "string":
+        return token.text
+    quote = token.text[0]
+    inner = re.sub(
+        rf"\\.|{quote}{quote}",
+        lambda m: m[0] if m[0][0] == "\\" else "\\" + quote,
+        token.text[1:-1],
+        flags=re.DOTALL,
+    )
+    return f"{quote}{inner}{quote}"
 
 
 def _refuse_misread(cursor: Cursor) -> None:

@@ -1,4 +1,9 @@
-"""Tokens of a statement, and a cursor over them that makes errors with their place."""
+"""Tokens of a statement, and a cursor over them that makes errors with their place.
+
+Invariant: text is split where Spark splits it (comments nest, a backslash at the end of a line goes
+on with the comment), so what is a bracket or a semicolon here is one there; and the brackets of a
+statement match, so that a text put between parentheses cannot leave them.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,10 @@ from typing import NoReturn
 
 from planner.errors import SqlSyntaxError, UnsupportedError
 
-TOKEN = re.compile(
+_TOKEN = re.compile(
     r"""
-    (?P<space> \s+ | --[^\n]* | /\*.*?\*/ )
+    (?P<space> \s+ )
+    | (?P<comment> -- (?: \\\n | [^\r\n] )* )
     | (?P<raw> [rR](?: '[^']*' | "[^"]*" ) )
     | (?P<string> '(?: \\. | '' | [^'\\] )*' | "(?: \\. | "" | [^"\\] )*" )
     | (?P<quoted> `(?: `` | [^`] )*` )
@@ -22,6 +28,8 @@ TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_COMMENT_ENDS = re.compile(r"/\*|\*/")
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
 _OPENED = {"'": "string", '"': "string", "`": "quoted identifier", "/*": "comment"}
 
 
@@ -33,6 +41,32 @@ class Token:
     text: str
     start: int
     word: str
+
+
+def lexemes(text: str) -> Iterator[Token]:
+    """The whole text in pieces, white space and comments too (kinds "space" and "comment"; "open"
+    for the start of what never ends)."""
+    at = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        assert found is not None
+        kind, end = str(found.lastgroup), found.end()
+        if found[0] == "/*" and (closed := _after_comment(text, end)):
+            kind, end = "comment", closed
+        piece = text[at:end]
+        word = piece.upper() if kind in ("word", "symbol") else ""
+        yield Token(kind, piece, at, word)
+        at = end
+
+
+def _after_comment(text: str, at: int) -> int | None:
+    """Where the comment ends in which `at` is, those within it included; None if nowhere."""
+    depth = 1
+    for mark in _COMMENT_ENDS.finditer(text, at):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return None
 
 
 def _end(start: int) -> Token:
@@ -58,20 +92,28 @@ class Cursor:
         if not self._tokens:
             raise SqlSyntaxError("the statement is empty")
         self.first = self._tokens[0]
+        self._check()
+
+    def _tokenise(self) -> Iterator[Token]:
+        for token in lexemes(self.text):
+            if token.kind == "open":
+                raise self.error(token, f"unterminated {_OPENED[token.text]}")
+            if token.kind not in ("space", "comment"):
+                yield token
+
+    def _check(self) -> None:
+        """One statement, whose brackets match."""
+        opened: list[Token] = []
         for token in self._tokens:
             if token.word == ";":
                 raise self.error(token, "there is more than one statement in the text")
-
-    def _tokenise(self) -> Iterator[Token]:
-        for found in TOKEN.finditer(self.text):
-            kind, text = str(found.lastgroup), found[0]
-            if kind == "space":
-                continue
-            word = text.upper() if kind in ("word", "symbol") else ""
-            token = Token(kind, text, found.start(), word)
-            if kind == "open":
-                raise self.error(token, f"unterminated {_OPENED[text]}")
-            yield token
+            if token.word in _CLOSING:
+                opened.append(token)
+            elif token.word in _CLOSING.values():
+                if not opened or _CLOSING[opened.pop().word] != token.word:
+                    raise self.error(token, f'syntax error at or near "{token.word}"')
+        if opened:
+            raise self.error(opened[-1], f'"{opened[-1].word}" is never closed')
 
     def peek(self) -> Token:
         if self._index < len(self._tokens):
