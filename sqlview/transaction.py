@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators import arrow
+from operators import rows as row_values
 from operators.column import Column, Ints
 from operators.state.changes import DELETE, INSERT, UPSERT
 from planner.errors import DataError, SqlViewError
@@ -136,7 +137,7 @@ class _Changes(ABC):
     ) -> list[Column]:
         if isinstance(data, list):
             rows = data if key is None else _key_rows(data, table.schema, key)
-            data = arrow.rows_to_table(rows, schema)
+            data = row_values.rows_to_table(rows, schema)
         elif not isinstance(data, (pa.Table, pa.RecordBatch)):
             data = self._read_dataframe(data)
         return arrow.to_columns(matched(data, schema, exact=key is None), schema)

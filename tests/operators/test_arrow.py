@@ -18,12 +18,12 @@ from operators.arrow import (
     arrow_schema,
     from_column,
     from_columns,
-    rows_to_table,
     sql_type,
     to_column,
     to_columns,
 )
 from operators.column import Column
+from operators.rows import rows_to_table
 from planner import types as t
 from planner.errors import DataError
 from tests.operators.scalar_cases import TYPES, D, column_of, columns, python_values, same
