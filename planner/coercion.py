@@ -2,7 +2,8 @@
 
 One function, `common_type`, decides what comparisons, IN, COALESCE, CASE and UNION have in common,
 as in Spark. Casts of literals are done here where they are exact and cannot fail, so that plans
-stay simple. The session time zone is UTC: the zone in which text and dates become a TIMESTAMP.
+stay simple. Text, dates and local times become a TIMESTAMP, and back, in the session's time zone
+(planner.session_zone).
 
 Source: Spark SQL, AnsiTypeCoercion; tests/planner/spark_types.tsv has the types Spark gives.
 """
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 
 from planner import types
 from planner.expr import Call, Expr, Literal
+from planner.session_zone import cast_argument, session_zone
 from planner.types import (
     BIGINT,
     BOOLEAN,
@@ -53,7 +55,8 @@ _TIMESTAMP_TEXT = re.compile(
 )
 _NUMBER_TEXT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _EPOCH = datetime.date(1970, 1, 1)
-MICROSECONDS_PER_DAY = 86_400_000_000
+MICROSECONDS = 1_000_000
+MICROSECONDS_PER_DAY = 86_400 * MICROSECONDS
 _EXACT = decimal.Context(prec=120, rounding=decimal.ROUND_HALF_UP)
 
 
@@ -65,7 +68,7 @@ def cast(expr: Expr, target: SqlType) -> Expr:
         folded = _fold_cast(expr, target)
         if folded is not None:
             return folded
-    return Call("cast", (expr,), target, expr.nullable)
+    return Call("cast", (expr, *cast_argument(expr.type, target)), target, expr.nullable)
 
 
 def explicit_cast(expr: Expr, target: SqlType, safe: bool) -> Expr:
@@ -79,9 +82,10 @@ def explicit_cast(expr: Expr, target: SqlType, safe: bool) -> Expr:
         folded = _fold_cast(expr, target)
         if folded is not None:
             return folded
+    args = (expr, *cast_argument(expr.type, target))
     if safe:
-        return Call("try_cast", (expr,), target, True)
-    return Call("cast", (expr,), target, expr.nullable)
+        return Call("try_cast", args, target, True)
+    return Call("cast", args, target, expr.nullable)
 
 
 def _can_cast(source: SqlType, target: SqlType) -> bool:
@@ -131,7 +135,10 @@ def _fold_cast(literal: Literal, target: SqlType) -> Literal | None:
             return _fold_text(value.strip(" \t\n\r"), target)
         case DateType(), TimestampType():
             assert isinstance(value, datetime.date)
-            return Literal((value - _EPOCH).days * MICROSECONDS_PER_DAY, target)
+            days = (value - _EPOCH).days
+            if target.local:
+                return Literal(days * MICROSECONDS_PER_DAY, target)
+            return Literal(session_zone().start_of_day(days) * MICROSECONDS, target)
         case _:
             return None
 
@@ -142,8 +149,11 @@ def _fold_text(text: str, target: SqlType) -> Literal | None:
             day = parse_date(text)
             return None if day is None else Literal(day, target)
         case TimestampType():
-            instant = parse_timestamp(text)
-            return None if instant is None else Literal(instant, target)
+            local = parse_timestamp(text)
+            if local is None or target.local:
+                return None if local is None else Literal(local, target)
+            seconds, fraction = divmod(local, MICROSECONDS)
+            return Literal(session_zone().instant_of(seconds) * MICROSECONDS + fraction, target)
         case IntegerType() if re.fullmatch(r"[+-]?\d+", text, re.ASCII):
             number = int(text)
             return Literal(number, target) if target.min <= number <= target.max else None
@@ -177,7 +187,7 @@ def parse_date(text: str) -> datetime.date | None:
 
 
 def parse_timestamp(text: str) -> int | None:
-    """Microseconds since 1970-01-01 of yyyy-m-d[ h:m[:s[.ffffff]]], without a zone."""
+    """Local microseconds since 1970-01-01 of yyyy-m-d[ h:m[:s[.ffffff]]]."""
     found = _TIMESTAMP_TEXT.fullmatch(text.strip())
     day = parse_date(found[1]) if found else None
     if found is None or day is None:

@@ -105,6 +105,8 @@ class Outer:
 Expr: TypeAlias = Column | Literal | Call | Outer
 
 #: name -> meaning. "fails" lists what puts the row in error under Spark's ANSI rules.
+#: (*): of a TIMESTAMP, or to it, with one more argument: the literal id of the time zone whose
+#: clocks it is about (planner.session_zone); without it, UTC.
 FUNCTIONS: dict[str, str] = {
     # arithmetic: both args of the same type, except decimals, where each keeps its own precision
     # and scale and `type` is Spark's result type (round half up to its scale).
@@ -134,7 +136,7 @@ FUNCTIONS: dict[str, str] = {
     "case": "(when1, then1, when2, then2, ..., else); all branches of `type`",
     "coalesce": "first arg that is not NULL; args of `type`",
     # casts
-    "cast": "ANSI cast of one arg to `type`; fails where Spark's would",
+    "cast": "ANSI cast of the first arg to `type` (*); fails where Spark's would",
     "try_cast": "cast that gives NULL instead of failing",
     # strings (code points, positions from 1)
     "like": "(a, pattern, escape literal) -> BOOLEAN; fails where the pattern has a stray escape",
@@ -181,7 +183,7 @@ FUNCTIONS: dict[str, str] = {
     "rint": "double: the nearest whole number, the even one of two",
     "greatest": "greatest arg that is not NULL; args of `type`",
     "least": "least arg that is not NULL; args of `type`",
-    # dates: a DATE or TIMESTAMP -> INT
+    # dates: a DATE or TIMESTAMP_NTZ -> INT
     "year": "calendar year",
     "quarter": "1 to 4",
     "month": "1 to 12",
@@ -189,17 +191,18 @@ FUNCTIONS: dict[str, str] = {
     "day_of_week": "1 = Sunday to 7 = Saturday",
     "day_of_year": "1 to 366",
     "week": "ISO week",
-    "hour": "of a TIMESTAMP",
-    "minute": "of a TIMESTAMP",
-    "second": "of a TIMESTAMP -> INT",
-    "second_fraction": "of a TIMESTAMP -> DECIMAL(8,6)",
+    "hour": "of a TIMESTAMP (*) -> INT",
+    "minute": "of a TIMESTAMP (*) -> INT",
+    "second": "of a TIMESTAMP (*) -> INT",
+    "second_fraction": "of a TIMESTAMP (*) -> DECIMAL(8,6)",
     "date_add": "(DATE, INT days) -> DATE",
     "date_diff": "(end DATE, start DATE) -> INT days",
-    "add_months": "(DATE or TIMESTAMP, INT months) -> same type, clipped to the month's end",
-    "add_microseconds": "(TIMESTAMP, INTERVAL or BIGINT of microseconds) -> TIMESTAMP",
-    "date_trunc": "(unit literal, TIMESTAMP or DATE) -> same type",
+    "add_months": "(DATE or TIMESTAMP, INT months) (*) -> same type, clipped to the month's end",
+    "add_microseconds": "(TIMESTAMP, INTERVAL or BIGINT of microseconds) (*) -> TIMESTAMP; whole "
+    "days are added to what the zone's clocks show",
+    "date_trunc": "(unit literal, TIMESTAMP or DATE) (*) -> same type",
     "make_date": "(year INT, month INT, day INT) -> DATE; fails where there is no such day",
-    "date_format": "(TIMESTAMP, literal of planner.datetime_patterns) -> STRING",
+    "date_format": "(DATE or TIMESTAMP, literal of planner.datetime_patterns) (*) -> STRING",
     "parse_date": "(STRING, literal of planner.datetime_patterns) -> DATE; fails on other text",
     # internal, made by the planner only
     "exact_sum_to_double": "BINARY state of an exact floating-point sum -> DOUBLE, rounded once",

@@ -25,6 +25,7 @@ from planner.coercion import (
 )
 from planner.datetime_patterns import check_readable, pattern_parts
 from planner.expr import Call, Expr, Literal, conjunction, disjunction
+from planner.session_zone import zone_argument
 from planner.types import (
     BIGINT,
     BOOLEAN,
@@ -301,13 +302,20 @@ def add_interval(value: Expr, interval: Interval) -> Expr:
         if folded is not None:
             return Literal(folded, DATE)
     if months:
-        shift = Literal(months, INT)
-        return Call("add_months", (value, shift), value.type, value.nullable)
+        args = (value, Literal(months, INT), *_zone_of(value))
+        return Call("add_months", args, value.type, value.nullable)
     if isinstance(value.type, DateType):
         return Call("date_add", (value, Literal(days, INT)), DATE, value.nullable)
-    # The session time zone is UTC, where each day has 24 hours.
-    total = Literal(days * MICROSECONDS_PER_DAY + microseconds, BIGINT)
-    return Call("add_microseconds", (value, total), value.type, value.nullable)
+    total = days * MICROSECONDS_PER_DAY + microseconds
+    # Whole days are added to what clocks show, whatever unit they were written in.
+    zone = _zone_of(value) if abs(total) >= MICROSECONDS_PER_DAY else ()
+    args = (value, Literal(total, BIGINT), *zone)
+    return Call("add_microseconds", args, value.type, value.nullable)
+
+
+def _zone_of(value: Expr) -> tuple[Literal, ...]:
+    """The last argument of a call that depends on what clocks show at a value."""
+    return zone_argument() if value.type == TIMESTAMP else ()
 
 
 def add_days(day: Expr, days: Expr) -> Expr:
@@ -446,6 +454,8 @@ _FIXED: dict[str, tuple[tuple[_Coercion, ...], SqlType]] = {
     "date_diff": ((_day, _day), INT),
     "add_months": ((_day, _days), DATE),
 }
+#: Those of them that say what a clock shows.
+_CLOCK = frozenset(("hour", "minute", "second", "second_fraction"))
 
 
 def scalar(name: str, args: Sequence[Expr]) -> Expr:
@@ -454,7 +464,10 @@ def scalar(name: str, args: Sequence[Expr]) -> Expr:
     if name in _FIXED:
         coercions, kind = _FIXED[name]
         coerced = tuple(c(a, shown) for c, a in zip(coercions, args, strict=True))
-        return Call(name, coerced, kind, any(a.nullable for a in coerced))
+        nullable = any(a.nullable for a in coerced)
+        if name in _CLOCK:
+            coerced += _zone_of(coerced[0])
+        return Call(name, coerced, kind, nullable)
     match name:
         case "concat":
             texts = tuple(_text_only(a, shown) for a in args)
@@ -543,8 +556,15 @@ def next_day(day: Expr, weekday: str) -> Expr:
 def date_format(value: Expr, pattern: str) -> Expr:
     """Raises: ValueError, which names the part, for letters of the pattern that are not known."""
     pattern_parts(pattern)
-    moment = _instant(value, "DATE_FORMAT")
-    return Call("date_format", (moment, Literal(pattern, STRING)), STRING, moment.nullable)
+    moment = cast(_instant(value, "DATE_FORMAT"), TIMESTAMP)
+    args = (moment, Literal(pattern, STRING), *_zone_of(moment))
+    return Call("date_format", args, STRING, moment.nullable)
+
+
+def day_format(value: Expr, pattern: str, what: str) -> Expr:
+    """A part of a DATE as text; `pattern` has letters of days alone."""
+    day = _day(value, what)
+    return Call("date_format", (day, Literal(pattern, STRING)), STRING, day.nullable)
 
 
 def parse_date(value: Expr, pattern: str) -> Expr:
@@ -555,5 +575,6 @@ def parse_date(value: Expr, pattern: str) -> Expr:
 
 def date_trunc(unit: str, value: Expr) -> Expr:
     """date_trunc (of a TIMESTAMP) and trunc (of a DATE, cast by the caller)."""
-    args = (Literal(unit, STRING), value)
-    return Call("date_trunc", args, value.type, value.nullable)
+    # Offsets are whole seconds.
+    zone = () if unit == "second" else _zone_of(value)
+    return Call("date_trunc", (Literal(unit, STRING), value, *zone), value.type, value.nullable)

@@ -156,7 +156,7 @@ def _lenient(predicate: Expr) -> Expr:
         if isinstance(e, Call) and e.function == "cast" and may_fail(e):
             tried = Call("try_cast", e.args, e.type, True)
             lost = Call("is_null", (tried,), BOOLEAN, False)
-            there = Call("not", (Call("is_null", e.args, BOOLEAN, False),), BOOLEAN, False)
+            there = Call("not", (Call("is_null", e.args[:1], BOOLEAN, False),), BOOLEAN, False)
             failures.append(conjunction((there, lost)))
             return tried
         return e

@@ -210,7 +210,7 @@ def _check_call(call: Call) -> None:
             good = len(kinds) % 2 == 1 and all(k == BOOLEAN for k in conditions)
             good = good and all(k in (call.type, NullType()) for k in branches)
         case "cast" | "try_cast":
-            good = len(kinds) == 1
+            good = len(kinds) == 1 or (len(kinds) == 2 and isinstance(call.args[1], Literal))
         case function if function in _COMPARISONS:
             good = len(kinds) >= 2 and call.type == BOOLEAN and len(set(kinds)) == 1
         case function if function in _ARITHMETIC:

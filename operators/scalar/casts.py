@@ -4,7 +4,8 @@ Between numbers, dates and timestamps a cast works on whole arrays; from and to 
 by row through `operators.scalar.text`, once per distinct string. TRY_CAST is the same cast with
 failing rows turned into NULL.
 
-The session time zone is UTC, so DATE, TIMESTAMP and TIMESTAMP_NTZ convert by arithmetic alone.
+Between a TIMESTAMP and what clocks show (text, DATE, TIMESTAMP_NTZ) a cast has the time zone as its
+second argument, but for UTC, where all of these convert by arithmetic alone.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ from operators.scalar.value import (
     first_of,
     plain_decimal,
 )
+from operators.scalar.zones import UTC_CLOCKS, Clocks, call_zone, clocks_of
 from planner import types as t
 from planner.errors import UnsupportedError
 from planner.expr import Call
+from planner.zones import UTC, Zone
 
 #: (values, rows that became NULL or None, errors) from (values, valid, n)
 Conversion: TypeAlias = Callable[
@@ -48,13 +51,13 @@ _EXACT = decimal.Context(prec=2000, rounding=decimal.ROUND_HALF_UP, Emax=99_999,
 
 
 def _build(call: Call, args: tuple[Node, ...]) -> Run:
-    (arg,) = args
+    arg = args[0]
     source, target = arg.type, call.type
     if isinstance(source, t.NullType):
         return _nulls(arg, target)
     if source == target:
         return arg.run
-    convert = conversion(source, target)
+    convert = conversion(source, target, call_zone(args, 1))
     inner = arg.run
     tolerant = call.function == "try_cast"
 
@@ -82,16 +85,16 @@ def _nulls(arg: Node, target: t.SqlType) -> Run:
     return run
 
 
-def conversion(source: t.SqlType, target: t.SqlType) -> Conversion:
-    """How values of `source` become values of `target`.
+def conversion(source: t.SqlType, target: t.SqlType, zone: Zone = UTC) -> Conversion:
+    """How values of `source` become values of `target`, by the clocks of a time zone.
 
     Raises: UnsupportedError where Spark's ANSI mode has no such cast, or for intervals.
     """
     found: Conversion | None
     if isinstance(source, t.StringType):
-        found = _from_string(target)
+        found = _from_string(target, zone)
     elif isinstance(target, t.StringType):
-        found = _to_string(source)
+        found = _to_string(source, zone)
     else:
         match target:
             case t.BooleanType():
@@ -103,7 +106,7 @@ def conversion(source: t.SqlType, target: t.SqlType) -> Conversion:
             case t.DecimalType():
                 found = _to_decimal(source, target)
             case t.DateType() | t.TimestampType():
-                found = _to_moment(source, target)
+                found = _to_moment(source, target, zone)
             case _:
                 found = None
     if found is None:
@@ -282,7 +285,11 @@ def round_to(number: decimal.Decimal, scale: int) -> int | None:
     return int(number.scaleb(scale, _EXACT).to_integral_value(decimal.ROUND_HALF_UP, _EXACT))
 
 
-def _to_moment(source: t.SqlType, target: t.SqlType) -> Conversion | None:
+def _to_moment(source: t.SqlType, target: t.SqlType, zone: Zone) -> Conversion | None:
+    if not zone.is_utc:
+        by_clock = _by_clock(source, target, clocks_of(zone))
+        if by_clock is not None:
+            return by_clock
     match source, target:
         case t.TimestampType(), t.DateType():
             return _plain(lambda a: a // text.MICROS_PER_DAY)
@@ -303,6 +310,30 @@ def _to_moment(source: t.SqlType, target: t.SqlType) -> Conversion | None:
             return lambda a, valid, n: _double_seconds(a, source, target, valid, n)
         case t.DecimalType(), t.TimestampType(local=False):
             return _plain(lambda a: _decimal_seconds(a, source.scale))
+        case _:
+            return None
+
+
+def _by_clock(source: t.SqlType, target: t.SqlType, clocks: Clocks) -> Conversion | None:
+    """Between instants and what clocks of a zone show; None for other casts."""
+
+    def checked(
+        found: tuple[Values, Bools], valid: Bools | None, n: int
+    ) -> tuple[Values, Bools | None, Errors | None]:
+        values, bad = found
+        message = f"[DATETIME_OVERFLOW] a value of type {source} cannot be cast to {target}"
+        errors = _failed(bad, valid, n, lambda i: message) if bad.any() else None
+        return values, None, errors
+
+    match source, target:
+        case t.TimestampType(local=False), t.DateType():
+            return _plain(lambda a: clocks.local(a)[0])
+        case t.DateType(), t.TimestampType(local=False):
+            return lambda a, valid, n: checked(clocks.starts(a), valid, n)
+        case t.TimestampType(local=False), t.TimestampType(local=True):
+            return lambda a, valid, n: checked(UTC_CLOCKS.instants(*clocks.local(a)), valid, n)
+        case t.TimestampType(local=True), t.TimestampType(local=False):
+            return lambda a, valid, n: checked(clocks.instants(*UTC_CLOCKS.local(a)), valid, n)
         case _:
             return None
 
@@ -356,7 +387,7 @@ def _decimal_seconds(a: Any, scale: int) -> Values:
     return ((whole - _MIN) % (1 << 64) + _MIN).astype(np.int64)
 
 
-def _from_string(target: t.SqlType) -> Conversion | None:
+def _from_string(target: t.SqlType, zone: Zone) -> Conversion | None:
     parse: Callable[[str], Any]
     dtype: Any
     match target:
@@ -371,7 +402,7 @@ def _from_string(target: t.SqlType) -> Conversion | None:
         case t.DateType():
             parse, dtype = text.parse_date, np.int64
         case t.TimestampType():
-            parse, dtype = _timestamp_parser(target.local), np.int64
+            parse, dtype = _timestamp_parser(None if target.local else zone), np.int64
         case t.DecimalType():
             return lambda a, valid, n: _parsed_decimals(a, target, valid, n)
         case _:
@@ -393,8 +424,8 @@ def _integer_parser(target: t.IntegerType) -> Callable[[str], int | None]:
     return parse
 
 
-def _timestamp_parser(local: bool) -> Callable[[str], int | None]:
-    return lambda word: text.parse_timestamp(word, local)
+def _timestamp_parser(session: Zone | None) -> Callable[[str], int | None]:
+    return lambda word: text.parse_timestamp(word, session)
 
 
 def _parsed(
@@ -428,7 +459,7 @@ def _parsed_decimals(
     return values, None, first_of(failures(n, failed, failed.values()), beyond)
 
 
-def _to_string(source: t.SqlType) -> Conversion | None:
+def _to_string(source: t.SqlType, zone: Zone) -> Conversion | None:
     show: Callable[[Any], str]
     match source:
         case t.BooleanType() | t.IntegerType():
@@ -444,10 +475,17 @@ def _to_string(source: t.SqlType) -> Conversion | None:
         case t.DateType():
             show = text.format_date
         case t.TimestampType():
-            show = text.format_timestamp
+            clocks = UTC_CLOCKS if source.local else clocks_of(zone)
+            return _plain(
+                lambda a: _strings([*map(text.format_timestamp, *_lists(clocks.local(a)))])
+            )
         case _:
             return None
     return _plain(lambda a: _strings([show(x) for x in a.tolist()]))
+
+
+def _lists(local: tuple[Any, Any]) -> tuple[list[int], list[int]]:
+    return local[0].tolist(), local[1].tolist()
 
 
 def _decimal_texts(a: Any, scale: int) -> list[str]:

@@ -1,8 +1,9 @@
 """Functions of dates and timestamps.
 
-A DATE is days, a TIMESTAMP microseconds since 1970-01-01. The session time zone is UTC: an instant
-and its local time are the same number, and no function depends on the machine's zone. Years go
-beyond 1 to 9999 as in Spark, so the calendar is integer arithmetic (operators.kernels.scalar).
+A DATE is days, a TIMESTAMP microseconds since 1970-01-01. A function of what clocks show at an
+instant has the time zone as its last argument (operators.scalar.zones), but for UTC, where an
+instant and its local time are the same number. Years go beyond 1 to 9999 as in Spark, so the
+calendar is integer arithmetic (operators.kernels.scalar).
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from operators.scalar.value import (
     binary,
     binary_checked,
     failures,
+    first_of,
     unary,
+    unary_checked,
 )
+from operators.scalar.zones import Clocks, call_clocks
 from planner import types as t
 from planner.expr import Call
 
@@ -84,7 +88,10 @@ def _part(call: Call, args: tuple[Node, ...]) -> Run:
 def _clock(call: Call, args: tuple[Node, ...]) -> Run:
     seconds, modulus = _UNITS[call.function]
     unit = seconds * MICROS_PER_SECOND
-    return unary(args[0], lambda a: a // unit % modulus)
+    if len(args) == 1:
+        return unary(args[0], lambda a: a // unit % modulus)
+    clocks = call_clocks(args, 1)
+    return unary(args[0], lambda a: clocks.local(a)[1] // unit % modulus)
 
 
 def in_date_range(
@@ -112,6 +119,8 @@ def _date_diff(call: Call, args: tuple[Node, ...]) -> Run:
 
 def _add_months(call: Call, args: tuple[Node, ...]) -> Run:
     kind = args[0].type
+    if len(args) > 2:
+        return _add_local_months(args, call_clocks(args, 2))
 
     def op(a: Any, b: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
         out = np.empty(n, np.int64)
@@ -122,6 +131,27 @@ def _add_months(call: Call, args: tuple[Node, ...]) -> Run:
         return _timestamps(out, a - days * MICROS_PER_DAY, valid, n)
 
     return binary_checked(args[0], args[1], op)
+
+
+def _add_local_months(args: tuple[Node, ...], clocks: Clocks) -> Run:
+    def op(a: Any, b: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
+        days, rest = clocks.local(a)
+        out = np.empty(n, np.int64)
+        kernels.add_months(days, np.ascontiguousarray(b), out)
+        return _checked(clocks.instants(out, rest, near=a), valid, n)
+
+    return binary_checked(args[0], args[1], op)
+
+
+def _checked(
+    found: tuple[Values, Bools], valid: Bools | None, n: int
+) -> tuple[Values, Errors | None]:
+    """Timestamps, and an error where they are beyond 64 bits."""
+    values, bad = found
+    if not bad.any():
+        return values, None
+    rows = np.flatnonzero(bad if valid is None else bad & valid)
+    return values, failures(n, rows, ["[DATETIME_OVERFLOW] TIMESTAMP overflow"] * len(rows))
 
 
 def _timestamps(
@@ -143,6 +173,9 @@ def _wide_timestamps(exact: Any, valid: Bools | None, n: int) -> tuple[Values, E
 
 
 def _add_microseconds(call: Call, args: tuple[Node, ...]) -> Run:
+    if len(args) > 2:
+        return _add_local_days(args, call_clocks(args, 2))
+
     def op(a: Any, b: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
         out = np.empty(n, np.int64)
         if not kernels.add_checked(np.ascontiguousarray(a), np.ascontiguousarray(b), out):
@@ -152,8 +185,25 @@ def _add_microseconds(call: Call, args: tuple[Node, ...]) -> Run:
     return binary_checked(args[0], args[1], op)
 
 
+def _add_local_days(args: tuple[Node, ...], clocks: Clocks) -> Run:
+    """The whole days of an interval move the clocks, the rest of it the instant."""
+
+    def op(a: Any, b: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
+        whole = np.sign(b) * (np.abs(b) // MICROS_PER_DAY)
+        days, rest = clocks.local(a)
+        moved, bad = clocks.instants(days + whole, rest, near=a)
+        out = np.empty(n, np.int64)
+        if not kernels.add_checked(moved, b - whole * MICROS_PER_DAY, out):
+            return _checked((out, bad), valid, n)
+        exact = moved.astype(object) + (b - whole * MICROS_PER_DAY).astype(object)
+        values, errors = _wide_timestamps(exact, valid, n)
+        return values, first_of(errors, _checked((values, bad), valid, n)[1])
+
+    return binary_checked(args[0], args[1], op)
+
+
 def _date_trunc(call: Call, args: tuple[Node, ...]) -> Run:
-    unit_node, arg = args
+    unit_node, arg = args[:2]
     kind = arg.type
     inner = arg.run
     unit = (text_of(unit_node) or "").upper()
@@ -161,6 +211,8 @@ def _date_trunc(call: Call, args: tuple[Node, ...]) -> Run:
 
     if not unit_node.literal:
         raise ValueError("date_trunc takes a literal unit")
+    if len(args) > 2:
+        return _truncated_local(unit, arg, call_clocks(args, 2))
     if unit in _TRUNCATED:
         part = _TRUNCATED[unit]
 
@@ -179,6 +231,21 @@ def _date_trunc(call: Call, args: tuple[Node, ...]) -> Run:
         return values, np.zeros(n, np.bool_), errors
 
     return unknown
+
+
+def _truncated_local(unit: str, arg: Node, clocks: Clocks) -> Run:
+    """date_trunc by the clocks of a zone: to the start of a day, or by setting clocks back."""
+
+    def op(a: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
+        days, rest = clocks.local(a)
+        if unit in _TRUNCATED:
+            out = np.empty(n, np.int64)
+            kernels.truncate_date(days, _TRUNCATED[unit], out)
+            return _checked(clocks.starts(out), valid, n)
+        micros = _TRUNCATED_MICROS[unit]
+        return _checked(clocks.instants(days, rest // micros * micros, near=a), valid, n)
+
+    return unary_checked(arg, op)
 
 
 BUILDERS: dict[str, Builder] = {

@@ -22,10 +22,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from operators.column import Values
 from operators.scalar import text
 from operators.scalar.dates import MICROS_PER_DAY
 from operators.scalar.strings import rowwise, text_of
-from operators.scalar.value import Builder, Fetch, Node, Result, Run
+from operators.scalar.value import Builder, Node, Run, unary
+from operators.scalar.zones import call_clocks
+from planner import types as t
 from planner.datetime_patterns import Field, pattern_parts
 from planner.expr import Call
 
@@ -34,19 +37,13 @@ _MONTHS = (
 )
 _DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 
-#: Writes a field from (days, microseconds of the day).
+#: Writes a field, or all, from (days, microseconds of the day).
 _Write = Callable[[int, int], str]
 
 
-def formatter(pattern: str) -> Callable[[int], str]:
-    """Microseconds since 1970 to text."""
+def formatter(pattern: str) -> _Write:
     writers = [_writer(part) for part in pattern_parts(pattern)]
-
-    def written(micros: int) -> str:
-        days, rest = divmod(micros, MICROS_PER_DAY)
-        return "".join([write(days, rest) for write in writers])
-
-    return written
+    return lambda days, rest: "".join([write(days, rest) for write in writers])
 
 
 def _writer(part: Field | str) -> _Write:
@@ -101,7 +98,14 @@ def _year(year: int, width: int) -> str:
 
 def _date_format(call: Call, args: tuple[Node, ...]) -> Run:
     written = formatter(text_of(args[1]) or "")
-    return rowwise(args[:1], written, pa.string())
+    clocks = call_clocks(args, 2)
+    is_day = isinstance(args[0].type, t.DateType)
+
+    def op(a: Any) -> Values:
+        days, rest = (a, np.zeros(len(a), np.int64)) if is_day else clocks.local(a)
+        return pa.array([*map(written, days.tolist(), rest.tolist())], pa.string())
+
+    return unary(args[0], op)
 
 
 #: Digits that a date is read from; a year of more than four has a sign.
@@ -153,14 +157,10 @@ def _make_date(call: Call, args: tuple[Node, ...]) -> Run:
 
 def _second_fraction(call: Call, args: tuple[Node, ...]) -> Run:
     """A DECIMAL(8,6): its unscaled value is the microseconds of the minute."""
-    inner = args[0].run
-
-    def run(columns: Fetch, n: int) -> Result:
-        values, valid, errors = inner(columns, n)
-        micros: Any = np.asarray(values) % 60_000_000
-        return micros, valid, errors
-
-    return run
+    if len(args) == 1:
+        return unary(args[0], lambda a: a % 60_000_000)
+    clocks = call_clocks(args, 1)
+    return unary(args[0], lambda a: clocks.local(a)[1] % 60_000_000)
 
 
 BUILDERS: dict[str, Builder] = {

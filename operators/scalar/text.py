@@ -16,10 +16,11 @@ import datetime
 import decimal
 import math
 import re
-import zoneinfo
 from typing import Any
 
 import numpy as np
+
+from planner import zones
 
 MICROS_PER_DAY = 86_400_000_000
 _BLANK = "".join(map(chr, range(0x21))) + "\x7f"
@@ -44,8 +45,6 @@ _TIMESTAMP = re.compile(
     r"(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?)?\s*(\S.*)?)?|[ T])?)?)?\Z",
     re.DOTALL,
 )
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2}))?)?\Z")
-_OFFSET_DIGITS = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{2})([0-9]{2})([0-9]{2})?\Z")
 
 
 def trimmed(text: str) -> str:
@@ -105,45 +104,26 @@ def parse_date(text: str) -> int | None:
     return days if days is None or -(2**31) <= days < 2**31 else None
 
 
-def parse_timestamp(text: str, local: bool) -> int | None:
-    """Microseconds; a zone in the text shifts an instant and is ignored in a local time."""
+def parse_timestamp(text: str, session: zones.Zone | None) -> int | None:
+    """Microseconds of the instant, by the zone in the text or else the session's. Without a session
+    (None) those of the local time, whatever zone the text has."""
     found = _TIMESTAMP.match(trimmed(text))
     if found is None:
         return None
-    sign, year, month, day, hour, minute, second, fraction, zone = found.groups()
+    sign, year, month, day, hour, minute, second, fraction, written = found.groups()
     days = days_from(-int(year) if sign == "-" else int(year), int(month or 1), int(day or 1))
     h, m, s = int(hour or 0), int(minute or 0), int(second or 0)
     if days is None or h > 23 or m > 59 or s > 59:
         return None
     micros = int(((fraction or "") + "000000")[:6])
-    instant = days * MICROS_PER_DAY + (h * 3600 + m * 60 + s) * 1_000_000 + micros
-    if zone is not None:
-        shift = _zone_shift(zone.strip(), instant)
-        if shift is None:
-            return None
-        instant -= 0 if local else shift
-    return instant if -(2**63) <= instant < 2**63 else None
-
-
-def _zone_shift(zone: str, local_micros: int) -> int | None:
-    """Microseconds that the zone is ahead of UTC at a local time."""
-    if zone in ("Z", "UTC", "GMT", "UT"):
-        return 0
-    found = _OFFSET.match(zone) or _OFFSET_DIGITS.match(zone)
-    if found is not None:
-        hours, minutes, seconds = (int(g or 0) for g in found.groups()[1:])
-        total = hours * 3600 + minutes * 60 + seconds
-        if hours > 18 or minutes > 59 or seconds > 59 or total > 18 * 3600:
-            return None
-        return (-total if found[1] == "-" else total) * 1_000_000
-    try:
-        info = zoneinfo.ZoneInfo(zone)
-        day, micros = divmod(local_micros, MICROS_PER_DAY)
-        moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(day, 0, micros)
-        offset = moment.replace(tzinfo=info).utcoffset()
-    except (ValueError, OverflowError, zoneinfo.ZoneInfoNotFoundError, OSError):
+    seconds = days * 86_400 + h * 3600 + m * 60 + s
+    zone = session if written is None else zones.find(written.strip())
+    if written is not None and zone is None:
         return None
-    return offset // datetime.timedelta(microseconds=1) if offset is not None else None
+    if session is not None and zone is not None:
+        seconds = zone.instant_of(seconds)
+    instant = seconds * 1_000_000 + micros
+    return instant if -(2**63) <= instant < 2**63 else None
 
 
 def format_date(days: int) -> str:
@@ -153,8 +133,8 @@ def format_date(days: int) -> str:
     return f"{'-' if year < 0 else '+'}{abs(year):04d}-{month:02d}-{day:02d}"
 
 
-def format_timestamp(micros: int) -> str:
-    days, rest = divmod(micros, MICROS_PER_DAY)
+def format_timestamp(days: int, rest: int) -> str:
+    """A day, and microseconds since its midnight."""
     seconds, fraction = divmod(rest, 1_000_000)
     clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     tail = f".{fraction:06d}".rstrip("0") if fraction else ""

@@ -99,7 +99,8 @@ def _call(call: Call, names: Sequence[str]) -> tuple[str, int]:
         case "negate":
             return f"-{inner(args[0], _ATOM)}", _ATOM
         case "cast" | "try_cast":
-            return f"{call.function}({_text(args[0], names)[0]} AS {call.type})", _ATOM
+            zone = f", {_text(args[1], names)[0]}" if len(args) > 1 else ""
+            return f"{call.function}({_text(args[0], names)[0]} AS {call.type}{zone})", _ATOM
         case "case":
             return _case(call, names), _ATOM
         case _:

@@ -196,8 +196,8 @@ def _date_from_unix_date(binder: Binder, node: exp.Expression, args: _Args) -> E
     return functions.add_days(_EPOCH, binder.bind(args[0]))
 
 
-def _formatted(pattern: str) -> _Bind:
-    return lambda binder, node, args: functions.date_format(binder.bind(args[0]), pattern)
+def _day_name(pattern: str, what: str) -> _Bind:
+    return lambda binder, node, args: functions.day_format(binder.bind(args[0]), pattern, what)
 
 
 def _date_format(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
@@ -294,8 +294,8 @@ NAMED: dict[str, Named] = {
     "next_day": Named(2, 2, _next_day),
     "make_date": Named(3, 3, _plain("make_date")),
     "date_format": Named(2, 2, _date_format),
-    "dayname": Named(1, 1, _formatted("E")),
-    "monthname": Named(1, 1, _formatted("MMM")),
+    "dayname": Named(1, 1, _day_name("E", "DAYNAME")),
+    "monthname": Named(1, 1, _day_name("MMM", "MONTHNAME")),
     "unix_date": Named(1, 1, _unix_date),
     "date_from_unix_date": Named(1, 1, _date_from_unix_date),
     "to_date": Named(1, 2, _to_date),

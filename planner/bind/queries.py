@@ -44,8 +44,10 @@ from planner.context import CatalogReader
 from planner.errors import UnsupportedError
 from planner.expr import Expr, Literal
 from planner.parse import CreateView, Query
+from planner.session_zone import bound_in
 from planner.streams import retain_events
 from planner.types import INT, Field
+from planner.zones import UTC, Zone
 
 #: The limit of an OFFSET alone.
 _ALL_ROWS = 1 << 62
@@ -57,10 +59,12 @@ class BoundQuery:
     """A plan, and the order in which its rows are shown.
 
     `order` has the keys of the outermost ORDER BY, up to the first that is no output column.
+    `zoned`: whether the plan depends on the time zone that it was bound in.
     """
 
     plan: Plan
     order: tuple[SortKey, ...]
+    zoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +77,23 @@ class _Sort:
     nulls_first: bool
 
 
-def bind_query(query: Query, catalog: CatalogReader) -> BoundQuery:
-    """Bind a parsed query.
+def bind_query(query: Query, catalog: CatalogReader, zone: Zone = UTC) -> BoundQuery:
+    """Bind a parsed query, in a session of this time zone.
 
     Raises: BindError for names, types and calls that do not fit, UnsupportedError for what cannot
     be maintained; both with line and column in the statement's text.
     """
-    bound = _bind(query, catalog)
-    return BoundQuery(retain_events(bound.plan), bound.order)
+    bound = _bind(query, catalog, zone)
+    return replace(bound, plan=retain_events(bound.plan))
 
 
-def _bind(query: Query, catalog: CatalogReader) -> BoundQuery:
+def _bind(query: Query, catalog: CatalogReader, zone: Zone) -> BoundQuery:
     try:
         report = Report(query.source)
-        bound = _Queries(catalog, report).bind(query.tree, Environment({}))
+        with bound_in(zone) as session:
+            bound = _Queries(catalog, report).bind(query.tree, Environment({}))
         check_stored(bound.plan, query.tree, report)
-        return bound
+        return replace(bound, zoned=session.asked)
     except RecursionError:
         raise UnsupportedError(
             "cannot maintain a query that is nested so deeply",
@@ -96,12 +101,12 @@ def _bind(query: Query, catalog: CatalogReader) -> BoundQuery:
         ) from None
 
 
-def bind_view(view: CreateView, catalog: CatalogReader) -> BoundQuery:
+def bind_view(view: CreateView, catalog: CatalogReader, zone: Zone = UTC) -> BoundQuery:
     """Bind the query of a view under the view's column names, which must differ.
 
     Raises: as `bind_query`.
     """
-    bound = _bind(view.query, catalog)
+    bound = _bind(view.query, catalog, zone)
     report, schema = Report(view.query.source), bound.plan.schema
     names = view.columns if view.columns is not None else tuple(f.name for f in schema)
     if len(names) != len(schema):
@@ -119,7 +124,7 @@ def bind_view(view: CreateView, catalog: CatalogReader) -> BoundQuery:
             )
     fields = tuple(Field(n, f.type, f.nullable) for n, f in zip(names, schema, strict=True))
     renamed = project(bound.plan, identity(schema), fields)
-    return BoundQuery(retain_events(renamed), bound.order)
+    return replace(bound, plan=retain_events(renamed))
 
 
 class _Queries:

@@ -20,6 +20,7 @@ import numpy as np
 from operators.scalar import text
 from planner import expr as e
 from planner import types as t
+from planner.zones import UTC
 
 EPOCH = datetime.datetime(1970, 1, 1)
 MICRO = datetime.timedelta(microseconds=1)
@@ -356,7 +357,7 @@ def from_string(value: str, target: t.SqlType) -> Any:
             days = text.parse_date(value)
             result = None if days is None else datetime.date(1970, 1, 1) + datetime.timedelta(days)
         case t.TimestampType():
-            micros = text.parse_timestamp(value, target.local)
+            micros = text.parse_timestamp(value, None if target.local else UTC)
             result = None if micros is None else EPOCH + micros * MICRO
         case _:
             raise NotImplementedError(f"STRING to {target}")
