@@ -13,7 +13,7 @@ Source: Shared Arrangements §4.3 (import), §3 (sharing).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -82,6 +82,8 @@ class Dataflow:
         self._streams: dict[ir.Stream, set[str]] = {}
         self.index_builds = 0
         self.work = Work()
+        #: Told how many rows more a new view has read.
+        self.on_read: Callable[[int], None] = _ignore
 
     # -- tables ----------------------------------------------------------------------------------
 
@@ -563,7 +565,7 @@ class Dataflow:
         flows = node in fresh
         match node:
             case ir.Source() | ir.Store() | ir.Reduce() | ir.Recompute():
-                yield from pieces_of(self.relation(node, owner), time)
+                yield from self._read(self.relation(node, owner), time)
             case ir.DeltaJoin():
                 join = self._installed[owner, node].operator
                 assert isinstance(join, DeltaJoinOperator)
@@ -586,6 +588,12 @@ class Dataflow:
             case _:
                 yield from sliced(self.snapshot(node, time, owner))
 
+    def _read(self, relation: Relation, time: int) -> Iterator[Delta]:
+        """All rows of a stored relation as of `time`, piece by piece, and a word of each."""
+        for piece in pieces_of(relation, time):
+            yield piece
+            self.on_read(len(piece))
+
     def _join_snapshot(self, join: DeltaJoinOperator, time: int) -> Delta:
         return join.merged([p for p in self._join_pieces(join, time) if len(p)])
 
@@ -601,8 +609,12 @@ class Dataflow:
             for o in join.occurrences
         ]
         source = min(range(len(sizes)), key=lambda i: (halves[i], sizes[i]))
-        for piece in pieces_of(join.occurrences[source].relation, time):
+        for piece in self._read(join.occurrences[source].relation, time):
             yield join.follow(source, piece, snapshot=True)
+
+
+def _ignore(rows: int) -> None:
+    """Nobody looks on."""
 
 
 def _is_half_open(step: ir.HalfJoin | ir.RangeJoin) -> bool:

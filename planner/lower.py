@@ -47,6 +47,7 @@ from planner.algebra import (
     Values,
     identity,
 )
+from planner.analysis.keys import TableKey
 from planner.context import CatalogReader
 from planner.dataflow import (
     Arrangement,
@@ -78,12 +79,18 @@ def lower(plan: Plan, catalog: CatalogReader, reader: str = "") -> Node:
     The caller stores the result.
     Raises: UnsupportedError for what cannot be maintained; CatalogError for an unknown relation.
     """
+    prepared = prepare(plan, table_key(catalog))
+    return named(_Lowering(catalog, reader).kept(prepared), plan.schema)
 
-    def table_key(name: str) -> tuple[int, ...] | None:
+
+def table_key(catalog: CatalogReader) -> TableKey:
+    """The primary keys of the catalog's tables, by name."""
+
+    def key(name: str) -> tuple[int, ...] | None:
         info = catalog.relation(name)
         return None if info is None or info.is_view else info.primary_key
 
-    return named(_Lowering(catalog, reader).kept(prepare(plan, table_key)), plan.schema)
+    return key
 
 
 class _Lowering:

@@ -69,6 +69,7 @@ def connect(
     spark: SparkSession | None = None,
     placement: str = "auto",
     share: bool = True,
+    progress: bool | None = None,
 ) -> Session:
     """Open a session.
 
@@ -76,9 +77,10 @@ def connect(
     temporary directory. spark: the Spark session to use; None: a local one is started when it is
     first needed (DataFrames, SELECT, steps placed on Spark). placement: where steps run, "inline"
     (in this process), "spark", or "auto" by the estimated work. share: False gives every view
-    private indexes and operators, for comparison.
+    private indexes and operators, for comparison. progress: whether long work (CREATE over much
+    data, load, VERIFY) shows a bar; None: in terminals and notebooks, unless CI is set.
     """
-    return Session(path, spark=spark, placement=placement, share=share)
+    return Session(path, spark=spark, placement=placement, share=share, progress=progress)
 
 
 def start_spark(master: str | None = None) -> SparkSession:

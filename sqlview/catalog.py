@@ -53,8 +53,9 @@ class Stream:
 class View:
     """A materialized view. `text` is its query as written, `order` how reads present it, `owner`
     the name under which it keeps private state ("" where it shares), `reader` the one under which
-    the dataflow knows it: its own, unless another view of that name was replaced by it. `changes`
-    counts the rows of signed deltas that it has emitted."""
+    the dataflow knows it: its own, unless another view of that name was replaced by it. `key`:
+    columns that no two rows agree on, if the query tells of some. `changes` counts the rows of
+    signed deltas that it has emitted."""
 
     name: str
     text: str
@@ -64,6 +65,7 @@ class View:
     reads: tuple[str, ...]
     owner: str
     reader: str
+    key: tuple[int, ...] | None
     changes: int = field(default=0)
 
     @property

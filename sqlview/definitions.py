@@ -13,9 +13,10 @@ from operators.dataflow import Dataflow
 from operators.table import TableState
 from planner import algebra, parse
 from planner import dataflow as ir
+from planner.analysis.keys import plan_keys
 from planner.bind import bind_view
 from planner.errors import CatalogError, UnsupportedError
-from planner.lower import lower
+from planner.lower import lower, table_key
 from planner.optimizer import optimize
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
 
@@ -105,7 +106,9 @@ class Definitions:
         """The view of a CREATE, not installed."""
         bound = bind_view(statement, self._catalog)
         reader = self._catalog.free_reader(statement.name)
-        root = ir.Store(lower(optimize(bound.plan), self._catalog, reader=reader))
+        plan = optimize(bound.plan)
+        root = ir.Store(lower(plan, self._catalog, reader=reader))
+        keys = plan_keys(plan, table_key(self._catalog))
         view = View(
             name=statement.name,
             text=statement.query.text,
@@ -115,6 +118,7 @@ class Definitions:
             reads=tuple(dict.fromkeys(_scanned(bound.plan))),
             owner="" if self._share else reader,
             reader=reader,
+            key=min(keys, key=lambda key: (len(key), key), default=None),
         )
         if not self._share:
             self._refuse_private(view)

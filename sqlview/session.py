@@ -20,27 +20,28 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from typing_extensions import assert_never
 
-from operators import arrow
 from operators.dataflow import Dataflow
 from operators.delta import Delta
 from operators.executor.inline import InlineExecutor
 from operators.executor.placement import choose
 from operators.executor.protocol import Executor
-from operators.topk import sort_rows
-from planner import algebra, parse
 from planner import dataflow as ir
+from planner import parse
 from planner.bind import bind_query
 from planner.errors import DataError, SqlViewError, ViewError
 from planner.explain import explain_dataflow, explain_logical
 from planner.optimizer import optimize
+from planner.types import Schema
 from sqlview import introspect
 from sqlview.catalog import Catalog, Table, View
 from sqlview.definitions import Definitions
 from sqlview.metrics import Metrics, StepMetrics
+from sqlview.progress import Progress, ignore
+from sqlview.reader import Reader, positions
 from sqlview.subscriptions import Subscriber, Subscriptions
 from sqlview.transaction import Transaction, Transactions
 from sqlview.verify import Verification, Verifier
-from sqlview.view import Result, ViewReader
+from sqlview.view import Explanation, Given, Result, Selected, ViewReader
 from sqlview.writer import Dated, Writer
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Session:
         spark: SparkSession | None = None,
         placement: str = "auto",
         share: bool = True,
+        progress: bool | None = None,
     ) -> None:
         if placement not in PLACEMENTS:
             raise ValueError(f"placement is one of {', '.join(PLACEMENTS)}, not {placement!r}")
@@ -69,6 +71,7 @@ class Session:
         self._given_spark = spark
         self._placement = placement
         self._share = share
+        self._progress = Progress(progress)
         self._dataflow = Dataflow()
         self._catalog = Catalog(self._dataflow)
         self._inline = InlineExecutor()
@@ -83,6 +86,7 @@ class Session:
             replaced=self._replaced,
         )
         self._writer = Writer(self._catalog, self._dataflow, self._subscriptions, self._follow)
+        self._reader = Reader(self._catalog, self._dataflow, self._writer)
         self._closed = False
         self._lock = threading.RLock()
 
@@ -98,8 +102,7 @@ class Session:
                 case parse.CreateStream():
                     self._definitions.create_stream(statement)
                 case parse.CreateView():
-                    self._definitions.create_view(statement, self.epoch)
-                    self._subscriptions.tell()
+                    self._create_view(statement)
                 case parse.DropTable():
                     self._definitions.drop_table(statement)
                 case parse.DropStream():
@@ -169,13 +172,7 @@ class Session:
         """Raises: CatalogError if there is no such view."""
         with self._working():
             view = self._catalog.view(name)
-        return ViewReader(
-            view.name,
-            view.schema,
-            lambda: self._read(name),
-            lambda: self._dataframe(name),
-            lambda: self._catalog.view(name).changes,
-        )
+        return ViewReader(view.name, _ViewRows(self, view.name))
 
     def subscribe(self, name: str, callback: Subscriber) -> None:
         """Call back after every later step that changes the view, before the commit returns.
@@ -187,6 +184,14 @@ class Session:
         with self._working():
             self._subscriptions.add(self._catalog.view(name).name, callback)
 
+    def unsubscribe(self, name: str, callback: Subscriber) -> None:
+        """Call `callback` back no more: it hears nothing of later steps.
+
+        Raises: CatalogError for an unknown view; SqlViewError if it does not subscribe to it.
+        """
+        with self._working():
+            self._subscriptions.remove(self._catalog.view(name).name, callback)
+
     def verify(self, name: str) -> Verification:
         """Compare the view with a recompute of its query by DuckDB.
 
@@ -197,7 +202,8 @@ class Session:
             self._refuse_streams(view)
             if self._verifier is None:
                 self._verifier = Verifier(self._catalog)
-            return self._verifier.verify(view, self._rows(view), self._writer.epoch)
+            with self._progress.task(f'verifying "{view.name}"'):
+                return self._verifier.verify(view, self._reader.view(view), self._writer.epoch)
 
     def arrangements(self) -> pa.Table:
         """Every live index: see introspect.ARRANGEMENTS_SCHEMA."""
@@ -253,6 +259,15 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _create_view(self, statement: parse.CreateView) -> None:
+        with self._progress.task(f'creating "{statement.name}"', unit="rows read") as advance:
+            self._dataflow.on_read = advance
+            try:
+                self._definitions.create_view(statement, self.epoch)
+            finally:
+                self._dataflow.on_read = ignore
+        self._subscriptions.tell()
 
     # -- the step --------------------------------------------------------------------------------
 
@@ -346,45 +361,17 @@ class Session:
 
     def _read(self, name: str) -> pa.Table:
         with self._working():
-            return self._rows(self._catalog.view(name))
+            return self._reader.relation(name)
 
-    def _rows(self, view: View) -> pa.Table:
-        messages = self._dataflow.errors_of(view.reader)
-        if messages:
-            raise ViewError(
-                f'view "{view.name}" is in error: {messages[0]}',
-                detail=f"{len(messages)} kinds of rows under it cannot be computed."
-                if len(messages) > 1
-                else "A row under it cannot be computed.",
-                hint="Delete or correct the row; the view recovers with it.",
-            )
-        relation = self._dataflow.relation(view.root, view.owner)
-        columns = relation.gather_all(relation.visible(self._writer.epoch))
-        if view.order:
-            ties = tuple(algebra.SortKey(i) for i in range(len(view.schema)))
-            keys = view.order + ties
-            order = sort_rows([columns[k.column] for k in keys], keys)
-            columns = [c.take(order) for c in columns]
-        return arrow.from_columns(columns, view.schema)
-
-    def _read_any(self, name: str) -> pa.Table:
-        entry = self._catalog.find(name)
-        if isinstance(entry, View):
-            return self._rows(entry)
-        table = self._catalog.table(name)
-        relation = table.state.relation
-        columns = relation.gather_all(relation.visible(self._writer.epoch))
-        return arrow.from_columns(columns, table.schema)
-
-    def _dataframe(self, name: str) -> DataFrame:
+    def _dataframe(self, table: pa.Table) -> DataFrame:
         with self._working():
-            return self._side().dataframe(self._read_any(name))
+            return self._side().dataframe(table)
 
     def _select(self, text: str) -> Result:
         streams = [s.name for s in self._catalog.streams()]
         kept = [name for name in self._catalog.names() if name not in streams]
-        result = self._side().select(text, kept, self._read_any, streams)
-        return Result(result.toArrow, lambda: result)
+        result = self._side().select(text, kept, self._read, streams)
+        return Result(Selected(result))
 
     def _explain(self, statement: parse.ExplainView) -> Result:
         if statement.create is not None:
@@ -403,7 +390,8 @@ class Session:
             "== Dataflow ==",
             explain_dataflow(planned.root, lambda index: readers.get(index, 0), whole.get),
         ]
-        return self._result(pa.table({"plan": "\n".join(lines).splitlines()}))
+        plan = pa.table({"plan": "\n".join(lines).splitlines()})
+        return Explanation(Given(plan, self._dataframe))
 
     def _verification(self, outcome: Verification) -> Result:
         return self._result(
@@ -419,7 +407,7 @@ class Session:
         )
 
     def _result(self, table: pa.Table) -> Result:
-        return Result(lambda: table, lambda: self._side().dataframe(table))
+        return Result(Given(table, self._dataframe))
 
     # -- Spark -----------------------------------------------------------------------------------
 
@@ -455,3 +443,49 @@ class Session:
                     hint="Open a new session and load the tables again.",
                 ) from self._writer.broken
             yield
+
+
+class _ViewRows:
+    """What a ViewReader reads: the view of that name, whichever it is then."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self._session = session
+        self._name = name
+
+    def table(self, first: int | None = None) -> pa.Table:
+        with self._session._working():
+            return self._session._reader.view(self._view, first)
+
+    def count(self) -> int:
+        with self._session._working():
+            return self._session._reader.count(self._view)
+
+    def dataframe(self) -> DataFrame:
+        with self._session._working():
+            return self._session._side().dataframe(self.table())
+
+    def lookup(self, names: tuple[str, ...], values: tuple[Any, ...]) -> pa.Table:
+        with self._session._working():
+            view = self._view
+            return self._session._reader.lookup(view, positions(view, names), values)
+
+    @property
+    def schema(self) -> Schema:
+        return self._view.schema
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        view = self._view
+        return None if view.key is None else tuple(view.schema[k].name for k in view.key)
+
+    @property
+    def changes(self) -> int:
+        return self._view.changes
+
+    @property
+    def epoch(self) -> int:
+        return self._session.epoch
+
+    @property
+    def _view(self) -> View:
+        return self._session._catalog.view(self._name)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from operators import arrow
 from operators.column import Column, Ints
 from operators.delta import Delta
-from planner.errors import SubscriberError
+from planner.errors import SqlViewError, SubscriberError
 from planner.types import BIGINT, Field, Schema
 from sqlview.catalog import View
 
@@ -37,6 +37,22 @@ class Subscriptions:
 
     def add(self, view: str, callback: Subscriber) -> None:
         self._callbacks.setdefault(view, []).append(callback)
+
+    def remove(self, view: str, callback: Subscriber) -> None:
+        """Take one subscription back, and what it has yet to hear.
+
+        Raises: SqlViewError if there is none.
+        """
+        callbacks = self._callbacks.get(view, [])
+        if callback not in callbacks:
+            raise SqlViewError(
+                f'there is no such subscription to view "{view}"',
+                hint="Give unsubscribe the same view and function as subscribe.",
+            )
+        callbacks.remove(callback)
+        if callback not in callbacks:
+            untold = (item for item in self._untold if item[:2] != (view, callback))
+            self._untold = deque(untold)
 
     def forget(self, view: str) -> None:
         self._callbacks.pop(view, None)

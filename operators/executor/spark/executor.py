@@ -33,7 +33,7 @@ from operators.state.publish import Publisher, remove
 from operators.store import StoreOperator
 from planner import dataflow as ir
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("sqlview.executor")
 
 DEFAULT_TASKS = 4
 #: Fewer changed rows than this per task cost more to start than to process.

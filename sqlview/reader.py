@@ -1,0 +1,107 @@
+"""The reader: rows of views and tables as of the writer's epoch.
+
+Invariant: whoever calls holds the session's lock, so that no step is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from operators import arrow
+from operators.column import Ints
+from operators.dataflow import Dataflow
+from operators.state.relation import Relation
+from operators.topk import sort_rows
+from planner import dataflow as ir
+from planner.algebra import SortKey
+from planner.errors import DataError, ViewError
+from sqlview.catalog import Catalog, View
+from sqlview.writer import Writer
+
+
+class Reader:
+    """State: none; looking rows up may build an index, which its view keeps."""
+
+    def __init__(self, catalog: Catalog, dataflow: Dataflow, writer: Writer) -> None:
+        self._catalog = catalog
+        self._dataflow = dataflow
+        self._writer = writer
+
+    def view(self, view: View, first: int | None = None) -> pa.Table:
+        """A view's rows in its order, all or the `first`.
+
+        Raises: ViewError while a row under the view cannot be computed. Cost: the rows read; of an
+        ordered view also a sort of all.
+        """
+        relation = self._relation(view)
+        rows = relation.visible(self._writer.epoch)
+        if view.order:
+            ties = tuple(SortKey(i) for i in range(len(view.schema)))
+            keys = view.order + ties
+            rows = rows[sort_rows([relation.gather(k.column, rows) for k in keys], keys)]
+        return arrow.from_columns(relation.gather_all(rows[:first]), view.schema)
+
+    def count(self, view: View) -> int:
+        """How many rows the view has. Raises: as `view`."""
+        return self._relation(view).live_rows
+
+    def relation(self, name: str) -> pa.Table:
+        """All rows of a table or view. Raises: CatalogError if there is neither; as `view`."""
+        entry = self._catalog.find(name)
+        if isinstance(entry, View):
+            return self.view(entry)
+        table = self._catalog.table(name)
+        relation = table.state.relation
+        rows = relation.visible(self._writer.epoch)
+        return arrow.from_columns(relation.gather_all(rows), table.schema)
+
+    def lookup(self, view: View, columns: Sequence[int], values: Sequence[Any]) -> pa.Table:
+        """The view's rows whose `columns` have these values; NULL finds NULL.
+
+        Raises: DataError for values that the columns cannot hold; as `view`. Cost: the first look
+        at these columns builds an index of the view's rows, which every later step keeps; then a
+        seek, and the rows found.
+        """
+        relation = self._relation(view)
+        fields = tuple(replace(view.schema[c], nullable=True) for c in columns)
+        given = arrow.to_columns(arrow.rows_to_table([tuple(values)], fields), fields)
+        nullable = any(view.schema[c].nullable for c in columns)
+        if not nullable and any(v is None for v in values):
+            return arrow.from_columns(relation.gather_all(_NONE), view.schema)
+        spec = ir.Arrangement(view.root, tuple(columns), null_safe=nullable)
+        index = self._dataflow.index(spec, view.reader, view.owner)
+        probe = index.probe_words(given, 1)
+        found = index.lookup(probe, np.array([self._writer.epoch]), as_of=True).row
+        return arrow.from_columns(relation.gather_all(np.sort(found)), view.schema)
+
+    def _relation(self, view: View) -> Relation:
+        messages = self._dataflow.errors_of(view.reader)
+        if messages:
+            raise ViewError(
+                f'view "{view.name}" is in error: {messages[0]}',
+                detail=f"{len(messages)} kinds of rows under it cannot be computed."
+                if len(messages) > 1
+                else "A row under it cannot be computed.",
+                hint="Delete or correct the row; the view recovers with it.",
+            )
+        return self._dataflow.relation(view.root, view.owner)
+
+
+_NONE: Ints = np.empty(0, np.int64)
+
+
+def positions(view: View, names: Sequence[str]) -> tuple[int, ...]:
+    """Columns of a view by name, case-insensitively. Raises: DataError for one that it lacks."""
+    known = {f.name.casefold(): i for i, f in enumerate(view.schema)}
+    missing = [n for n in names if n.casefold() not in known]
+    if missing:
+        listed = ", ".join(f'"{f.name}"' for f in view.schema)
+        raise DataError(
+            f'view "{view.name}" has no column "{missing[0]}"', detail=f"It has {listed}."
+        )
+    return tuple(known[n.casefold()] for n in names)
