@@ -15,6 +15,10 @@ MAX_PRECISION = 38
 MIN_ADJUSTED_SCALE = 6
 
 
+#: Of every DECIMAL, for messages.
+DECIMAL_SIZES = "The precision is 1 to 38, and the scale 0 to the precision."
+
+
 @dataclass(frozen=True, slots=True)
 class SqlType:
     """Base of all SQL types. `str(t)` is the name Spark SQL prints, in upper case."""
@@ -151,6 +155,15 @@ class Field:
 
 
 Schema = tuple[Field, ...]
+
+
+def written_decimal(precision: str = "10", scale: str = "0") -> DecimalType | None:
+    """DECIMAL(precision, scale) as the text has them; None if there is no such type."""
+    for size in (precision, scale):
+        if not (size.isascii() and size.isdigit() and len(size) <= 2):
+            return None
+    digits, after = int(precision), int(scale)
+    return DecimalType(digits, after) if 0 < digits <= MAX_PRECISION and after <= digits else None
 
 
 def bounded_decimal(precision: int, scale: int) -> DecimalType:

@@ -19,7 +19,8 @@ from planner.bind.tables import (
     TRUNC_DATE,
     TRUNC_TIMESTAMP,
 )
-from planner.expr import FUNCTIONS, Expr, Literal
+from planner.expr import Expr, Literal
+from planner.parse.tokens import shortened
 from planner.types import (
     DATE,
     INT,
@@ -169,14 +170,31 @@ def _start_of(binder: Binder, node: exp.Expression) -> Expr:
     return Literal(1, INT) if start is None else binder.bind(start)
 
 
+#: Spark's functions that the parser has nodes of their own for, to be suggested.
+_PARSED = tuple(
+    "abs add_months any_value avg bit_and bit_or bit_xor bool_and bool_or ceil ceiling char "
+    "char_length character_length chr coalesce concat contains corr count count_if covar_pop "
+    "covar_samp date date_add date_diff date_sub date_trunc dateadd datediff day dayofmonth "
+    "dayofweek dayofyear endswith extract floor greatest hour if ifnull initcap instr isnan "
+    "kurtosis last_day lcase least left len length locate lower ltrim max max_by median min min_by "
+    "minute mod mode month negative nullif nvl nvl2 percentile percentile_cont percentile_disc pow "
+    "power quarter regexp_like regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope "
+    "regr_sxx regr_sxy regr_syy replace right rlike round rtrim second sign signum skewness "
+    "split_part sqrt startswith stddev stddev_pop stddev_samp substr substring sum timestamp "
+    "to_date to_timestamp trim trunc ucase upper var_pop var_samp variance weekofyear year".split()
+)
+
+
 def _anonymous(binder: Binder, node: exp.Expression) -> Expr:
     name = str(node.this).lower()
     if name in CHANGING_FUNCTIONS:
         changing = CHANGING_FUNCTIONS[name]
         binder.report.refuse(node, Refusal(name.upper(), changing.why, changing.hint))
     if name not in NAMED:
-        known = [*FUNCTIONS, *NAMED, *NAMED_AGGREGATES, "sum", "count", "avg", "datediff", "nvl"]
-        binder.report.fail(node, f'unknown function "{name}"', hint=suggestion(name, known))
+        known = (*_PARSED, *NAMED, *NAMED_AGGREGATES)
+        binder.report.fail(
+            node, f'unknown function "{shortened(name)}"', hint=suggestion(name, known)
+        )
     return bind_named(binder, node)
 
 

@@ -13,26 +13,31 @@ from planner import types
 from planner.bind.report import Report
 from planner.expr import Literal
 from planner.functions import Interval
+from planner.parse.tokens import shortened
 from planner.types import BIGINT, DOUBLE, INT, DecimalType
+
+_NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def number(node: exp.Expression, sign: str, report: Report) -> Literal:
     """A numeric literal: the smallest of INT, BIGINT, DECIMAL; DOUBLE with an exponent."""
     text = sign + str(node.this)
+    if not _NUMBER.fullmatch(text):
+        report.fail(node, f'"{shortened(text)}" is no number')
     if "e" in text.lower():
         if math.isinf(float(text)):
-            report.fail(node, f"the number {text} is outside the range of DOUBLE")
+            report.fail(node, f"the number {shortened(text)} is outside the range of DOUBLE")
         return Literal(float(text), DOUBLE)
     value = decimal.Decimal(text)
-    if "." not in text:
-        for kind in (INT, BIGINT):
-            if kind.min <= int(text) <= kind.max:
-                return Literal(int(text), kind)
     digits, exponent = value.as_tuple().digits, value.as_tuple().exponent
     assert isinstance(exponent, int)
     precision = max(len(digits) if value else 1, -exponent)
     if precision > types.MAX_PRECISION:
-        report.fail(node, f"the number {text} has more than 38 digits")
+        report.fail(node, f"the number {shortened(text)} has more than 38 digits")
+    if "." not in text:
+        for kind in (INT, BIGINT):
+            if kind.min <= int(text) <= kind.max:
+                return Literal(int(text), kind)
     return Literal(value if value else abs(value), DecimalType(precision, -exponent))
 
 

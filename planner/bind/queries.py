@@ -44,6 +44,7 @@ from planner.context import CatalogReader
 from planner.errors import UnsupportedError
 from planner.expr import Expr, Literal
 from planner.parse import CreateView, Query
+from planner.parse.tokens import shortened
 from planner.session_zone import bound_in
 from planner.streams import retain_events
 from planner.types import INT, Field
@@ -208,6 +209,8 @@ class _Queries:
 
     def _select(self, node: exp.Select, environment: Environment) -> BoundQuery:
         self.report.check(node)
+        if not node.expressions:
+            self.report.fail(node, "SELECT has no columns", hint="Name them, or write SELECT *.")
         source = self._from(node, environment)
         below = FromResolver(source.scope, self.report, environment.outer, environment.beside)
         input = source.plan
@@ -292,10 +295,11 @@ class _Queries:
                 self.report.check(item)
                 name = item.args["alias"]
                 if not isinstance(name, exp.Identifier):
-                    self.report.fail(item, f"{name.sql()} is no column alias")
+                    self.report.fail(item, f"{describe(name)} is no column alias")
                 outputs.append(Output(name.this, binder.bind(item.this), item.this, True))
             else:
-                outputs.append(Output(output_name(item), binder.bind(item), item, False))
+                expr = binder.bind(item)  # which refuses what has no name
+                outputs.append(Output(output_name(item), expr, item, False))
         return outputs
 
     # GROUP BY
@@ -339,7 +343,7 @@ class _Queries:
         if not 1 <= ordinal <= len(outputs):
             self.report.fail(
                 node,
-                f"{clause} position {ordinal} is not in the select list",
+                f"{clause} position {shortened(node.name)} is not in the select list",
                 f"It has {len(outputs)} column{'s' if len(outputs) > 1 else ''}.",
             )
         return outputs[ordinal - 1]
@@ -450,14 +454,15 @@ class _Queries:
 
     def _count(self, node: exp.Expression, clause: str) -> int:
         count = _ordinal(node)
-        if count is not None and count <= INT.max:
+        if count is not None and 0 <= count <= INT.max:
             return count
         raise self.report.error(node, f"{clause} needs a number from 0 to {INT.max}, as a literal")
 
 
 def _ordinal(node: exp.Expression) -> int | None:
+    """The number from 0 on that the node is, or None; -1 for one of 20 digits and more."""
     if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit():
-        return int(node.this)
+        return int(node.this) if len(node.this) < 20 else -1
     return None
 
 

@@ -24,7 +24,7 @@ from planner.algebra import (
 )
 from planner.bind.dependent import asks_pairs, meeting, pairs_join
 from planner.bind.outer import Environment
-from planner.bind.report import Refusal, Report, suggestion
+from planner.bind.report import Refusal, Report, describe, suggestion
 from planner.bind.resolve import FromResolver
 from planner.bind.scalars import NoAggregates, Scalars
 from planner.bind.scope import Scope, ScopeColumn, relation_scope
@@ -150,7 +150,7 @@ class Relations:
             self.report.refuse(
                 node,
                 Refusal(
-                    f"the table function {node.this.sql(dialect='spark')}",
+                    f"the table function {describe(node.this)}",
                     "is not a table of the catalog",
                     "Store its rows in a table.",
                 ),

@@ -33,12 +33,12 @@ from planner.bind.tables import (
 from planner.coercion import TypeMismatch
 from planner.expr import Call, Expr, Literal, Outer
 from planner.functions import Interval
+from planner.parse.tokens import shortened
 from planner.types import (
     BOOLEAN,
     DATE,
     STRING,
     DateType,
-    DecimalType,
     IntegerType,
     SqlType,
     StringType,
@@ -475,16 +475,17 @@ class Scalars:
         self.report.check(node)
         name = str(node.this.name)
         if name == "DECIMAL":
-            sizes = [int(p.this.this) for p in node.expressions]
-            precision, scale = (*sizes, *(10, 0)[len(sizes) :])
-            if not (0 < precision <= types.MAX_PRECISION and 0 <= scale <= precision):
-                self.report.fail(node, f"there is no type DECIMAL({precision},{scale})")
-            return DecimalType(precision, scale)
+            sizes = [p.this.sql() for p in node.expressions]
+            kind = types.written_decimal(*sizes)
+            if kind is None:
+                named = shortened(f"DECIMAL({','.join(sizes)})")
+                self.report.fail(node, f"there is no type {named}", detail=types.DECIMAL_SIZES)
+            return kind
         if name not in CAST_TYPES or node.expressions:
             self.report.refuse(
                 node,
                 Refusal(
-                    f"a cast to {node.sql(dialect='spark')}",
+                    f"a cast to {_type_name(node)}",
                     "is not to a type that can be maintained",
                     "Cast to a scalar type.",
                 ),
@@ -493,6 +494,14 @@ class Scalars:
 
     def _to_date(self, node: exp.Expression) -> Expr:
         return coercion.explicit_cast(self.bind(node.this), DATE, False)
+
+
+def _type_name(node: exp.Expression) -> str:
+    if not node.expressions:
+        return str(node.this.name)
+    if node.args.get("nested"):
+        return f"{node.this.name}<…>"
+    return f"{node.this.name}({shortened(', '.join(e.name for e in node.expressions))})"
 
 
 _Method = Callable[[Scalars, exp.Expression], Expr]

@@ -24,7 +24,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
 from planner.errors import BindError, SqlSyntaxError, UnsupportedError
-from planner.parse.tokens import Cursor, Token, lexemes, line_and_column
+from planner.parse.tokens import Cursor, Token, lexemes, line_and_column, shortened
 
 _INTERVAL_UNITS = frozenset(
     f"{unit}{plural}"
@@ -133,9 +133,9 @@ def _parse_tree(cursor: Cursor, text: str) -> exp.Expression:
     logger = logging.getLogger("sqlglot")
     disabled, logger.disabled = logger.disabled, True  # sqlglot warns where it falls back
     try:
-        tree = sqlglot.parse_one(text, read=_ViewLanguage)
+        tree = sqlglot.parse_one(text, read=_ViewLanguage, error_message_context=len(text))
     except ParseError as error:
-        raise _syntax_error(cursor, error) from None
+        raise _syntax_error(cursor.text, error) from None
     except RecursionError:
         raise cursor.error(cursor.peek(), "the query is nested too deeply to be parsed") from None
     except SqlglotError:
@@ -151,16 +151,16 @@ def _parse_tree(cursor: Cursor, text: str) -> exp.Expression:
     return cast(exp.Expression, tree)
 
 
-def _syntax_error(cursor: Cursor, error: ParseError) -> SqlSyntaxError:
+def _syntax_error(text: str, error: ParseError) -> SqlSyntaxError:
     first = error.errors[0]
     description = str(first.get("description") or "")
     near = str(first.get("highlight") or "")
-    line, column = int(first.get("line") or 1), int(first.get("col") or 1)
+    # All of the text before the place: sqlglot counts lines in another way than editors.
+    line, column = line_and_column(text, len(first.get("start_context") or ""))
     if "SENTINEL" in description or not near:
         message = "syntax error at end of input"
     else:
-        message = f'syntax error at or near "{near}"'
-        column = max(1, column - len(near) + 1)
+        message = f'syntax error at or near "{shortened(near)}"'
     detail = None
     arguments = re.match(r"The number of provided arguments \((\d+)\)", description)
     if arguments:

@@ -12,7 +12,7 @@ from typing import NoReturn, TypeAlias
 from planner import types
 from planner.errors import UnsupportedError
 from planner.parse.queries import Query, query_at
-from planner.parse.tokens import Cursor, Token, line_and_column
+from planner.parse.tokens import Cursor, Token, line_and_column, shortened
 from planner.types import Field, SqlType
 
 
@@ -349,14 +349,11 @@ def _type(cursor: Cursor) -> SqlType:
     name = token.text.upper()
     if name in _DECIMALS:
         sizes = _sizes(cursor, 2)
-        precision, scale = (*sizes, *(10, 0)[len(sizes) :])
-        if not (0 < precision <= types.MAX_PRECISION and scale <= precision):
-            cursor.fail_at(
-                token,
-                f"there is no type DECIMAL({precision},{scale})",
-                detail="The precision is 1 to 38, and the scale 0 to the precision.",
-            )
-        return types.DecimalType(precision, scale)
+        kind = types.written_decimal(*sizes)
+        if kind is None:
+            named = shortened(f"DECIMAL({','.join(sizes)})")
+            cursor.fail_at(token, f"there is no type {named}", detail=types.DECIMAL_SIZES)
+        return kind
     if name in _PADDED:
         cursor.unsupported(
             f"a column of type {name}",
@@ -380,14 +377,14 @@ def _type(cursor: Cursor) -> SqlType:
     return _TYPES[name]
 
 
-def _sizes(cursor: Cursor, most: int) -> tuple[int, ...]:
+def _sizes(cursor: Cursor, most: int) -> list[str]:
     if not cursor.accept("("):
-        return ()
-    sizes = [cursor.integer()]
+        return []
+    sizes = [cursor.take("number", "a number").text]
     while len(sizes) < most and cursor.accept(","):
-        sizes.append(cursor.integer())
+        sizes.append(cursor.take("number", "a number").text)
     cursor.expect(")")
-    return tuple(sizes)
+    return sizes
 
 
 def _drop(cursor: Cursor) -> DropTable | DropStream | DropView:
@@ -418,7 +415,7 @@ def _explain(cursor: Cursor) -> ExplainView:
         return ExplainView(created.name, created)
     if cursor.peek().word != "MATERIALIZED":
         cursor.fail(
-            hint="Write EXPLAIN MATERIALIZED VIEW name, or EXPLAIN CREATE MATERIALIZED VIEW …"
+            hint="Write EXPLAIN MATERIALIZED VIEW name, or EXPLAIN before CREATE MATERIALIZED VIEW."
         )
     cursor.expect("MATERIALIZED", "VIEW")
     name = cursor.name("view")

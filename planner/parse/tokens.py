@@ -30,6 +30,8 @@ _TOKEN = re.compile(
 )
 _COMMENT_ENDS = re.compile(r"/\*|\*/")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_MOST_SHOWN = 60
 _OPENED = {"'": "string", '"': "string", "`": "quoted identifier", "/*": "comment"}
 
 
@@ -73,6 +75,11 @@ def _end(start: int) -> Token:
     return Token("end", "", start, "")
 
 
+def shortened(text: str) -> str:
+    """What a message quotes of a text."""
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
+
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
     """The 1-based place of a character offset."""
     return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
@@ -84,6 +91,13 @@ class Cursor:
     def __init__(self, text: str) -> None:
         self.text = text
         self._index = 0
+        half = _SURROGATE.search(text)
+        if half is not None:
+            raise self.error(
+                _end(half.start()),
+                "the text has half of a surrogate pair",
+                detail=f"It is U+{ord(half[0]):04X}, which is no character.",
+            )
         self._tokens = list(self._tokenise())
         while self._tokens and self._tokens[-1].word == ";":
             self._tokens.pop()
@@ -148,12 +162,6 @@ class Cursor:
             self.fail(detail=f"Expected {what}.")
         return self.next()
 
-    def integer(self) -> int:
-        token = self.take("number", "a number")
-        if not token.text.isdigit():
-            self.fail_at(token, f'syntax error at or near "{token.text}"')
-        return int(token.text)
-
     def name(self, what: str) -> str:
         token = self.peek()
         if token.kind not in ("word", "quoted"):
@@ -183,7 +191,8 @@ class Cursor:
     def near(self, detail: str | None = None, hint: str | None = None) -> SqlSyntaxError:
         """The next token does not belong here."""
         token = self.peek()
-        place = f'at or near "{token.text}"' if token.kind != "end" else "at end of input"
+        near = f'at or near "{shortened(token.text)}"'
+        place = "at end of input" if token.kind == "end" else near
         return self.error(token, f"syntax error {place}", detail, hint)
 
     def fail(self, detail: str | None = None, hint: str | None = None) -> NoReturn:
