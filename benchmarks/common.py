@@ -139,7 +139,7 @@ class Answers:
     """What the views must hold once the whole of `tables` has arrived, each computed once."""
 
     def __init__(self, queries: Sequence[Query], tables: Mapping[str, pa.Table]) -> None:
-        self._oracle = oracle.Oracle()
+        self._oracle = oracle.DuckDBOracle()
         for name in tables_of(queries):
             self._oracle.load(name, tables[name])
         self._expected: dict[str, pa.Table] = {}

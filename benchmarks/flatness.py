@@ -243,7 +243,7 @@ def _step(db: sqlview.Session, tasks: Tasks, rows: int) -> tuple[float, float]:
 
 def _check(db: sqlview.Session, tasks: Tasks) -> None:
     """Recompute from the rows that ought to be live, not from those that the session keeps."""
-    with oracle.Oracle() as recompute:
+    with oracle.DuckDBOracle() as recompute:
         recompute.load("tasks", tasks.live(), ["id"])
         recompute.load("owners", tasks.owners(), ["owner"])
         for name, text in VIEWS.items():

@@ -38,7 +38,7 @@ import pyarrow as pa
 import sqlview
 from benchmarks import common
 from benchmarks.arrival import RoundRobin, step
-from sqlview.oracle import Oracle
+from sqlview.oracle import DuckDBOracle
 from tpch import stream
 from tpch.generate import generate, load
 from tpch.queries import Query, select_queries, tables_of
@@ -257,7 +257,7 @@ def _check_live(
 ) -> None:
     """Compare views that were installed when `seen` events had gone by and, lineitem being by far
     the largest, all other tables were complete."""
-    with Oracle() as oracle:
+    with DuckDBOracle() as oracle:
         for name, rows in tables.items():
             oracle.load(name, rows.slice(seen) if name == WINDOWED else rows)
         for query in queries:

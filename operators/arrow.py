@@ -26,6 +26,7 @@ from operators.slabs import ROWS
 from operators.utf8 import refuse_invalid
 from planner import types as t
 from planner.errors import DataError
+from planner.names import folded
 
 _MICROS_PER_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1}
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
@@ -151,22 +152,22 @@ def _places(names: list[str], schema: t.Schema) -> list[int]:
         return list(range(len(names)))
     found: dict[str, int] = {}
     for i, name in enumerate(names):
-        if found.setdefault(name.lower(), i) != i:
+        if found.setdefault(folded(name), i) != i:
             raise DataError(f'column "{name}" appears twice in the data')
-    missing = [name for name in wanted if name.lower() not in found]
+    missing = [name for name in wanted if folded(name) not in found]
     if missing:
         raise DataError(
             f'the data has no column "{missing[0]}"',
             detail=f"Expected {_listed(wanted)}; given {_listed(names)}.",
         )
-    known = {name.lower() for name in wanted}
-    unknown = [name for name in names if name.lower() not in known]
+    known = {folded(name) for name in wanted}
+    unknown = [name for name in names if folded(name) not in known]
     if unknown:
         raise DataError(
             f'the data has an unknown column "{unknown[0]}"',
             detail=f"Expected {_listed(wanted)}; given {_listed(names)}.",
         )
-    return [found[name.lower()] for name in wanted]
+    return [found[folded(name)] for name in wanted]
 
 
 def _listed(names: list[str]) -> str:

@@ -15,6 +15,7 @@ from operators.arrow import arrow_type
 from operators.rendering import shortened
 from planner import types as t
 from planner.errors import DataError
+from planner.names import folded
 
 Rows: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[dict[str, Any]]
 
@@ -31,7 +32,7 @@ def rows_to_table(rows: Rows, schema: t.Schema) -> pa.Table:
     """
     count = len(schema)
     columns: list[list[Any]] = [[] for _ in schema]
-    by_name = {f.name.lower(): i for i, f in enumerate(schema)}
+    by_name = {folded(f.name): i for i, f in enumerate(schema)}
     for number, row in enumerate(rows):
         values: Sequence[Any]
         if isinstance(row, dict):
@@ -60,7 +61,7 @@ def _by_name(
     values: list[Any] = [None] * len(schema)
     seen: set[int] = set()
     for name, value in row.items():
-        place = by_name.get(str(name).lower())
+        place = by_name.get(folded(str(name)))
         if place is None:
             raise DataError(f'row {number} has an unknown column "{name}"')
         values[place] = value

@@ -17,6 +17,7 @@ from planner import dataflow as ir
 from planner.algebra import SortKey
 from planner.context import RelationInfo
 from planner.errors import CatalogError
+from planner.names import folded
 from planner.types import Schema
 
 
@@ -84,13 +85,13 @@ class Catalog:
         self._entries: dict[str, Entry] = {}
 
     def add(self, entry: Entry) -> None:
-        self._entries[entry.name.casefold()] = entry
+        self._entries[folded(entry.name)] = entry
 
     def remove(self, name: str) -> None:
-        del self._entries[name.casefold()]
+        del self._entries[folded(name)]
 
     def find(self, name: str) -> Entry | None:
-        return self._entries.get(name.casefold())
+        return self._entries.get(folded(name))
 
     def table(self, name: str) -> Table:
         """Raises: CatalogError if there is no such table."""
@@ -133,8 +134,8 @@ class Catalog:
 
     def readers(self, name: str) -> tuple[str, ...]:
         """Views that read the table or view directly."""
-        folded = name.casefold()
-        return tuple(v.name for v in self.views() if folded in map(str.casefold, v.reads))
+        wanted = folded(name)
+        return tuple(v.name for v in self.views() if wanted in map(folded, v.reads))
 
     def free_reader(self, name: str) -> str:
         """A name for a new view's part in the dataflow: its own, if no other view goes by it."""

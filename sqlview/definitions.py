@@ -17,6 +17,7 @@ from planner.analysis.keys import plan_keys
 from planner.bind import bind_view
 from planner.errors import CatalogError, UnsupportedError
 from planner.lower import lower, table_key
+from planner.names import folded
 from planner.optimizer import optimize
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
 
@@ -51,8 +52,8 @@ class Definitions:
             if statement.if_not_exists:
                 return
             raise CatalogError(f'"{statement.name}" exists already')
-        names = [f.name.casefold() for f in statement.columns]
-        key = tuple(names.index(k.casefold()) for k in statement.primary_key) or None
+        names = [folded(f.name) for f in statement.columns]
+        key = tuple(names.index(folded(k)) for k in statement.primary_key) or None
         source = ir.Source(statement.name, statement.columns)
         state = TableState(source, key)
         self._dataflow.add_table(state, enforced=key is not None and statement.enforced)

@@ -20,6 +20,7 @@ from operators.topk import sort_rows
 from planner import dataflow as ir
 from planner.algebra import SortKey
 from planner.errors import DataError, ViewError
+from planner.names import folded
 from sqlview.catalog import Catalog, View
 from sqlview.writer import Writer
 
@@ -97,11 +98,11 @@ _NONE: Ints = np.empty(0, np.int64)
 
 def positions(view: View, names: Sequence[str]) -> tuple[int, ...]:
     """Columns of a view by name, case-insensitively. Raises: DataError for one that it lacks."""
-    known = {f.name.casefold(): i for i, f in enumerate(view.schema)}
-    missing = [n for n in names if n.casefold() not in known]
+    known = {folded(f.name): i for i, f in enumerate(view.schema)}
+    missing = [n for n in names if folded(n) not in known]
     if missing:
         listed = ", ".join(f'"{f.name}"' for f in view.schema)
         raise DataError(
             f'view "{view.name}" has no column "{missing[0]}"', detail=f"It has {listed}."
         )
-    return tuple(known[n.casefold()] for n in names)
+    return tuple(known[folded(n)] for n in names)

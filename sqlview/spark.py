@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import sqlglot
 from pyspark.errors import (
     AnalysisException,
     ParseException,
@@ -36,8 +35,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from planner.errors import BindError, CatalogError, DataError, SqlSyntaxError, SqlViewError
+from planner.names import folded
+from planner.parse import words_of
 from sqlview import snapshot
 from sqlview.java import ensure_java
+from sqlview.quoting import spark_name, spark_template
 
 if TYPE_CHECKING:
     from operators.executor.spark import SparkExecutor
@@ -195,22 +197,18 @@ class SparkSide:
         """
         # Each becomes a CTE around the text, which hides what Spark has under that name and shows
         # nowhere else. Spark's formatter stands in for the DataFrames, hence the doubled braces.
-        words = {
-            token.text.casefold()
-            for token in sqlglot.tokenize(text, read="spark")
-            if token.token_type != sqlglot.TokenType.STRING
-        }
-        used = sorted(name for name in names if name.casefold() in words)
+        words = set(words_of(text))
+        used = sorted(name for name in names if folded(name) in words)
         frames: dict[str, Any] = {
             f"_{i}": self.dataframe(read(name)) for i, name in enumerate(used)
         }
         relations = ", ".join(
-            f"{_quoted(name)} AS (SELECT * FROM {{_{i}}})" for i, name in enumerate(used)
+            f"{spark_template(spark_name(name))} AS (SELECT * FROM {{_{i}}})"
+            for i, name in enumerate(used)
         )
         head = f"WITH {relations} (" if used else "("
-        braced = text.replace("{", "{{").replace("}", "}}")
         with _spark_errors(text, names, streams):
-            return self.spark.sql(f"{head}\n{braced}\n)", **frames)
+            return self.spark.sql(f"{head}\n{spark_template(text)}\n)", **frames)
 
     # -- what Spark is like ----------------------------------------------------------------------
 
@@ -308,11 +306,6 @@ def _spark_schema(schema: pa.Schema) -> StructType:
     return struct
 
 
-def _quoted(name: str) -> str:
-    inside = name.replace("`", "``").replace("{", "{{").replace("}", "}}")
-    return f"`{inside}`"
-
-
 @contextmanager
 def _spark_errors(text: str, names: Iterable[str], streams: Iterable[str]) -> Iterator[None]:
     """Give Spark's complaints about `text` the form of ours; Spark saw it one line further down."""
@@ -335,7 +328,7 @@ def _translated(
     parameters = error.getMessageParameters() or {}
     if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
         name = parameters.get("relationName", "").replace("`", "")
-        if name.casefold() in map(str.casefold, streams):
+        if folded(name) in map(folded, streams):
             return CatalogError(
                 f'stream "{name}" has no rows to read',
                 detail="A stream keeps none of its events.",

@@ -22,6 +22,7 @@ from operators import rows as row_values
 from operators.column import Column, Ints
 from operators.state.changes import DELETE, INSERT, UPSERT
 from planner.errors import DataError, SqlViewError
+from planner.names import folded
 from planner.types import Schema
 from sqlview.catalog import Catalog, Stream, Table
 
@@ -144,7 +145,7 @@ class _Changes(ABC):
 
     def _parted(self, data: Data, name: str, schema: Schema) -> tuple[Data, Times]:
         """The rows, and the times in their column `name`, which stays if the table has it too."""
-        shared = name.casefold() in (f.name.casefold() for f in schema)
+        shared = folded(name) in (folded(f.name) for f in schema)
         if isinstance(data, list):
             rows: list[Any] = data
             if not all(isinstance(row, dict) and name in row for row in rows):
@@ -158,7 +159,7 @@ class _Changes(ABC):
             return data, times
         if not isinstance(data, (pa.Table, pa.RecordBatch)):
             data = self._read_dataframe(data)
-        places = [i for i, n in enumerate(data.schema.names) if n.casefold() == name.casefold()]
+        places = [i for i, n in enumerate(data.schema.names) if folded(n) == folded(name)]
         if len(places) != 1:
             number = "lacks" if not places else "has more than one"
             raise DataError(f'the batch {number} column "{name}", which is to hold its times')
@@ -278,23 +279,23 @@ def matched(
         return data
     places: dict[str, int] = {}
     for i, name in enumerate(given):
-        if name.casefold() in places:
+        if folded(name) in places:
             raise DataError(f'the batch has column "{name}" twice')
-        places[name.casefold()] = i
-    missing = [f.name for f in schema if f.name.casefold() not in places]
+        places[folded(name)] = i
+    missing = [f.name for f in schema if folded(f.name) not in places]
     if missing:
         raise DataError(
             "the batch lacks " + _columns_text(missing),
             detail="It has " + (_columns_text(given) or "no columns") + ".",
         )
     if exact and len(places) > len(schema):
-        known = {f.name.casefold() for f in schema}
-        extra = [n for n in given if n.casefold() not in known]
+        known = {folded(f.name) for f in schema}
+        extra = [n for n in given if folded(n) not in known]
         raise DataError(
             f"the batch has {_columns_text(extra)}, which the table lacks",
             hint="Select the table's columns before inserting.",
         )
-    arrays = [data.column(places[f.name.casefold()]) for f in schema]
+    arrays = [data.column(places[folded(f.name)]) for f in schema]
     return pa.table(arrays, names=[f.name for f in schema])
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from operators import arrow
 from operators.delta import Delta
 from sqlview.catalog import Catalog, Table, View
-from sqlview.oracle import Difference, Oracle, compare
+from sqlview.oracle import Difference, DuckDBOracle, compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Verifier:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._oracle = Oracle()
+        self._oracle = DuckDBOracle()
         self._known: set[str] = set()
 
     def verify(self, view: View, actual: pa.Table, epoch: int) -> Verification:

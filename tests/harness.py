@@ -33,7 +33,7 @@ from sqlglot import exp
 
 from planner import types as t
 from planner.errors import SqlViewError, ViewError
-from sqlview.oracle import Difference, Oracle, RowError, TooLarge, canonical_rows, compare
+from sqlview.oracle import Difference, DuckDBOracle, RowError, TooLarge, canonical_rows, compare
 from tests.reference.engine import parse_table
 from tests.reference.tables import Change, Row, Table, arrow_table, arrow_type, net
 
@@ -134,7 +134,7 @@ class Checked:
         most_work: int | None = None,
     ) -> None:
         self.db = db
-        self.oracle = Oracle(threads=1)
+        self.oracle = DuckDBOracle(threads=1)
         self.tables: dict[str, Table] = {}
         self.views: dict[str, _Watched] = {}
         self.script: list[str] = []
@@ -330,7 +330,7 @@ class Checked:
         return None
 
     def _second_opinion(self, watched: _Watched, tables: dict[str, Table]) -> Expected:
-        with Oracle(threads=1, optimize=False) as other:
+        with DuckDBOracle(threads=1, optimize=False) as other:
             for name, table in tables.items():
                 other.load(name, arrow_table(table.schema, list(table.rows.elements())))
             for view in self.views.values():

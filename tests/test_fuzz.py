@@ -63,13 +63,13 @@ def test_a_run_that_is_stopped_says_what_it_covered(tmp_path: Path) -> None:
 
 def _lying(monkeypatch: pytest.MonkeyPatch, *, always: bool) -> None:
     """DuckDB says nothing of the rows of a view, with its optimizer or also without."""
-    honest = oracle.Oracle.query
+    honest = oracle.DuckDBOracle.query
 
-    def query(self: oracle.Oracle, text: str, schema: t.Schema, *bounds: Any) -> pa.Table:
+    def query(self: oracle.DuckDBOracle, text: str, schema: t.Schema, *bounds: Any) -> pa.Table:
         table = honest(self, text, schema, *bounds)
         return table.slice(0, 0) if always or self.optimizes else table
 
-    monkeypatch.setattr(oracle.Oracle, "query", query)
+    monkeypatch.setattr(oracle.DuckDBOracle, "query", query)
 
 
 def test_what_duckdb_contradicts_itself_in_is_a_dispute(

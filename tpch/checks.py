@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import sqlview
-from sqlview import oracle as duckdb_oracle
+from sqlview import oracle
 from tpch.queries import Query, tables_of
 from tpch.report import Difference
 from tpch.schema import TABLES_BY_NAME
@@ -64,7 +64,7 @@ class StreamOracle:
     """DuckDB, fed with the stream. State: a copy of the tables that the queries read."""
 
     def __init__(self, queries: Sequence[Query]) -> None:
-        self._oracle = duckdb_oracle.Oracle()
+        self._oracle = oracle.DuckDBOracle()
         for name in tables_of(queries):
             table = TABLES_BY_NAME[name]
             self._oracle.load(name, table.arrow_schema.empty_table(), table.primary_key)
@@ -83,14 +83,14 @@ class StreamOracle:
     def difference(self, db: sqlview.Session, query: Query) -> Difference | None:
         view = db.view(query.name)
         expected = self._oracle.query(query.sql, view.schema)
-        found = duckdb_oracle.compare(view.to_arrow(), expected, self._oracle.is_ordered(query.sql))
+        found = oracle.compare(view.to_arrow(), expected, self._oracle.is_ordered(query.sql))
         return _difference(query.name, db.epoch, found)
 
     def close(self) -> None:
         self._oracle.close()
 
 
-def _difference(view: str, epoch: int, found: duckdb_oracle.Difference | None) -> Difference | None:
+def _difference(view: str, epoch: int, found: oracle.Difference | None) -> Difference | None:
     if found is None:
         return None
     return Difference(view, epoch, found.missing, found.extra, found.position)

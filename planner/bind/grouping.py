@@ -21,6 +21,7 @@ from planner.bind.scalars import NoAggregates, Scalars
 from planner.bind.subqueries import FIRST, Placement, Subqueries
 from planner.bind.tables import aggregate_name
 from planner.expr import Call, Column, Expr, Literal, Outer, walk
+from planner.names import folded
 from planner.types import Field
 
 
@@ -182,6 +183,6 @@ def _is_argument(node: object) -> bool:
 def _reference(node: exp.Expression, name: str) -> exp.Expression:
     """Where below `node`, outside aggregates, the column is named."""
     for child in node.walk(prune=lambda n: isinstance(n, exp.AggFunc)):
-        if isinstance(child, exp.Column) and child.name.lower() == name.lower():
+        if isinstance(child, exp.Column) and folded(child.name) == folded(name):
             return child
     return node

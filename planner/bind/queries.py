@@ -43,6 +43,7 @@ from planner.bind.subqueries import (
 from planner.context import CatalogReader
 from planner.errors import UnsupportedError
 from planner.expr import Expr, Literal
+from planner.names import folded
 from planner.parse import CreateView, Query
 from planner.parse.tokens import shortened
 from planner.session_zone import bound_in
@@ -115,7 +116,7 @@ def bind_view(view: CreateView, catalog: CatalogReader, zone: Zone = UTC) -> Bou
             view.query.tree,
             f'view "{view.name}" has {len(names)} column names, its query {len(schema)} columns',
         )
-    spelled = [n.lower() for n in names]
+    spelled = [folded(n) for n in names]
     for i, name in enumerate(spelled):
         if name in spelled[:i]:
             report.fail(
@@ -165,12 +166,12 @@ class _Queries:
             self.report.check(cte)
             alias = cte.args["alias"]
             self.report.check(alias)
-            if alias.name.lower() in own:
+            if folded(alias.name) in own:
                 self.report.fail(alias, f'WITH defines "{alias.name}" more than once')
-            own.add(alias.name.lower())
+            own.add(folded(alias.name))
             plan = self.plan(cte.this, replace(environment, ctes=dict(known)))
             check_stored(plan, cte.this, self.report)
-            known[alias.name.lower()] = rename(plan, alias, self.report)
+            known[folded(alias.name)] = rename(plan, alias, self.report)
         return replace(environment, ctes=known)
 
     # set operations, VALUES
@@ -326,7 +327,7 @@ class _Queries:
                 check_reference(node, self.report)
                 if below.find(node) is None:
                     aliased = next(
-                        (o for o in outputs if o.aliased and o.name.lower() == node.name.lower()),
+                        (o for o in outputs if o.aliased and folded(o.name) == folded(node.name)),
                         None,
                     )
             if aliased is None:

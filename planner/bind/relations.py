@@ -40,6 +40,7 @@ from planner.bind.subqueries import (
 from planner.coercion import TypeMismatch
 from planner.context import CatalogReader
 from planner.expr import Column, Expr, columns_used, remap
+from planner.names import folded
 from planner.types import Field
 
 #: Joins that keep or drop a row of one side by whether a pair meets the condition.
@@ -165,8 +166,8 @@ class Relations:
                     "Use a simple name.",
                 ),
             )
-        if name.lower() in environment.ctes:
-            return environment.ctes[name.lower()], name
+        if folded(name) in environment.ctes:
+            return environment.ctes[folded(name)], name
         found = self.catalog.relation(name)
         if found is None:
             self.report.fail(
@@ -211,8 +212,8 @@ class Relations:
         both = left.beside(right)
         names = [i.name for i in _using(node)]
         if method == "NATURAL":
-            shared = {c.name.lower() for c in right.scope.visible}
-            names = [c.name for c in left.scope.visible if c.name.lower() in shared]
+            shared = {folded(c.name) for c in right.scope.visible}
+            names = [c.name for c in left.scope.visible if folded(c.name) in shared]
         pairs = self._pairs(both.scope, len(left.scope.visible), names, node)
         condition, subqueries = self._condition(both, pairs, node, environment)
         form = kind if kind in ("SEMI", "ANTI") else side
@@ -287,7 +288,7 @@ class Relations:
     def _single(
         self, name: str, side: tuple[ScopeColumn, ...], node: exp.Expression
     ) -> ScopeColumn:
-        found = [c for c in side if c.name.lower() == name.lower()]
+        found = [c for c in side if folded(c.name) == folded(name)]
         place = next((i for i in _using(node) if i.name == name), node)
         if not found:
             self.report.fail(

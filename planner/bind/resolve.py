@@ -17,6 +17,7 @@ from planner.bind.report import Refusal, Report, suggestion
 from planner.bind.scope import Scope
 from planner.errors import BindError
 from planner.expr import Expr
+from planner.names import folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,7 @@ class OrderResolver:
 
 def find_output(node: exp.Column, outputs: Sequence[Output], report: Report) -> Expr | None:
     """The item of that name; items of one name must be one expression."""
-    found = [o.expr for o in outputs if o.name.lower() == node.name.lower()]
+    found = [o.expr for o in outputs if folded(o.name) == folded(node.name)]
     if any(e != found[0] for e in found):
         report.fail(
             node,

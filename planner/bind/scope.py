@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from planner.algebra import Plan
 from planner.expr import Column
+from planner.names import folded
 from planner.types import Field, Schema
 
 
@@ -40,18 +41,18 @@ class Scope:
 
     def find(self, name: str, qualifier: str | None) -> tuple[ScopeColumn, ...]:
         """Every column that the reference could mean."""
-        wanted = name.lower()
+        wanted = folded(name)
         if qualifier is None:
-            return tuple(c for c in self.visible if c.name.lower() == wanted)
+            return tuple(c for c in self.visible if folded(c.name) == wanted)
         return tuple(
             c
             for c in self.columns
-            if c.name.lower() == wanted and c.qualifier.lower() == qualifier.lower()
+            if folded(c.name) == wanted and folded(c.qualifier) == folded(qualifier)
         )
 
     def of_relation(self, qualifier: str) -> tuple[ScopeColumn, ...]:
         """The columns of `qualifier.*`."""
-        return tuple(c for c in self.columns if c.qualifier.lower() == qualifier.lower())
+        return tuple(c for c in self.columns if folded(c.qualifier) == folded(qualifier))
 
     def shifted(self, offset: int) -> Scope:
         """The same names over a row with `offset` more columns before them."""

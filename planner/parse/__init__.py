@@ -30,7 +30,7 @@ from planner.parse.statements import (
     VerifyView,
     parse_statement,
 )
-from planner.parse.tokens import line_and_column
+from planner.parse.tokens import line_and_column, words_of
 
 __all__ = [
     "CreateStream",
@@ -54,5 +54,6 @@ __all__ = [
     "parse_query",
     "parse_statement",
     "placed",
+    "words_of",
     "written_name",
 ]

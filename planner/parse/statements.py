@@ -11,6 +11,7 @@ from typing import NoReturn, TypeAlias
 
 from planner import types
 from planner.errors import UnsupportedError
+from planner.names import folded
 from planner.parse.queries import Query, query_at
 from planner.parse.tokens import Cursor, Token, line_and_column, shortened
 from planner.types import Field, SqlType
@@ -246,7 +247,7 @@ def _create_table(cursor: Cursor) -> CreateTable:
             _refuse_constraint(cursor)
         else:
             column, is_key = _column(cursor)
-            if any(column.name.lower() == c.name.lower() for c in columns):
+            if any(folded(column.name) == folded(c.name) for c in columns):
                 cursor.fail_at(here, f'column "{column.name}" is specified more than once')
             columns.append(column)
             names = (column.name,) if is_key else ()
@@ -260,15 +261,15 @@ def _create_table(cursor: Cursor) -> CreateTable:
             break
     cursor.expect(")")
     cursor.end(hint="A table of this library has columns and a primary key, and no other clauses.")
-    by_name = {c.name.lower(): c.name for c in columns}
+    by_name = {folded(c.name): c.name for c in columns}
     spelled: list[str] = []
     for part in key:
         assert key_token is not None
-        if part.lower() not in by_name:
+        if folded(part) not in by_name:
             cursor.fail_at(key_token, f'the primary key names an unknown column "{part}"')
-        if by_name[part.lower()] in spelled:
+        if by_name[folded(part)] in spelled:
             cursor.fail_at(key_token, f'the primary key names column "{part}" twice')
-        spelled.append(by_name[part.lower()])
+        spelled.append(by_name[folded(part)])
     fields = tuple(Field(c.name, c.type, c.nullable and c.name not in spelled) for c in columns)
     return CreateTable(name, fields, tuple(spelled), enforced, exists)
 
@@ -289,7 +290,7 @@ def _create_stream(cursor: Cursor) -> CreateStream:
                 "would be checked against past events, which are not kept",
                 "Leave it out, or create a table.",
             )
-        if any(column.name.lower() == c.name.lower() for c in columns):
+        if any(folded(column.name) == folded(c.name) for c in columns):
             cursor.fail_at(here, f'column "{column.name}" is specified more than once')
         columns.append(column)
         if not cursor.accept(","):

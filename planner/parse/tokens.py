@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from planner.errors import SqlSyntaxError, UnsupportedError
+from planner.names import folded
 
 _TOKEN = re.compile(
     r"""
@@ -121,6 +122,8 @@ class Cursor:
         for token in self._tokens:
             if token.word == ";":
                 raise self.error(token, "there is more than one statement in the text")
+            if token.kind == "quoted" and not _unquote(token.text):
+                raise self.error(token, "a name is empty")
             if token.word in _CLOSING:
                 opened.append(token)
             elif token.word in _CLOSING.values():
@@ -219,6 +222,16 @@ class Cursor:
             line=line,
             column=column,
         )
+
+
+def words_of(text: str) -> Iterator[str]:
+    """All that may be a name in a text of SQL, folded: words and quoted identifiers."""
+    bare = []
+    for token in lexemes(text):
+        if token.kind == "quoted":
+            yield folded(_unquote(token.text))
+        bare.append(token.text if token.kind in ("word", "number", "symbol") else " ")
+    yield from map(folded, re.findall(r"\w+", "".join(bare)))
 
 
 def _unquote(text: str) -> str:

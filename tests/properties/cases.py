@@ -18,7 +18,7 @@ from typing import Any
 
 from planner import types as t
 from planner.errors import UnsupportedError
-from sqlview.oracle import Oracle, RowError, TooLarge, canonical_rows
+from sqlview.oracle import DuckDBOracle, RowError, TooLarge, canonical_rows
 from tests.harness import Checked
 from tests.properties.features import SUPPORTED
 from tests.properties.queries import QueryMaker
@@ -183,10 +183,10 @@ class _Preview:
     def __init__(self, seed: int, tables: Mapping[str, Table]) -> None:
         stream = Stream(Random(seed + 1_000_000_007), tables)
         stream.filling()
-        self._epochs: list[Oracle] = []
+        self._epochs: list[DuckDBOracle] = []
         for _ in range(_PREVIEWED):
             stream.transaction()
-            oracle = Oracle(threads=1)
+            oracle = DuckDBOracle(threads=1)
             for name, table in stream.tables.items():
                 oracle.load(name, arrow_table(table.schema, list(table.rows.elements())))
             self._epochs.append(oracle)

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from planner import types as t
-from sqlview.oracle import Oracle, canonical_rows, compare
+from sqlview.oracle import DuckDBOracle, canonical_rows, compare
 from tests.properties.streams import Stream, value
 from tests.reference.tables import Change, Row, Table, arrow_table, net
 
@@ -93,7 +93,7 @@ class Checked:
     def __init__(self, db: Any, rng: Random) -> None:
         self._db = db
         self._rng = rng
-        self._oracle = Oracle(threads=1)
+        self._oracle = DuckDBOracle(threads=1)
         self._tables = {name: table.copy() for name, table in TABLES.items()}
         self._changes = Stream(rng, TABLES, size=8)
         self._views: list[_Watched] = []

@@ -20,8 +20,7 @@ from sqlglot import exp
 
 from planner import errors
 from planner import types as t
-from sqlview.oracle import Oracle, RowError, canonical_rows, compare
-from sqlview.oracle_sql import named_type
+from sqlview.oracle import DuckDBOracle, RowError, canonical_rows, compare, named_type
 from tests.reference.tables import Change, Rejected, Row, Table, arrow_table, arrow_type, net
 
 #: name -> the mistake it plants.
@@ -102,7 +101,7 @@ class ReferenceSession:
         if bug is not None and bug not in BUGS:
             raise ValueError(f"no such bug: {bug!r}")
         self._bug = bug
-        self._oracle = Oracle(threads=1)
+        self._oracle = DuckDBOracle(threads=1)
         self._tables: dict[str, Table] = {}
         self._views: dict[str, View] = {}
         self._readers: list[tuple[str, Callable[[pa.Table], None]]] = []

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 
 from planner import types as t
-from sqlview.oracle import RELATIVE_TOLERANCE, Oracle, OracleError, RowError, compare
+from sqlview.oracle import RELATIVE_TOLERANCE, DuckDBOracle, OracleError, RowError, compare
 
 _DAY = datetime.date(1996, 1, 31)
 
 
 @pytest.fixture
-def oracle() -> Iterator[Oracle]:
-    with Oracle(threads=1) as made:
+def oracle() -> Iterator[DuckDBOracle]:
+    with DuckDBOracle(threads=1) as made:
         made.load(
             "T",
             pa.table(
@@ -35,7 +35,7 @@ def oracle() -> Iterator[Oracle]:
         yield made
 
 
-def _rows(oracle: Oracle, text: str) -> list[tuple[Any, ...]]:
+def _rows(oracle: DuckDBOracle, text: str) -> list[tuple[Any, ...]]:
     types = oracle.describe(text).types
     schema = tuple(t.Field(f"c{i}", k) for i, k in enumerate(types) if k is not None)
     assert len(schema) == len(types), "the oracle knows the types"
@@ -115,7 +115,7 @@ def _approximate(value: Any) -> Any:
     ],
 )  # fmt: skip
 def test_results_and_types_are_sparks(
-    text: str, types: str, rows: list[tuple[Any, ...]], oracle: Oracle
+    text: str, types: str, rows: list[tuple[Any, ...]], oracle: DuckDBOracle
 ) -> None:
     assert " ".join(map(str, oracle.describe(text).types)) == types
     found = _rows(oracle, text)
@@ -137,7 +137,7 @@ def test_results_and_types_are_sparks(
         "SELECT (SELECT u.a FROM t u WHERE u.a <= t.a) FROM t",
     ],
 )
-def test_what_cannot_be_computed_is_an_error(text: str, oracle: Oracle) -> None:
+def test_what_cannot_be_computed_is_an_error(text: str, oracle: DuckDBOracle) -> None:
     schema = (t.Field("c", oracle.describe(text).types[0] or t.STRING),)
     with pytest.raises(RowError):
         oracle.query(text, schema)
@@ -147,7 +147,7 @@ def test_what_cannot_be_computed_is_an_error(text: str, oracle: Oracle) -> None:
     assert _rows(oracle, guarded) == [(2,)]
 
 
-def test_views_over_views(oracle: Oracle) -> None:
+def test_views_over_views(oracle: DuckDBOracle) -> None:
     oracle.create_view("v", "SELECT a, avg(x) AS m FROM t GROUP BY a")
     oracle.create_view("w", "SELECT m * 2 AS n FROM V WHERE m > 1")
     assert _rows(oracle, "SELECT n FROM w") == [(D("3.000000"),)]
@@ -157,7 +157,7 @@ def test_views_over_views(oracle: Oracle) -> None:
 
 
 def test_a_bag_loses_one_copy_for_each_deleted_row() -> None:
-    with Oracle(threads=1) as oracle:
+    with DuckDBOracle(threads=1) as oracle:
         bag = pa.table({"a": [1, 1, None, None], "f": [0.0, -0.0, math.nan, math.nan]})
         oracle.load("b", bag)
         oracle.apply("b", None, bag.slice(1, 2))
@@ -168,7 +168,7 @@ def test_a_bag_loses_one_copy_for_each_deleted_row() -> None:
 
 
 def test_a_keyed_table_deletes_by_key() -> None:
-    with Oracle(threads=1) as oracle:
+    with DuckDBOracle(threads=1) as oracle:
         oracle.load("k", pa.table({"id": [1, 2], "v": ["a", "b"]}), key=("id",))
         oracle.apply("k", pa.table({"id": [2], "v": ["c"]}), pa.table({"id": [2], "v": ["?"]}))
         assert _rows(oracle, "SELECT v FROM k ORDER BY v LIMIT 9") == [("a",), ("c",)]
@@ -229,13 +229,13 @@ def test_compare_minds_the_order_only_where_asked() -> None:
 
 
 def test_the_session_is_in_utc_whatever_the_machine() -> None:
-    with Oracle() as oracle:
+    with DuckDBOracle() as oracle:
         zone = oracle._db.execute("SELECT current_setting('TimeZone')").fetchone()
     assert zone == ("UTC",)
 
 
 def test_doubled_quotes_are_one_quote() -> None:
-    with Oracle() as oracle:
+    with DuckDBOracle() as oracle:
         oracle.load("t", pa.table({"a": [1]}))
         (name,) = oracle.query("SELECT 'it''s' AS s FROM t", (t.Field("s", t.STRING),))["s"]
     assert name.as_py() == "it's"

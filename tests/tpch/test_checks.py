@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from planner.types import DOUBLE, Field, Schema
-from sqlview.oracle import Oracle
+from sqlview.oracle import DuckDBOracle
 from tpch.checks import Checks, StreamOracle
 from tpch.generate import generate, load
 from tpch.queries import select_queries, tables_of
@@ -70,7 +70,7 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[StreamOracle, Fa
     oracle = StreamOracle(QUERIES)
     for batch in batches:
         oracle.apply(batch)
-    recompute = Oracle()
+    recompute = DuckDBOracle()
     for name, rows in replay(batches).items():
         recompute.load(name, rows)
     views: dict[str, FakeView] = {}

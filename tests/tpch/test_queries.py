@@ -21,7 +21,7 @@ from sqlglot import exp
 
 import sqlview
 from planner.types import DOUBLE, Field
-from sqlview.oracle import Oracle
+from sqlview.oracle import DuckDBOracle
 from tpch import lively
 from tpch.queries import Query, all_queries
 from tpch.schema import TABLES
@@ -31,8 +31,8 @@ ANSWERS = json.loads((Path(__file__).parent / "answers.json").read_text(encoding
 
 
 @pytest.fixture(scope="module")
-def oracle(generated_tables: dict[str, pa.Table]) -> Iterator[Oracle]:
-    with Oracle(threads=1) as oracle:
+def oracle(generated_tables: dict[str, pa.Table]) -> Iterator[DuckDBOracle]:
+    with DuckDBOracle(threads=1) as oracle:
         for name, rows in generated_tables.items():
             oracle.load(name, rows)
         yield oracle
@@ -50,7 +50,7 @@ def by_name(parameters: str) -> dict[str, Query]:
     return {query.name: query for query in all_queries(parameters)}
 
 
-def result(oracle: Oracle, query: Query) -> list[tuple[Any, ...]]:
+def result(oracle: DuckDBOracle, query: Query) -> list[tuple[Any, ...]]:
     described = oracle.describe(query.sql)
     columns = zip(described.names, described.types, strict=True)
     schema = tuple(Field(name, kind or DOUBLE) for name, kind in columns)
@@ -75,7 +75,7 @@ def test_all_22_have_a_file() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_answers_are_those_of_tpch(oracle: Oracle, name: str) -> None:
+def test_answers_are_those_of_tpch(oracle: DuckDBOracle, name: str) -> None:
     rows = result(oracle, by_name("spec")[name])
     expected = ANSWERS[name]
     assert len(rows) == expected["rows"]
@@ -108,7 +108,7 @@ def test_lively_parameters_are_literals(name: str) -> None:
     assert (text != spec) == (name in lively.LIVELY)
 
 
-def test_lively_results_are_not_empty(oracle: Oracle) -> None:
+def test_lively_results_are_not_empty(oracle: DuckDBOracle) -> None:
     for query in all_queries("lively"):
         rows = result(oracle, query)
         assert rows, query.name

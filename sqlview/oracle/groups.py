@@ -14,8 +14,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from planner import types as t
-
-MaybeType = t.SqlType | None
+from sqlview.oracle.kinds import MaybeType
 
 #: A list of the pairs of a group without NULL, and what is computed of it: `a` are the first
 #: arguments, `b` the second ones. `sqlview_rank`: the value at rank p * n, rounded up.

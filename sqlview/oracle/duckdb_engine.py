@@ -1,0 +1,217 @@
+"""The oracle that every installation has: DuckDB, in this process.
+
+It keeps a copy of the base tables in memory, in step with the changes that it is told of, and runs
+the view's own text over them, translated (`translation`).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import duckdb
+import pyarrow as pa
+
+from planner import types as t
+from planner.names import folded
+from sqlview.oracle.comparison import plain
+from sqlview.oracle.database import connect
+from sqlview.oracle.kinds import MaybeType, spark_type
+from sqlview.oracle.protocol import CannotSay, OracleError, RowError, TooLarge
+from sqlview.oracle.translation import MACROS, Columns, Translated, translate
+from sqlview.quoting import decoded, duckdb_name, encoded
+
+#: What DuckDB raises where a value cannot be computed, not for text that is wrong.
+_FAILURES = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
+#: What it raises when it is no use any more, or has too much in memory.
+_BROKEN = (duckdb.FatalException, duckdb.InternalException, duckdb.OutOfMemoryException)
+
+
+class DuckDBOracle:
+    """Implements Oracle.
+
+    `zone`: the session's time zone. `optimize=False` runs queries as they are written, for a second
+    opinion: a rewrite of DuckDB's that is wrong gives two answers. `sound` is False once DuckDB has
+    failed in a way that leaves it unfit for more.
+    State: a copy of every base table.
+    """
+
+    engine = "DuckDB"
+
+    def __init__(
+        self, *, zone: str = "UTC", threads: int | None = None, optimize: bool = True
+    ) -> None:
+        self.optimizes = optimize
+        self.sound = True
+        self._db = connect(zone=zone, threads=threads, optimize=optimize)
+        for macro in MACROS:
+            self._db.execute(macro)
+        self._catalog: dict[str, Columns] = {}
+        self._keys: dict[str, tuple[str, ...]] = {}
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> DuckDBOracle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def load(self, name: str, table: pa.Table, key: Sequence[str] = ()) -> None:
+        name = encoded(name)
+        table = _encoded(plain(table))
+        with self._failing(), self._batch(table):
+            self._db.execute(f"CREATE TABLE {duckdb_name(name)} AS SELECT * FROM oracle_batch")
+        self._catalog[name] = {f.name: spark_type(f.type) for f in table.schema}
+        self._keys[name] = tuple(map(encoded, key))
+
+    def drop(self, name: str) -> None:
+        name = encoded(name)
+        kind = "TABLE" if name in self._keys else "VIEW"
+        with self._failing():
+            self._db.execute(f"DROP {kind} {duckdb_name(name)}")
+        del self._catalog[name]
+        self._keys.pop(name, None)
+
+    def apply(self, name: str, inserts: pa.Table | None, deletes: pa.Table | None) -> None:
+        name = encoded(name)
+        with self._failing():
+            if deletes is not None and deletes.num_rows:
+                self._delete(name, _encoded(plain(deletes)))
+            if inserts is not None and inserts.num_rows:
+                with self._batch(_encoded(plain(inserts))):
+                    insert = f"INSERT INTO {duckdb_name(name)} BY NAME SELECT * FROM oracle_batch"
+                    self._db.execute(insert)
+
+    def _delete(self, name: str, rows: pa.Table) -> None:
+        columns = [duckdb_name(c) for c in self._keys[name] or self._catalog[name]]
+        listed = ", ".join(columns)
+        same = " AND ".join(f"b.{c} IS NOT DISTINCT FROM d.{c}" for c in columns)
+        with self._batch(rows):
+            self._db.execute("BEGIN")
+            deleted = self._db.execute(f"""
+                DELETE FROM {duckdb_name(name)} WHERE rowid IN (
+                    SELECT victim FROM (
+                        SELECT b.rowid AS victim, d.copies AS copies, row_number() OVER (
+                            PARTITION BY {", ".join(f"b.{c}" for c in columns)} ORDER BY b.rowid
+                        ) AS nth
+                        FROM {duckdb_name(name)} b JOIN (
+                            SELECT {listed}, count(*) AS copies FROM oracle_batch GROUP BY ALL
+                        ) d ON {same}
+                    ) WHERE nth <= copies
+                )""").fetchone()
+            if deleted is None or deleted[0] != rows.num_rows:
+                self._db.execute("ROLLBACK")
+                found = deleted[0] if deleted else 0
+                missing = rows.num_rows - found
+                raise OracleError(f"{missing} rows to delete are not in {decoded(name)!r}")
+            self._db.execute("COMMIT")
+
+    def create_view(self, name: str, text: str, schema: t.Schema | None = None) -> None:
+        name = encoded(name)
+        translated = self._translate(text)
+        columns = [f.name for f in schema] if schema else translated.names
+        names = [encoded(c) for c in columns]
+        listed = ", ".join(map(duckdb_name, names))
+        with self._failing():
+            self._db.execute(f"CREATE VIEW {duckdb_name(name)} ({listed}) AS {translated.sql}")
+        self._catalog[name] = dict(zip(names, translated.types, strict=True))
+
+    def is_ordered(self, text: str) -> bool:
+        """Whether the result of `text` has an order: an ORDER BY of output columns at the top."""
+        return self._translate(text).ordered
+
+    def describe(self, text: str) -> Translated:
+        """The query as DuckDB runs it, with its columns: names, and Spark's types where known."""
+        return self._translate(text)
+
+    def query(self, text: str, schema: t.Schema, most_rows: int | None = None) -> pa.Table:
+        """As Oracle.query, the columns cast to `schema`.
+
+        Raises: also TooLarge for more than `most_rows`.
+        """
+        translated = self._translate(text)
+        inner = ", ".join(f"c{i}" for i in range(len(schema)))
+        casts = ", ".join(f"CAST(c{i} AS {_type_name(f.type)})" for i, f in enumerate(schema))
+        limit = "" if most_rows is None else f" LIMIT {most_rows + 1:d}"
+        query = f"SELECT {casts} FROM ({translated.sql}) AS r({inner}){limit}"
+        with self._failing():
+            table = self._db.sql(query).to_arrow_table()
+        if most_rows is not None and table.num_rows > most_rows:
+            raise TooLarge(f"the query has more than {most_rows} rows")
+        return table.rename_columns([f.name for f in schema])
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """What DuckDB raises, as errors of ours."""
+        try:
+            yield
+        except _FAILURES as failure:
+            said = str(failure)
+            if "cannot say: " in said:
+                raise CannotSay(said.partition("cannot say: ")[2].splitlines()[0]) from failure
+            raise RowError(said) from failure
+        except (duckdb.Error, RuntimeError) as failure:
+            self.sound = self.sound and not isinstance(failure, _BROKEN)
+            raise CannotSay(_said(failure)) from failure
+
+    @contextmanager
+    def _batch(self, rows: pa.Table) -> Iterator[None]:
+        self._db.register("oracle_batch", rows)
+        try:
+            yield
+        finally:
+            self._db.unregister("oracle_batch")
+
+    def _translate(self, text: str) -> Translated:
+        words = folded(text)
+        mentioned = tuple(
+            (name, tuple(columns.items()))
+            for name, columns in self._catalog.items()
+            if "`" in (spelled := decoded(name)) or spelled in words
+        )
+        try:
+            return _translated(text, mentioned)
+        except CannotSay:
+            raise
+        except Exception as error:
+            # sqlglot raises what its code meets, its own errors and Python's alike.
+            raise CannotSay(_said(error)) from error
+
+
+@functools.lru_cache(maxsize=4096)
+def _translated(
+    text: str, catalog: tuple[tuple[str, tuple[tuple[str, MaybeType], ...]], ...]
+) -> Translated:
+    """Oracles over equal tables translate a text once: it takes longer than a small query.
+
+    `catalog` has all the tables and views that the text mentions; more do no harm.
+    """
+    return translate(text, {name: dict(columns) for name, columns in catalog})
+
+
+def _said(error: BaseException) -> str:
+    """The first line of what a library says, without the colours of a terminal."""
+    lines = [line for line in re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines() if line]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _encoded(table: pa.Table) -> pa.Table:
+    return table.rename_columns([encoded(name) for name in table.column_names])
+
+
+def _type_name(kind: t.SqlType) -> str:
+    match kind:
+        case t.StringType():
+            return "VARCHAR"
+        case t.BinaryType():
+            return "BLOB"
+        case t.TimestampType():
+            return "TIMESTAMP" if kind.local else "TIMESTAMPTZ"
+        case t.NullType() | t.IntervalType():
+            raise OracleError(f"a view has no column of type {kind}")
+        case _:
+            return str(kind)

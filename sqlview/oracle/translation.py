@@ -1,0 +1,430 @@
+"""Spark SQL text as DuckDB SQL text with Spark's meaning.
+
+sqlglot translates the syntax. What it leaves to the engines, and where they differ, is made
+explicit here, on the tree, with the SQL types of every column known:
+
+- every identifier is `encoded` first, before sqlglot resolves any;
+- numbers, dates and casts are in `arithmetic`, aggregates in `aggregates` and `groups`, functions
+  in `functions`, and what Spark alone spells in a way is spelled otherwise first (`spelling`);
+- (a, b) IN (SELECT …) is spelled out, which DuckDB cannot do where it is correlated;
+- DAYOFWEEK counts from 1 for Sunday, and ISNAN(NULL) is FALSE;
+- a condition on LATERAL with a subquery, which DuckDB cannot do, moves into the LATERAL query;
+- a conjunct of a join's condition that may fail is computed where those before it hold;
+- LIKE has the escape character `\\` in Spark and none in DuckDB;
+- NULLs come first in ascending and last in descending order;
+- ORDER BY, LIMIT and OFFSET get the documented tie columns: every output column from left to right,
+  ascending, NULLs first. A LIMIT or OFFSET without ORDER BY is ordered by these alone.
+
+What stands for an expression may hold it several times, and so may the macros, which DuckDB
+expands: nested in each other they would grow without bound, and are refused (`CannotSay`) beyond a
+size.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.optimizer.qualify import qualify
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from planner import types as t
+from planner.parse.queries import normalise
+from sqlview.oracle.aggregates import aggregate
+from sqlview.oracle.arithmetic import (
+    ARITHMETIC_MACROS,
+    Typed,
+    arithmetic,
+    checked,
+    converted,
+    divided,
+    positive_remainder,
+)
+from sqlview.oracle.functions import FUNCTION_MACROS, Spoken, is_rewritten, rewritten
+from sqlview.oracle.groups import GROUP_MACROS, group_aggregate, reads_group
+from sqlview.oracle.kinds import MaybeType, common_type, literal_type
+from sqlview.oracle.protocol import CannotSay
+from sqlview.oracle.spelling import respell
+from sqlview.oracle.trees import cast
+from sqlview.quoting import decoded, encoded
+
+Columns = Mapping[str, MaybeType]
+
+MACROS = (*ARITHMETIC_MACROS, *GROUP_MACROS, *FUNCTION_MACROS)
+
+#: Of nodes that DuckDB has to bind, in one expression.
+_MOST_NODES = 100_000
+#: How often at most what stands for a node holds an operand of it, macros expanded.
+_COPIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """DuckDB's text, and the result's columns: folded names and Spark types where known.
+
+    `ordered`: the outermost ORDER BY has output columns alone, so that a reader who sees only the
+    rows can tell whether they are in order.
+    """
+
+    sql: str
+    names: tuple[str, ...]
+    types: tuple[MaybeType, ...]
+    ordered: bool
+
+
+def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
+    """One query of Spark SQL over `catalog` (table -> column -> type, all names `encoded`).
+
+    Raises: CannotSay for what grows too large; sqlglot's errors, for text or names that it does not
+    understand; RecursionError for what is nested too deeply.
+    """
+    tree = sqlglot.parse_one(normalise(text), read=Spoken)
+    for identifier in list(tree.find_all(exp.Identifier)):
+        identifier.replace(exp.Identifier(this=encoded(identifier.name), quoted=True))
+    tree = _balanced(tree)
+    respell(tree)
+    schema: dict[str, object] = {
+        name: dict.fromkeys(columns, "int") for name, columns in catalog.items()
+    }
+    tree = qualify(tree, schema=schema, dialect="databricks", quote_identifiers=False)
+    typer = _Typer(catalog)
+    names: list[str] = []
+    types: tuple[MaybeType, ...] = ()
+    for scope in traverse_scope(tree):  # innermost first, the whole query last
+        types = typer.rewrite(scope)
+        names = [e.alias_or_name for e in _selects(scope)]
+    ordered = _is_ordered(tree)
+    for query in list(tree.find_all(exp.Query)):
+        _order_totally(query)
+    for node in reversed(list(tree.find_all(exp.In))):  # the innermost first: it is copied
+        if isinstance(node.this, exp.Tuple) and node.args.get("query") is not None:
+            node.replace(_rows_in(node, node.args["query"]))
+    for join in list(tree.find_all(exp.Join)):
+        _condition_inside(join)
+        _guard(join)
+    return Translated(tree.sql("duckdb"), tuple(map(decoded, names)), types, ordered)
+
+
+def _balanced(tree: exp.Expr) -> exp.Expr:
+    """Chains of AND and of OR as trees of logarithmic depth: sqlglot's are as deep as long."""
+    for node in list(tree.find_all(exp.And, exp.Or)):
+        if type(node.parent) is not type(node):
+            terms = list(node.flatten(unnest=False))
+            if len(terms) > 2:
+                place = _Place(node)
+                place.put(_halved(type(node), terms))
+    return tree
+
+
+class _Place:
+    """Where a node is now. What is put there may hold the node itself, unlike in `replace`."""
+
+    def __init__(self, node: exp.Expr) -> None:
+        assert node.parent is not None and node.arg_key is not None
+        self._parent, self._key, self._index = node.parent, node.arg_key, node.index
+
+    def put(self, node: exp.Expr) -> None:
+        self._parent.set(self._key, node, self._index)
+
+
+def _halved(kind: type[exp.Expr], terms: list[exp.Expr]) -> exp.Expr:
+    if len(terms) == 1:
+        return terms[0]
+    half = len(terms) // 2
+    return kind(this=_halved(kind, terms[:half]), expression=_halved(kind, terms[half:]))
+
+
+#: What computes no value that may fail, whatever its operands are.
+_SAFE = (
+    *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Predicate),
+    *(exp.Connector, exp.Not, exp.Coalesce, exp.Case, exp.If, exp.DataType, exp.Escape),
+)
+
+
+def _guard(join: exp.Join) -> None:
+    """ON a AND f AND b AND g as ON a AND b AND CASE WHEN a THEN f AND CASE WHEN b THEN g END END,
+    where f and g may fail: DuckDB takes conjuncts in an order of its own."""
+    condition = join.args.get("on")
+    if condition is None:
+        return
+    terms = list(condition.flatten(unnest=False)) if isinstance(condition, exp.And) else [condition]
+    risky = [not all(isinstance(n, _SAFE) for n in term.walk()) for term in terms]
+    if not any(risky[1:]) or any(term.find(exp.Query) for term in terms):
+        return
+    rest: list[exp.Expr] = []
+    groups = [
+        (fails, [exp.paren(term) for term, _ in group])
+        for fails, group in itertools.groupby(zip(terms, risky, strict=True), key=lambda g: g[1])
+    ]
+    for fails, group in reversed(groups):
+        if fails:
+            rest = [*group, *rest]
+        elif rest:
+            holds = _halved(exp.And, group)
+            rest = [exp.Case(ifs=[exp.If(this=holds, true=_halved(exp.And, rest))])]
+    plain = [term for term, fails in zip(terms, risky, strict=True) if not fails]
+    join.set("on", _halved(exp.And, plain + rest))
+
+
+def _condition_inside(join: exp.Join) -> None:
+    """JOIN LATERAL q AS s ON c as JOIN LATERAL (SELECT * FROM q AS s WHERE c) AS s ON TRUE."""
+    lateral, condition = join.this, join.args.get("on")
+    if not isinstance(lateral, exp.Lateral) or condition is None or not condition.find(exp.Query):
+        return
+    alias = lateral.args["alias"]
+    rows = exp.Subquery(this=lateral.this.unnest(), alias=alias.copy())
+    inner = exp.select("*").from_(rows).where(condition.copy())
+    lateral.set("this", exp.Subquery(this=inner))
+    alias.set("columns", None)
+    join.set("on", exp.true())
+
+
+def _selects(scope: Scope) -> list[exp.Expr]:
+    query = scope.expression.unnest()
+    return list(query.selects) if isinstance(query, exp.Query) else []
+
+
+def _is_ordered(query: exp.Expr) -> bool:
+    order = query.args.get("order")
+    if order is None or not isinstance(query, exp.Query):
+        return False
+    outputs = {e.alias_or_name for e in query.selects} | {e.unalias() for e in query.selects}
+    for key in order.expressions:
+        column = key.this
+        bare = isinstance(column, exp.Column) and not column.table
+        if (column.name if bare else column) not in outputs:
+            return False
+    return True
+
+
+def _rows_in(node: exp.In, query: exp.Expr) -> exp.Expr:
+    """(a, b) IN (SELECT …): TRUE if a row is equal, else NULL if one may be, else FALSE.
+
+    DuckDB has it only for subqueries that are not correlated.
+    """
+    names = [f"sqlview_c{i}" for i in range(len(node.this.expressions))]
+    alias = exp.TableAlias(
+        this=exp.to_identifier("sqlview_rows"), columns=[exp.to_identifier(n) for n in names]
+    )
+    same = exp.and_(
+        *(
+            exp.EQ(this=exp.paren(value.copy()), expression=exp.column(name, "sqlview_rows"))
+            for value, name in zip(node.this.expressions, names, strict=True)
+        )
+    )
+    unknown = exp.Is(this=exp.paren(same), expression=exp.Null())
+    found = exp.Case(
+        ifs=[
+            exp.If(this=exp.LogicalOr(this=same.copy()), true=exp.true()),
+            exp.If(this=exp.LogicalOr(this=unknown), true=exp.Null()),
+        ],
+        default=exp.false(),
+    )
+    rows = exp.Subquery(this=query.unnest().copy(), alias=alias)
+    return exp.Subquery(this=exp.select(found).from_(rows))
+
+
+def _order_totally(query: exp.Query) -> None:
+    order = query.args.get("order")
+    if order is None and all(query.args.get(clause) is None for clause in ("limit", "offset")):
+        return
+    keys = list(order.expressions) if order is not None else []
+    for key in keys:
+        if key.args.get("nulls_first") is None:
+            key.set("nulls_first", not key.args.get("desc"))
+    ties = [
+        exp.Ordered(this=exp.Literal.number(i + 1), desc=False, nulls_first=True)
+        for i in range(len(query.selects))
+    ]
+    query.set("order", exp.Order(expressions=[*keys, *ties]))
+
+
+class _Typer:
+    """Types expressions by Spark's rules, scope by scope from the inside, rewriting as it goes."""
+
+    def __init__(self, catalog: Mapping[str, Columns]) -> None:
+        self._catalog = catalog
+        self._outputs: dict[int, tuple[MaybeType, ...]] = {}
+        self._types: dict[int, MaybeType] = {}
+        self._nodes: dict[int, int] = {}
+        self._scope: Scope
+
+    def rewrite(self, scope: Scope) -> tuple[MaybeType, ...]:
+        """Rewrite the scope's own expressions; returns the types of its output columns."""
+        query = scope.expression.unnest()
+        if isinstance(query, exp.Lateral):
+            return self._outputs.get(id(query.this.unnest()), ())
+        self._scope = scope
+        if isinstance(query, exp.SetOperation):
+            sides = [self._outputs[id(s.expression.unnest())] for s in scope.set_operation_scopes]
+            types = tuple(common_type(pair) for pair in zip(*sides, strict=True))
+        elif isinstance(scope.expression, exp.Values):
+            for row in scope.expression.expressions:
+                self._visit(row)
+            cells = [[self._of(e) for e in row.expressions] for row in scope.expression.expressions]
+            types = tuple(common_type(column) for column in zip(*cells, strict=True))
+        else:
+            for join in query.args.get("joins") or ():
+                if join.args.get("on") is not None:
+                    self._visit(join.args["on"])
+            for clause in ("where", "group", "having", "order"):
+                if query.args.get(clause) is not None:
+                    self._visit(query.args[clause])
+            for expression in list(query.expressions):
+                self._visit(expression)
+            types = tuple(self._types.get(id(e)) for e in query.expressions)
+        self._outputs[id(query)] = types
+        return types
+
+    def _visit(self, root: exp.Expr) -> None:
+        """Type and rewrite an expression, operands first. It is not recursive, for deep ones."""
+        above = []
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            above.append(node)
+            if not isinstance(node, exp.Query):
+                waiting += node.iter_expressions()
+        for node in reversed(above):
+            self._rewrite(node)
+
+    def _rewrite(self, node: exp.Expr) -> None:
+        if isinstance(node, exp.Query):
+            types = self._outputs.get(id(node.unnest()))
+            self._types[id(node)] = types[0] if types else None
+            self._nodes[id(node)] = sum(
+                self._nodes.get(id(e), 1) for q in node.find_all(exp.Query) for e in q.expressions
+            )
+            return
+        place = _Place(node)
+        nodes = 1 + sum(self._nodes.get(id(e), 1) for e in node.iter_expressions())
+        kind, replacement = self._rule(node)
+        self._types[id(node)] = kind
+        if replacement is not None and replacement is not node:
+            place.put(replacement)
+            self._types[id(replacement)] = kind
+            if not isinstance(replacement, exp.Cast):
+                nodes *= _COPIES
+            node = replacement
+        self._nodes[id(node)] = nodes
+        if nodes > _MOST_NODES:
+            raise CannotSay("expressions that hold their operands several times are nested deeply")
+
+    def _of(self, node: exp.Expr | None) -> MaybeType:
+        return None if node is None else self._types.get(id(node))
+
+    def _rule(self, node: exp.Expr) -> Typed:
+        """Spark's type of a node whose children are typed, and what stands for it in DuckDB."""
+        this = self._of(node.args.get("this"))
+        match node:
+            case exp.Alias() | exp.Paren() | exp.Neg() | exp.Abs() | exp.Nullif():
+                return this, None
+            case exp.Filter() if reads_group(node.this):
+                return group_aggregate(node.this, node.expression.this, self._of)
+            case _ if reads_group(node):
+                deferred = isinstance(node.parent, (exp.Filter, exp.WithinGroup))
+                return (None, None) if deferred else group_aggregate(node, None, self._of)
+            case exp.Filter() if isinstance(node.this, exp.AggFunc):
+                return aggregate(node.this, self._of(node.this.this), node.expression.this)
+            case exp.AggFunc() if isinstance(node.parent, exp.Filter):
+                return None, None  # with its condition, by the rule above
+            case exp.AggFunc():
+                return aggregate(node, this, None)
+            case exp.Distinct():
+                return self._of(node.expressions[0]) if node.expressions else None, None
+            case exp.DayOfWeek():
+                one = exp.Literal.number(1)
+                return t.INT, exp.paren(exp.Add(this=node, expression=one), copy=False)
+            case exp.IsNan():
+                node.set("this", cast(node.this, t.DOUBLE))
+                return t.BOOLEAN, exp.Coalesce(this=node, expressions=[exp.false()])
+            case exp.Column():
+                return self._column(node), None
+            case exp.Literal():
+                return literal_type(node), None
+            case exp.Boolean():
+                return t.BOOLEAN, None
+            case exp.Null():
+                return t.NULL, None
+            case exp.Cast():
+                return converted(node, this)
+            case exp.Like() | exp.ILike():
+                if this is not None and this != t.STRING:
+                    node.set("this", cast(node.this, t.STRING))
+                if isinstance(node.parent, exp.Escape):
+                    return t.BOOLEAN, None
+                return t.BOOLEAN, exp.Escape(this=node, expression=exp.Literal.string("\\"))
+            case exp.Predicate() | exp.Connector() | exp.Not():
+                return t.BOOLEAN, None
+            case exp.Div():
+                return divided(node, self._operand(node.this), self._operand(node.expression))
+            case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod():
+                return arithmetic(node, self._operand(node.this), self._operand(node.expression))
+            case exp.DateAdd() | exp.DateSub() | exp.TsOrDsAdd() | exp.AddMonths():
+                return (t.DATE, cast(node, t.DATE)) if this == t.DATE else (None, None)
+            case exp.Anonymous() if node.name.lower() == "pmod" and len(node.expressions) == 2:
+                return positive_remainder(node, *map(self._of, node.expressions))
+            case _ if is_rewritten(node):
+                return rewritten(node, self._of)
+            case exp.IntDiv():
+                return t.BIGINT, checked(cast(node, t.BIGINT), node.this, node.expression)
+            case exp.If():
+                return common_type(self._of(node.args.get(k)) for k in ("true", "false")), None
+            case exp.Case():
+                branches = [self._of(i.args["true"]) for i in node.args["ifs"]]
+                if node.args.get("default") is not None:
+                    branches.append(self._of(node.args["default"]))
+                return common_type(branches), None
+            case exp.Coalesce() | exp.Greatest() | exp.Least():
+                return common_type([this, *(self._of(e) for e in node.expressions)]), None
+            case exp.Extract() | exp.Year() | exp.Month() | exp.Day() | exp.Length():
+                return t.INT, None
+            case exp.DayOfWeekIso() | exp.DayOfYear() | exp.WeekOfYear() | exp.Quarter():
+                return t.INT, None
+            case exp.DPipe() | exp.Concat() | exp.Upper() | exp.Lower() | exp.Substring():
+                return t.STRING, None
+            case exp.Trim() | exp.Replace():
+                return t.STRING, None
+            case _:
+                return None, None
+
+    def _column(self, node: exp.Column) -> MaybeType:
+        around: Scope | None = self._scope
+        while around is not None and node.table and node.table not in around.sources:
+            around = around.parent  # a column of an enclosing query
+        source = None if around is None else around.sources.get(node.table)
+        if isinstance(source, Scope) and isinstance(source.expression, exp.Lateral):
+            query = source.expression.this.unnest()
+            names = list(source.expression.alias_column_names)
+            names = names or [e.alias_or_name for e in query.selects]
+            types = self._outputs.get(id(query))
+            return types[names.index(node.name)] if types and node.name in names else None
+        if isinstance(source, Scope):
+            names = [e.alias_or_name for e in _selects(source)]
+            if isinstance(source.expression, exp.Values):
+                names = list(source.expression.alias_column_names)
+            types = self._outputs.get(id(source.expression.unnest()))
+            return types[names.index(node.name)] if types and node.name in names else None
+        if isinstance(source, exp.Table):
+            return self._catalog.get(source.name, {}).get(node.name)
+        # A bare name in ORDER BY or HAVING is an output column.
+        for output in _selects(self._scope):
+            if output.alias_or_name == node.name and not node.table:
+                return self._of(output)
+        return None
+
+    def _operand(self, node: exp.Expr) -> MaybeType:
+        """The type of an operand; an integer literal beside a decimal counts only its digits."""
+        kind = self._of(node)
+        inner = node.unnest()
+        literal = inner.this if isinstance(inner, exp.Neg) else inner
+        if isinstance(kind, t.IntegerType) and isinstance(literal, exp.Literal):
+            sibling = node.parent and next(
+                (c for c in node.parent.iter_expressions() if c is not node), None
+            )
+            if isinstance(self._of(sibling), t.DecimalType):
+                return t.DecimalType(len(literal.name.lstrip("0")) or 1, 0)
+        return kind
