@@ -271,7 +271,7 @@ class ArrangementState:
     def maintain(self, inserted: int) -> None:
         """Merge under fuel and drop entries of rows that are gone. Between steps only."""
         dead, _, _, died_row, _ = self.relation.versions
-        if self.filter is None:
+        if self.filter is None or self.relation.live_rows == 0:
             self.spine.sweep(self.relation.live_rows, dead, died_row)
         else:
             self._sweep_part(dead, died_row)

@@ -4,7 +4,9 @@ Rows are appended and never changed. A row is named by its row id, which ascends
 recurs. They lie in blocks of up to 65,536 (see `operators.kernels.memory`): the last one is being
 filled, those before it are immutable, and one that is mostly dead is rewritten with the rows that
 some reader may still see, under the same ids, so that no index is touched. Of a block without such
-rows only its addresses stay.
+rows only its addresses stay. The last block is no exception: when it is mostly dead it is closed
+before it is full, and the next rows begin another, so that a small relation that changes all the
+time stays small.
 
 A few rows are copied into the block that is being filled. Many at once become blocks of their own,
 which take over the arrays that they came in, column by column when somebody reads them through the
@@ -45,6 +47,9 @@ _LOOKUP_WORTH = 32
 PIECE_ROWS = 2 * BLOCK_ROWS
 #: A block is rewritten when fewer than this share of its rows can still be seen.
 COMPACT_BELOW = 0.25
+#: The last block is closed before it is full with so many rows at least; where some of them live,
+#: with so many for each block that there is, as what it leaves behind would add up.
+CLOSE_ROWS, CLOSE_ROWS_A_BLOCK = BLOCK_ROWS // 16, 256
 _BITMAP_BYTES = BLOCK_ROWS // 8
 #: Shared by all blocks of which no row can be seen any more.
 _ALL_DEAD = np.full(_BITMAP_BYTES, 255, np.uint8)
@@ -185,6 +190,7 @@ class Relation:
             kept = int(np.searchsorted(self._born_time, since, side="right"))
             self._born_first = self._born_first[kept:]
             self._born_time = self._born_time[kept:]
+        self._close_if_dead(since)
         # Blocks that were still being filled when rows of theirs went have to be looked at, too.
         touched = set(range(self._full_blocks, self.next_row >> BLOCK_BITS))
         self._full_blocks = self.next_row >> BLOCK_BITS
@@ -494,10 +500,10 @@ class Relation:
         return block
 
     def _open_block(self) -> None:
-        """A block with room for all its rows. The first is made of small pages, of which a relation
-        that stays small touches one a column: the first touch of a huge page clears 2 MiB."""
+        """A block with room for all its rows. That of a small relation is made of small pages, of
+        which it touches few: the first touch of a huge page clears 2 MiB."""
         block = self._new_block()
-        empty = ROWS.empty if block else np.empty
+        empty = ROWS.empty if self.live_rows >= BULK_ROWS else np.empty
         for layout, slot in zip(self._layouts, self._value_slot, strict=True):
             if layout.textual:
                 offsets = np.empty(BLOCK_ROWS + 1, np.int32)
@@ -582,6 +588,18 @@ class Relation:
         return pa.Array.from_buffers(arrow, len(rows), buffers)
 
     # -- compaction ------------------------------------------------------------------------------
+
+    def _close_if_dead(self, since: int) -> None:
+        """Let the next rows begin a new block if few of those in the last one can be seen."""
+        rows = self._block_rows[-1] if self.next_row & BLOCK_MASK else 0
+        if rows < CLOSE_ROWS:
+            return
+        first = self.next_row & ~BLOCK_MASK
+        told = self._died_time[np.searchsorted(self._died_row, first) :] > since
+        needed = rows - self._block_deaths[-1] + int(np.count_nonzero(told))
+        most = min(CLOSE_ROWS_A_BLOCK * len(self._block_rows), BLOCK_ROWS) if needed else 0
+        if needed < COMPACT_BELOW * rows and rows >= most:
+            self.next_row = self._next_block()
 
     def _compact(self, block: int) -> None:
         """Rewrite a full block if few of its rows can still be seen."""

@@ -231,7 +231,13 @@ class Spine:
 
     def sweep(self, live: int, dead: Ints, died_row: Ints) -> None:
         """Start rewriting the largest batch if most entries are of rows that are gone: neither
-        among the `live` nor among those whose death some reader can tell."""
+        among the `live` nor among those whose death some reader can tell. Where there are none of
+        either, all entries go at once."""
+        if live == 0 and len(died_row) == 0:
+            self._parts, self._table, self.entries = [], None, 0
+            self._merging, self._credit, self._price, self._seen = 0, 0, NEVER, 0
+            self.settled = True
+            return
         if self.entries <= 2 * (live + len(died_row)) + BLOCK_ROWS // 16:
             return
         # Merges now pay for themselves, by what they leave out.

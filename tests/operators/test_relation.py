@@ -13,6 +13,7 @@ from unittest import mock
 import numba
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ from operators.kernels import versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_ROWS
 from operators.state import relation as relations
 from operators.state import storage
-from operators.state.relation import BULK_ROWS, Relation
+from operators.state.relation import BULK_ROWS, CLOSE_ROWS, Relation
 from planner import types as t
 from tests.operators.columns import Row, ints, schema, to_columns, to_rows
 from tests.reference.tables import arrow_table
@@ -309,7 +310,7 @@ def test_a_held_reader_keeps_its_rows_through_compaction() -> None:
 
 
 def test_a_block_that_died_while_it_was_filled_is_rewritten_once_it_is_full() -> None:
-    """Only its last rows live on, and none of them dies afterwards."""
+    """Only its last rows live on, and none of them dies later; a reader held all until then."""
     relation = Relation(TWO)
     time = 0
     for numbers in np.array_split(np.arange(BLOCK_ROWS - 100), 8):
@@ -318,7 +319,7 @@ def test_a_block_that_died_while_it_was_filled_is_rewritten_once_it_is_full() ->
         relation.append(_two(numbers), np.full(len(numbers), time, np.int64))
         time += 1
         relation.kill(numbers, np.full(len(numbers), time, np.int64))
-        relation.advance(time)
+        relation.advance(0)
     time += 1
     numbers = np.arange(BLOCK_ROWS - 100, BLOCK_ROWS + 100)
     relation.append(_two(numbers), np.full(200, time, np.int64))
@@ -365,6 +366,43 @@ def test_bytes_stay_in_proportion_to_living_rows() -> None:
     row_bytes = 8 + 4 + 20
     assert peak < 6 * BLOCK_ROWS * row_bytes
     assert relation.nbytes < 3 * BLOCK_ROWS * row_bytes
+
+
+@pytest.mark.parametrize("alive", [0, 5, 1_000])
+def test_a_small_relation_that_changes_all_the_time_stays_small(alive: int) -> None:
+    """The last block is closed when it is mostly dead, so that it can be rewritten or go."""
+    relation = Relation(TWO)
+    kept, time, peak = relation.next_row, 1, 0
+    relation.append(_two(np.arange(alive)), np.full(alive, time, np.int64))
+    for _ in range(2_000):
+        time += 1
+        first = relation.append(_two(np.arange(100)), np.full(100, time, np.int64))
+        assert first == relation.next_row - 100
+        relation.kill(np.arange(first, first + 100), np.full(100, time, np.int64))
+        relation.advance(time)
+        peak = max(peak, relation.nbytes)
+    row_bytes = 8 + 4 + 20
+    assert peak < (CLOSE_ROWS + 4 * alive + 200) * row_bytes + 2 * BLOCK_ROWS // 8
+    rows = relation.visible(time)
+    assert rows.tolist() == list(range(kept, kept + alive))
+    assert relation.gather(0, rows).values.tolist() == list(range(alive))
+    relation.kill(rows, np.full(alive, time + 1, np.int64))
+    relation.advance(time + 1)
+    assert relation.nbytes <= CLOSE_ROWS * row_bytes + BLOCK_ROWS // 8
+
+
+def test_a_reader_sees_what_it_held_in_a_block_that_was_closed() -> None:
+    relation = Relation(TWO)
+    n = 2 * CLOSE_ROWS
+    relation.append(_two(np.arange(n)), np.full(n, 1, np.int64))
+    relation.kill(np.arange(n - 10), np.full(n - 10, 2, np.int64))
+    relation.advance(1)  # held here
+    assert relation.append(_two(np.arange(1)), ints(2)) == n  # what it sees counts as kept
+    relation.advance(2)
+    first = relation.append(_two(np.arange(1)), ints(3))
+    assert first == BLOCK_ROWS and relation.compacted_rows(0) == 11
+    assert relation.visible(3).tolist() == [*range(n - 10, n + 1), first]
+    assert relation.rows_from(n).tolist() == [n, first]
 
 
 def test_blocks_grow_text_and_addresses() -> None:
