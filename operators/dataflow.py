@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import TypeAlias
 
 from typing_extensions import assert_never
@@ -56,12 +57,13 @@ Key: TypeAlias = tuple[str, ir.Node]
 
 @dataclass(slots=True)
 class Installed:
-    """A node with its operator, and the views that need it."""
+    """A node with its operator, and the views that need it. `seconds`: what its steps took."""
 
     node: ir.Node
     owner: str
     operator: Operator
     readers: set[str] = field(default_factory=set)
+    seconds: float = 0.0
     #: Of each input in turn, one that occurs twice included.
     reads: tuple[Key, ...] = field(init=False)
 
@@ -269,6 +271,7 @@ class Dataflow:
         inputs = [changes.get(key) for key in installed.reads]
         if not any(inputs):
             return None
+        started = perf_counter()
         match operator:
             case DeltaJoinOperator() | UnionOperator():
                 output = operator.step(inputs)
@@ -290,7 +293,9 @@ class Dataflow:
                 output = operator.step(delta)
             case _:
                 assert_never(operator)
-        return self.enter((installed.owner, installed.node), output, changes)
+        entered = self.enter((installed.owner, installed.node), output, changes)
+        installed.seconds += perf_counter() - started
+        return entered
 
     def enter(self, key: Key, output: Delta, changes: dict[Key, Delta]) -> Delta | None:
         """Make a node's output known to its consumers and to the indexes over it; None if empty."""

@@ -164,6 +164,7 @@ def view_metrics(dataflow: Dataflow, view: str, changes: int) -> ViewMetrics:
         state_bytes=relations + filters + sum(i.state.nbytes for i in read),
         arrangements=len(read),
         shared_arrangements=sum(_is_shared(i, view) for i in read),
+        seconds=sum(n.seconds for n in dataflow.nodes_of(view)),
     )
 
 

@@ -33,12 +33,15 @@ class StepMetrics:
 class ViewMetrics:
     """`changes`: rows of signed deltas emitted since CREATE. `state_bytes`: derived relations,
     indexes and filters that the view reads, whether or not others read them too.
-    `shared_arrangements` of its `arrangements` are read by other views as well."""
+    `shared_arrangements` of its `arrangements` are read by other views as well. `seconds`: what the
+    operators under it took in this process in all steps, with the upkeep of the indexes over them,
+    shared ones counted in full; writing tables, and merges between steps, are not in it."""
 
     changes: int
     state_bytes: int
     arrangements: int
     shared_arrangements: int
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

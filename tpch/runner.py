@@ -308,6 +308,7 @@ class _Runner:
             if self.options.assert_lively is not None:
                 changed.follow(db, queries)
             placements: list[str] = []
+            before = {name: view.seconds for name, view in db.metrics().views.items()}
             step_seconds, seconds = self._stream(db, queries, oracle, initial, batches, placements)
             rss_peak_bytes = self.memory.peak_bytes()
             metrics = db.metrics()
@@ -321,7 +322,14 @@ class _Runner:
             queries=tuple(
                 replace(
                     _query_report(
-                        q, batches, step_seconds, placements, seconds, metrics, arrangements
+                        q,
+                        batches,
+                        step_seconds,
+                        placements,
+                        seconds,
+                        metrics,
+                        arrangements,
+                        before[q.name],
                     ),
                     changed_epochs=changed.count(q.name),
                 )
@@ -407,8 +415,10 @@ def _query_report(
     seconds: float,
     metrics: sqlview.Metrics,
     arrangements: Sequence[Mapping[str, Any]],
+    seconds_before: float,
 ) -> QueryReport:
-    """What the timed part, `batches`, did to one view."""
+    """What the timed part, `batches`, did to one view, whose operators had taken `seconds_before`
+    when it began."""
     rows = [
         sum(change.rows.num_rows for change in batch.changes if change.table in query.tables)
         for batch in batches
@@ -435,6 +445,7 @@ def _query_report(
         p50_ms=p50_ms,
         p95_ms=p95_ms,
         max_ms=max_ms,
+        own_ms=1000 * (view.seconds - seconds_before) / max(len(touching), 1),
         changes=view.changes,
         state_bytes=view.state_bytes,
         arrangements=view.arrangements,

@@ -23,7 +23,8 @@ from tpch.runner import RunOptions
 from tpch.schema import TABLES_BY_NAME
 
 QUERY_KEYS = {
-    "query", "rows", "seconds", "rows_per_second", "p50_ms", "p95_ms", "max_ms", "changes",
+    "query", "rows", "seconds", "rows_per_second", "p50_ms", "p95_ms", "max_ms", "own_ms",
+    "changes",
     "state_bytes", "verified",
 }  # fmt: skip
 RUN_KEYS = {"sf", "batch_rows", "mode", "placement", "cores", "versions", "queries", "totals"}
@@ -50,6 +51,7 @@ class FakeView:
     state_bytes: int = 1024
     arrangements: int = 3
     shared_arrangements: int = 2
+    seconds: float = 0.5
 
 
 @dataclass
