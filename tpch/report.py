@@ -48,7 +48,7 @@ class QueryReport:
     timed part, of all views together where they share a session. The percentiles are over the
     steps that changed a table that it reads; `own_ms` is what the operators under the view took of
     such a step, on the average, those that it shares included. `changes`: rows of signed deltas
-    that it has emitted since CREATE. `state_bytes`: the state that it reads or keeps, shared or not.
+    that it has emitted since CREATE. `state_bytes`: what it reads or keeps, shared or not.
     `shared_arrangements` of its `arrangements` (indexes) are read by `shared_with` other views too.
     `steps_inline` and `steps_spark` count the load, `steps` does not. `verified` is None if nothing
     was verified, else whether it equalled its recompute at all `verified_epochs`. `changed_epochs`:
