@@ -25,7 +25,7 @@ from operators.scalar import decimals
 from operators.slabs import ROWS
 from operators.utf8 import refuse_invalid
 from planner import types as t
-from planner.errors import DataError
+from planner.errors import DataError, suggestion
 from planner.names import folded
 
 _MICROS_PER_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1}
@@ -166,6 +166,7 @@ def _places(names: list[str], schema: t.Schema) -> list[int]:
         raise DataError(
             f'the data has an unknown column "{unknown[0]}"',
             detail=f"Expected {_listed(wanted)}; given {_listed(names)}.",
+            hint=suggestion(unknown[0], wanted),
         )
     return [found[folded(name)] for name in wanted]
 

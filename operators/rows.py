@@ -14,7 +14,7 @@ import pyarrow as pa
 from operators.arrow import arrow_type
 from operators.rendering import shortened
 from planner import types as t
-from planner.errors import DataError
+from planner.errors import DataError, suggestion
 from planner.names import folded
 
 Rows: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[dict[str, Any]]
@@ -63,7 +63,10 @@ def _by_name(
     for name, value in row.items():
         place = by_name.get(folded(str(name)))
         if place is None:
-            raise DataError(f'row {number} has an unknown column "{name}"')
+            raise DataError(
+                f'row {number} has an unknown column "{name}"',
+                hint=suggestion(str(name), [f.name for f in schema]),
+            )
         values[place] = value
         seen.add(place)
     for place, field in enumerate(schema):

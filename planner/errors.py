@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
+#: Longer names are nobody's misspelling, and comparing them takes long.
+_LONGEST_NAME = 100
+
 
 class SqlViewError(Exception):
     """Base of every error that this library raises on purpose.
@@ -63,3 +69,12 @@ class ViewError(SqlViewError):
 
 class SubscriberError(SqlViewError):
     """A subscriber's callback raised; the change that it was told of is committed."""
+
+
+def suggestion(name: str, known: Iterable[str]) -> str | None:
+    """A hint that names the nearest known name, if one is near."""
+    if len(name) > _LONGEST_NAME:
+        return None
+    spelled = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.6)
+    return f'Did you mean "{spelled[near[0]]}"?' if near else None

@@ -16,7 +16,7 @@ from operators.table import TableState
 from planner import dataflow as ir
 from planner.algebra import SortKey
 from planner.context import RelationInfo
-from planner.errors import CatalogError
+from planner.errors import CatalogError, suggestion
 from planner.names import folded
 from planner.types import Schema
 
@@ -24,13 +24,14 @@ from planner.types import Schema
 @dataclass(frozen=True, slots=True)
 class Table:
     """A base table. `key`: positions of its primary key's columns, None for a bag; an `enforced`
-    key is checked at every change."""
+    key is checked at every change. `comments`: one a column, or None."""
 
     name: str
     schema: Schema
     key: tuple[int, ...] | None
     enforced: bool
     state: TableState
+    comments: tuple[str | None, ...]
 
     @property
     def node(self) -> ir.Stored:
@@ -39,10 +40,12 @@ class Table:
 
 @dataclass(slots=True)
 class Stream:
-    """A source of events, none of which is kept. `events` counts those that came."""
+    """A source of events, none of which is kept. `events` counts those that came. `comments`: one a
+    column, or None."""
 
     name: str
     schema: Schema
+    comments: tuple[str | None, ...]
     events: int = field(default=0)
 
     @property
@@ -73,6 +76,9 @@ class View:
     def node(self) -> ir.Stored:
         return self.root
 
+
+#: Names that a message lists.
+_MOST_LISTED = 20
 
 Entry: TypeAlias = Table | Stream | View
 
@@ -121,6 +127,13 @@ class Catalog:
         """What a transaction can change. Raises: CatalogError as `table`."""
         entry = self.find(name)
         return entry if isinstance(entry, Stream) else self.table(name)
+
+    def any(self, name: str) -> Entry:
+        """Raises: CatalogError if there is nothing of that name."""
+        entry = self.find(name)
+        if entry is None:
+            raise self._missing("table or view", name)
+        return entry
 
     def view(self, name: str) -> View:
         """Raises: CatalogError if there is no such view."""
@@ -196,8 +209,12 @@ class Catalog:
         return frozenset(spec for owner, spec in self._dataflow.planned_indexes if owner == "")
 
     def _missing(self, kind: str, name: str) -> CatalogError:
-        known = ", ".join(f'"{n}"' for n in sorted(self.names()))
+        known = sorted(self.names())
+        listed = ", ".join(f'"{n}"' for n in known[:_MOST_LISTED])
+        if len(known) > _MOST_LISTED:
+            listed += f" and {len(known) - _MOST_LISTED} more"
         return CatalogError(
             f'{kind} "{name}" does not exist',
-            detail=f"There are {known}." if known else "The catalog is empty.",
+            detail=f"There are {listed}." if known else "The catalog is empty.",
+            hint=suggestion(name, known),
         )

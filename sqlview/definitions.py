@@ -57,7 +57,9 @@ class Definitions:
         source = ir.Source(statement.name, statement.columns)
         state = TableState(source, key)
         self._dataflow.add_table(state, enforced=key is not None and statement.enforced)
-        table = Table(statement.name, statement.columns, key, statement.enforced, state)
+        table = Table(
+            statement.name, statement.columns, key, statement.enforced, state, statement.comments
+        )
         self._catalog.add(table)
 
     def create_stream(self, statement: parse.CreateStream) -> None:
@@ -65,7 +67,7 @@ class Definitions:
             if statement.if_not_exists:
                 return
             raise CatalogError(f'"{statement.name}" exists already')
-        self._catalog.add(Stream(statement.name, statement.columns))
+        self._catalog.add(Stream(statement.name, statement.columns, statement.comments))
 
     def create_view(self, statement: parse.CreateView, epoch: int) -> None:
         """Install a view, computed as of `epoch`. One that replaces another is built beside it,

@@ -20,7 +20,7 @@ from operators.state.relation import Relation
 from operators.topk import sort_rows
 from planner import dataflow as ir
 from planner.algebra import SortKey
-from planner.errors import DataError, ViewError
+from planner.errors import DataError, ViewError, suggestion
 from planner.names import folded
 from sqlview.catalog import Catalog, View
 from sqlview.writer import Writer
@@ -104,6 +104,8 @@ def positions(view: View, names: Sequence[str]) -> tuple[int, ...]:
     if missing:
         listed = ", ".join(f'"{f.name}"' for f in view.schema)
         raise DataError(
-            f'view "{view.name}" has no column "{missing[0]}"', detail=f"It has {listed}."
+            f'view "{view.name}" has no column "{missing[0]}"',
+            detail=f"It has {listed}.",
+            hint=suggestion(missing[0], [f.name for f in view.schema]),
         )
     return tuple(known[folded(n)] for n in names)

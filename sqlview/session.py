@@ -32,7 +32,7 @@ from planner.errors import DataError, SqlViewError, ViewError
 from planner.explain import explain_dataflow, explain_logical
 from planner.optimizer import optimize
 from planner.types import Schema
-from sqlview import introspect
+from sqlview import describe, introspect
 from sqlview.catalog import Catalog, Table, View
 from sqlview.definitions import Definitions
 from sqlview.metrics import Metrics, StepMetrics
@@ -111,6 +111,8 @@ class Session:
                     self._definitions.drop_view(statement)
                 case parse.ExplainView():
                     return self._explain(statement)
+                case parse.Describe() | parse.ShowColumns() | parse.ShowCreate():
+                    return self._result(describe.shown(statement, self._catalog))
                 case parse.ShowArrangements():
                     return self._result(self.arrangements())
                 case parse.ShowStreams():

@@ -21,7 +21,7 @@ from operators import arrow
 from operators import rows as row_values
 from operators.column import Column, Ints
 from operators.state.changes import DELETE, INSERT, UPSERT
-from planner.errors import DataError, SqlViewError
+from planner.errors import DataError, SqlViewError, suggestion
 from planner.names import folded
 from planner.types import Schema
 from sqlview.catalog import Catalog, Stream, Table
@@ -287,16 +287,25 @@ def matched(
         raise DataError(
             "the batch lacks " + _columns_text(missing),
             detail="It has " + (_columns_text(given) or "no columns") + ".",
+            hint=_misspelled(given, schema),
         )
     if exact and len(places) > len(schema):
         known = {folded(f.name) for f in schema}
         extra = [n for n in given if folded(n) not in known]
         raise DataError(
             f"the batch has {_columns_text(extra)}, which the table lacks",
-            hint="Select the table's columns before inserting.",
+            hint=_misspelled(extra, schema) or "Select the table's columns before inserting.",
         )
     arrays = [data.column(places[folded(f.name)]) for f in schema]
     return pa.table(arrays, names=[f.name for f in schema])
+
+
+def _misspelled(given: Sequence[str], schema: Schema) -> str | None:
+    """A hint for the first of the names that is near a column of the table and none."""
+    columns = [f.name for f in schema]
+    known = {folded(c) for c in columns}
+    hints = (suggestion(n, columns) for n in given if folded(n) not in known)
+    return next((h for h in hints if h is not None), None)
 
 
 def _checked_times(times: Times, rows: int) -> Ints:

@@ -12,13 +12,14 @@ from sqlglot import exp
 
 from planner import functions
 from planner.bind.named import NAMED, Binder, bind_named, field_of, locate
-from planner.bind.report import CHANGING_FUNCTIONS, Refusal, suggestion
+from planner.bind.report import CHANGING_FUNCTIONS, Refusal
 from planner.bind.tables import (
     NAMED_AGGREGATES,
     TO_THE_END,
     TRUNC_DATE,
     TRUNC_TIMESTAMP,
 )
+from planner.errors import suggestion
 from planner.expr import Expr, Literal
 from planner.parse.tokens import shortened
 from planner.types import (

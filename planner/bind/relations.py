@@ -24,7 +24,7 @@ from planner.algebra import (
 )
 from planner.bind.dependent import asks_pairs, meeting, pairs_join
 from planner.bind.outer import Environment
-from planner.bind.report import Refusal, Report, describe, suggestion
+from planner.bind.report import Refusal, Report, describe
 from planner.bind.resolve import FromResolver
 from planner.bind.scalars import NoAggregates, Scalars
 from planner.bind.scope import Scope, ScopeColumn, relation_scope
@@ -39,6 +39,7 @@ from planner.bind.subqueries import (
 )
 from planner.coercion import TypeMismatch
 from planner.context import CatalogReader
+from planner.errors import suggestion
 from planner.expr import Column, Expr, columns_used, remap
 from planner.names import folded
 from planner.types import Field

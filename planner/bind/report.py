@@ -7,9 +7,7 @@ is refused by name: what is not understood is never ignored.
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn, cast
 
@@ -374,10 +372,3 @@ def refusal_of(node: exp.Expression) -> Refusal:
         )
     kind = "the function " if isinstance(node, exp.Func) else ""
     return Refusal(f"{kind}{name}", "is not among what the view language has", _LATER)
-
-
-def suggestion(name: str, known: Iterable[str]) -> str | None:
-    """A hint that names the nearest known name, if one is near."""
-    spelled = {k.lower(): k for k in known}
-    near = difflib.get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.6)
-    return f'Did you mean "{spelled[near[0]]}"?' if near else None

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from planner.bind.report import Refusal, Report, suggestion
+from planner.bind.report import Refusal, Report
 from planner.bind.scope import Scope
-from planner.errors import BindError
+from planner.errors import BindError, suggestion
 from planner.expr import Expr
 from planner.names import folded
 

@@ -1,7 +1,7 @@
 """The parser: statements and queries from SQL text.
 
 tokens      tokens and a cursor over them
-statements  CREATE, DROP, EXPLAIN, SHOW, VERIFY
+statements  CREATE, DROP, DESCRIBE, EXPLAIN, SHOW, VERIFY
 queries     SELECT, by sqlglot
 """
 
@@ -17,12 +17,15 @@ from planner.parse.statements import (
     CreateStream,
     CreateTable,
     CreateView,
+    Describe,
     DropStream,
     DropTable,
     DropView,
     ExplainView,
     Select,
     ShowArrangements,
+    ShowColumns,
+    ShowCreate,
     ShowStreams,
     ShowTables,
     ShowViews,
@@ -36,6 +39,7 @@ __all__ = [
     "CreateStream",
     "CreateTable",
     "CreateView",
+    "Describe",
     "DropStream",
     "DropTable",
     "DropView",
@@ -43,6 +47,8 @@ __all__ = [
     "Query",
     "Select",
     "ShowArrangements",
+    "ShowColumns",
+    "ShowCreate",
     "ShowStreams",
     "ShowTables",
     "ShowViews",

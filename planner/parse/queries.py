@@ -129,6 +129,11 @@ def query_at(cursor: Cursor) -> Query:
     return Query(text[start : cursor.stop].rstrip(), text, tree)
 
 
+def string_value(token: Token) -> str:
+    """What a string token stands for, as in a query."""
+    return str(sqlglot.parse_one(_normal(token), read=_ViewLanguage).this)
+
+
 def _parse_tree(cursor: Cursor, text: str) -> exp.Expression:
     logger = logging.getLogger("sqlglot")
     disabled, logger.disabled = logger.disabled, True  # sqlglot warns where it falls back

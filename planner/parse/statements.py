@@ -6,26 +6,29 @@ knows is an error at its place; only queries go to sqlglot.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from planner import types
-from planner.errors import UnsupportedError
+from planner.errors import SqlSyntaxError, UnsupportedError, suggestion
 from planner.names import folded
-from planner.parse.queries import Query, query_at
+from planner.parse.queries import Query, query_at, string_value
 from planner.parse.tokens import Cursor, Token, line_and_column, shortened
 from planner.types import Field, SqlType
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """`primary_key` is empty for a bag; `enforced` False is NOT ENFORCED RELY."""
+    """`primary_key` is empty for a bag; `enforced` False is NOT ENFORCED RELY. `comments`: one a
+    column, or None."""
 
     name: str
     columns: tuple[Field, ...]
     primary_key: tuple[str, ...]
     enforced: bool
     if_not_exists: bool
+    comments: tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class CreateStream:
     name: str
     columns: tuple[Field, ...]
     if_not_exists: bool
+    comments: tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,28 @@ class ExplainView:
 
     name: str
     create: CreateView | None
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """The columns of a table, stream or view; `kind` is what it must be: "table" (anything, as in
+    Spark), "stream" or "view"."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowColumns:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreate:
+    """The statement that makes it again; `kind` as in Describe."""
+
+    name: str
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +140,9 @@ Statement: TypeAlias = (
     | DropStream
     | DropView
     | ExplainView
+    | Describe
+    | ShowColumns
+    | ShowCreate
     | ShowArrangements
     | ShowTables
     | ShowStreams
@@ -124,9 +153,14 @@ Statement: TypeAlias = (
 
 _STATEMENTS = (
     "CREATE TABLE, CREATE STREAM, CREATE MATERIALIZED VIEW, DROP TABLE, DROP STREAM, "
-    "DROP MATERIALIZED VIEW, EXPLAIN MATERIALIZED VIEW, EXPLAIN CREATE MATERIALIZED VIEW, "
-    "SHOW TABLES, SHOW STREAMS, SHOW VIEWS, SHOW ARRANGEMENTS, VERIFY MATERIALIZED VIEW and queries"
+    "DROP MATERIALIZED VIEW, DESCRIBE, EXPLAIN MATERIALIZED VIEW, "
+    "EXPLAIN CREATE MATERIALIZED VIEW, SHOW, VERIFY MATERIALIZED VIEW and queries"
 )
+_KEYWORDS = (
+    "CREATE DROP DESCRIBE EXPLAIN SHOW VERIFY SELECT WITH VALUES INSERT UPDATE DELETE MERGE".split()
+)
+_CREATED = ("TABLE", "STREAM", "MATERIALIZED", "VIEW")
+_SHOWN = ("TABLES", "STREAMS", "VIEWS", "ARRANGEMENTS", "COLUMNS", "CREATE")
 
 _TYPES: dict[str, SqlType] = {
     "BOOLEAN": types.BOOLEAN,
@@ -170,6 +204,8 @@ def parse_statement(text: str) -> Statement:
             return _explain(cursor)
         case "SHOW":
             return _show(cursor)
+        case "DESCRIBE" | "DESC":
+            return _describe(cursor)
         case "VERIFY":
             cursor.expect("VERIFY", "MATERIALIZED", "VIEW")
             name = cursor.name("view")
@@ -188,7 +224,17 @@ def parse_statement(text: str) -> Statement:
         case word if word in _QUERY_STARTS:
             return Select(text[cursor.peek().start : cursor.stop].rstrip())
         case _:
-            raise cursor.near(hint=f"The statements are {_STATEMENTS}.")
+            raise _unknown(cursor, _KEYWORDS)
+
+
+def _unknown(cursor: Cursor, known: Sequence[str]) -> SqlSyntaxError:
+    """The next word begins no statement, nor goes on with one."""
+    return cursor.near(hint=_meant(cursor.peek(), known) or f"The statements are {_STATEMENTS}.")
+
+
+def _meant(token: Token, known: Sequence[str]) -> str | None:
+    """A hint that names the keyword that the word is nearly."""
+    return None if token.word in known else suggestion(token.word, known)
 
 
 def _create(cursor: Cursor) -> CreateTable | CreateStream | CreateView:
@@ -214,7 +260,7 @@ def _create(cursor: Cursor) -> CreateTable | CreateStream | CreateView:
             "keeps no result that could be maintained",
             "Write CREATE MATERIALIZED VIEW.",
         )
-    raise cursor.near(hint=f"The statements are {_STATEMENTS}.")
+    raise _unknown(cursor, _CREATED)
 
 
 def _create_view(cursor: Cursor, or_replace: bool) -> CreateView:
@@ -232,6 +278,8 @@ def _create_table(cursor: Cursor) -> CreateTable:
     name = cursor.name("table")
     cursor.expect("(")
     columns: list[Field] = []
+    taken: set[str] = set()
+    comments: list[str | None] = []
     key: tuple[str, ...] = ()
     key_token: Token | None = None
     enforced = True
@@ -246,10 +294,12 @@ def _create_table(cursor: Cursor) -> CreateTable:
         elif cursor.peek().word in ("CHECK", "UNIQUE", "FOREIGN"):
             _refuse_constraint(cursor)
         else:
-            column, is_key = _column(cursor)
-            if any(folded(column.name) == folded(c.name) for c in columns):
+            column, is_key, comment = _column(cursor)
+            if folded(column.name) in taken:
                 cursor.fail_at(here, f'column "{column.name}" is specified more than once')
+            taken.add(folded(column.name))
             columns.append(column)
+            comments.append(comment)
             names = (column.name,) if is_key else ()
         if names:
             if key:
@@ -271,7 +321,7 @@ def _create_table(cursor: Cursor) -> CreateTable:
             cursor.fail_at(key_token, f'the primary key names column "{part}" twice')
         spelled.append(by_name[folded(part)])
     fields = tuple(Field(c.name, c.type, c.nullable and c.name not in spelled) for c in columns)
-    return CreateTable(name, fields, tuple(spelled), enforced, exists)
+    return CreateTable(name, fields, tuple(spelled), enforced, exists, tuple(comments))
 
 
 def _create_stream(cursor: Cursor) -> CreateStream:
@@ -279,10 +329,11 @@ def _create_stream(cursor: Cursor) -> CreateStream:
     name = cursor.name("stream")
     cursor.expect("(")
     columns: list[Field] = []
+    comments: list[str | None] = []
     while True:
         here = cursor.peek()
         constraint = here.word in ("CONSTRAINT", "PRIMARY")
-        column, is_key = (None, True) if constraint else _column(cursor)
+        column, is_key, comment = (None, True, None) if constraint else _column(cursor)
         if column is None or is_key:
             cursor.unsupported(
                 "a primary key of a stream",
@@ -293,29 +344,31 @@ def _create_stream(cursor: Cursor) -> CreateStream:
         if any(folded(column.name) == folded(c.name) for c in columns):
             cursor.fail_at(here, f'column "{column.name}" is specified more than once')
         columns.append(column)
+        comments.append(comment)
         if not cursor.accept(","):
             break
     cursor.expect(")")
     cursor.end(hint="A stream has columns, and no other clauses.")
-    return CreateStream(name, tuple(columns), exists)
+    return CreateStream(name, tuple(columns), exists, tuple(comments))
 
 
-def _column(cursor: Cursor) -> tuple[Field, bool]:
-    """A column, and whether PRIMARY KEY follows its type."""
+def _column(cursor: Cursor) -> tuple[Field, bool, str | None]:
+    """A column, whether it is PRIMARY KEY, and its comment."""
     name = cursor.name("column")
     kind = _type(cursor)
     nullable = True
+    comment = None
     while True:
         if cursor.accept("NOT", "NULL"):
             nullable = False
         elif cursor.accept("PRIMARY", "KEY"):
-            return Field(name, kind, nullable), True
+            return Field(name, kind, nullable), True, comment
         elif cursor.accept("COMMENT"):
-            cursor.take("string", "a string")
+            comment = string_value(cursor.take("string", "a string"))
         elif cursor.peek().word in ("DEFAULT", "GENERATED", "CHECK", "UNIQUE", "REFERENCES"):
             _refuse_constraint(cursor)
         else:
-            return Field(name, kind, nullable), False
+            return Field(name, kind, nullable), False, comment
 
 
 def _enforcement(cursor: Cursor) -> bool:
@@ -370,10 +423,11 @@ def _type(cursor: Cursor) -> SqlType:
             "Use columns of scalar types.",
         )
     if name not in _TYPES:
+        known = (*_TYPES, *_DECIMALS)
         cursor.fail_at(
             token,
-            f'unknown type "{token.text}"',
-            hint=f"Types: {', '.join((*_TYPES, *_DECIMALS))}.",
+            f'unknown type "{shortened(token.text)}"',
+            hint=suggestion(token.text, known) or f"Types: {', '.join(known)}.",
         )
     return _TYPES[name]
 
@@ -424,9 +478,34 @@ def _explain(cursor: Cursor) -> ExplainView:
     return ExplainView(name, None)
 
 
-def _show(cursor: Cursor) -> ShowArrangements | ShowTables | ShowStreams | ShowViews:
+def _describe(cursor: Cursor) -> Describe:
+    cursor.next()
+    kind = _kind(cursor)
+    name = cursor.name(kind)
+    cursor.end()
+    return Describe(name, kind)
+
+
+def _kind(cursor: Cursor) -> str:
+    """TABLE, STREAM or MATERIALIZED VIEW before a name; "table" where none is written."""
+    if cursor.ahead() is None:  # a table may be called stream
+        return "table"
+    if cursor.accept("MATERIALIZED", "VIEW") or cursor.accept("VIEW"):
+        return "view"
+    if cursor.accept("STREAM"):
+        return "stream"
+    cursor.accept("TABLE")
+    return "table"
+
+
+_Shown: TypeAlias = (
+    ShowArrangements | ShowTables | ShowStreams | ShowViews | ShowColumns | ShowCreate
+)
+
+
+def _show(cursor: Cursor) -> _Shown:
     cursor.expect("SHOW")
-    shown: ShowArrangements | ShowTables | ShowStreams | ShowViews
+    shown: _Shown
     if cursor.accept("ARRANGEMENTS"):
         shown = ShowArrangements()
     elif cursor.accept("TABLES"):
@@ -435,7 +514,17 @@ def _show(cursor: Cursor) -> ShowArrangements | ShowTables | ShowStreams | ShowV
         shown = ShowStreams()
     elif cursor.accept("VIEWS") or cursor.accept("MATERIALIZED", "VIEWS"):
         shown = ShowViews()
+    elif cursor.accept("COLUMNS"):
+        if not cursor.accept("IN"):
+            cursor.expect("FROM")
+        shown = ShowColumns(cursor.name("table"))
+    elif cursor.accept("CREATE"):
+        if cursor.peek().word not in _CREATED:
+            cursor.fail(detail="Expected TABLE, STREAM or MATERIALIZED VIEW.")
+        kind = _kind(cursor)
+        shown = ShowCreate(cursor.name(kind), kind)
     else:
-        cursor.fail(hint="SHOW knows TABLES, STREAMS, VIEWS and ARRANGEMENTS.")
+        known = f"SHOW knows {', '.join(_SHOWN)} TABLE and MATERIALIZED VIEW."
+        cursor.fail(hint=_meant(cursor.peek(), _SHOWN) or known)
     cursor.end()
     return shown

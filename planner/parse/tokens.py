@@ -145,6 +145,10 @@ class Cursor:
         self._index += 1
         return token
 
+    def ahead(self) -> Token | None:
+        """The token after the next, if there is one."""
+        return self._tokens[self._index + 1] if self._index + 1 < len(self._tokens) else None
+
     def accept(self, *words: str) -> bool:
         """Skip these words if all of them come next."""
         ahead = self._tokens[self._index : self._index + len(words)]

@@ -1,0 +1,113 @@
+"""DESCRIBE, SHOW COLUMNS, SHOW CREATE: what a table, stream or view is, with Spark's column names.
+
+Invariant: the statement of SHOW CREATE, parsed again, makes the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pyarrow as pa
+from typing_extensions import assert_never
+
+from planner import parse
+from planner.types import Field
+from sqlview.catalog import Catalog, Entry, Stream, Table, View
+
+COLUMNS_SCHEMA = pa.schema(
+    [
+        pa.field("col_name", pa.string(), False),
+        pa.field("data_type", pa.string(), False),  # as Spark writes it, in lower case
+        pa.field("nullable", pa.bool_(), False),
+        pa.field("key", pa.int32()),  # the column's place in the primary key, from 1; or NULL
+        pa.field("comment", pa.string()),
+    ]
+)
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE | re.ASCII)
+#: Words that have a meaning where a name may stand.
+_RESERVED = frozenset(
+    "AS CHECK CONSTRAINT EXISTS FOREIGN IF MATERIALIZED NOT OR PRIMARY STREAM TABLE UNIQUE "
+    "VIEW".split()
+)
+
+
+def shown(
+    statement: parse.Describe | parse.ShowColumns | parse.ShowCreate, catalog: Catalog
+) -> pa.Table:
+    """The statement's result. Raises: CatalogError if there is nothing of that name and kind."""
+    match statement:
+        case parse.ShowColumns():
+            names = [f.name for f in catalog.any(statement.name).schema]
+            return pa.table({"col_name": pa.array(names, pa.string())})
+        case parse.ShowCreate():
+            entry = _named(catalog, statement.name, statement.kind)
+            return pa.table({"createtab_stmt": [creation(entry)]})
+        case parse.Describe():
+            return columns(_named(catalog, statement.name, statement.kind))
+        case _:
+            assert_never(statement)
+
+
+def _named(catalog: Catalog, name: str, kind: str) -> Entry:
+    match kind:
+        case "view":
+            return catalog.view(name)
+        case "stream":
+            return catalog.stream(name)
+        case _:
+            return catalog.any(name)
+
+
+def columns(entry: Entry) -> pa.Table:
+    """One row a column, see COLUMNS_SCHEMA. The key of a view is what its rows are found by, if the
+    tables' keys say that there is one."""
+    key = () if isinstance(entry, Stream) or entry.key is None else entry.key
+    rows = [
+        {
+            "col_name": field.name,
+            "data_type": str(field.type).lower(),
+            "nullable": field.nullable,
+            "key": key.index(place) + 1 if place in key else None,
+            "comment": comment,
+        }
+        for place, (field, comment) in enumerate(zip(entry.schema, _comments(entry), strict=True))
+    ]
+    return pa.Table.from_pylist(rows, COLUMNS_SCHEMA)
+
+
+def creation(entry: Entry) -> str:
+    """The statement that makes it."""
+    if isinstance(entry, View):
+        names = ", ".join(quoted(f.name) for f in entry.schema)
+        return f"CREATE MATERIALIZED VIEW {quoted(entry.name)} ({names}) AS\n{entry.text}"
+    lines = [_column(f, c) for f, c in zip(entry.schema, entry.comments, strict=True)]
+    kind = "STREAM"
+    if isinstance(entry, Table):
+        kind = "TABLE"
+        if entry.key is not None:
+            names = ", ".join(quoted(entry.schema[k].name) for k in entry.key)
+            lines.append(
+                f"PRIMARY KEY ({names})" + ("" if entry.enforced else " NOT ENFORCED RELY")
+            )
+    return f"CREATE {kind} {quoted(entry.name)} (\n  " + ",\n  ".join(lines) + ")"
+
+
+def _comments(entry: Entry) -> Sequence[str | None]:
+    return (None,) * len(entry.schema) if isinstance(entry, View) else entry.comments
+
+
+def _column(field: Field, comment: str | None) -> str:
+    text = f"{quoted(field.name)} {field.type}" + ("" if field.nullable else " NOT NULL")
+    if comment is None:
+        return text
+    escaped = comment.replace("\\", "\\\\").replace("'", "\\'")
+    return f"{text} COMMENT '{escaped}'"
+
+
+def quoted(name: str) -> str:
+    """The name as a statement has it: in backticks, if it needs them."""
+    if _PLAIN.fullmatch(name) and name.upper() not in _RESERVED:
+        return name
+    return "`" + name.replace("`", "``") + "`"
