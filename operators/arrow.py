@@ -13,6 +13,7 @@ checks are made at once. A naive timestamp is taken for a TIMESTAMP as UTC, the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.column import Bools, Column, Unread, Values, narrow, widen
+from operators.casting import castable, decoded, fitted, is_text
+from operators.column import Bools, Column, Unread, Values, combined, narrow, widen
+from operators.misfits import Misfit, listed, merged, null_misfit
 from operators.scalar import decimals
 from operators.slabs import ROWS
 from operators.utf8 import refuse_invalid
@@ -45,6 +48,8 @@ _INTEGER_LAYOUTS: dict[int, tuple[np.dtype[Any], int]] = {
 }
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _DATE32, _DECIMAL128 = pa.date32().id, pa.decimal128(1).id
+#: What Arrow data from pandas has beside its columns, where rows were selected.
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 
 
@@ -99,7 +104,7 @@ def sql_type(kind: pa.DataType) -> t.SqlType:
     if pa.types.is_decimal(kind) and kind.precision <= t.MAX_PRECISION and kind.scale >= 0:
         if kind.scale <= kind.precision:
             return t.DecimalType(kind.precision, kind.scale)
-    if _is_text(kind):
+    if is_text(kind):
         return t.STRING
     if _is_bytes(kind):
         return t.BINARY
@@ -110,12 +115,6 @@ def sql_type(kind: pa.DataType) -> t.SqlType:
     if pa.types.is_duration(kind):
         return t.INTERVAL_MICROSECONDS
     raise DataError(f"no SQL type for Arrow type {kind}")
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
@@ -130,67 +129,82 @@ def _is_bytes(kind: pa.DataType) -> bool:
 # --------------------------------------------------------------------------------------- inward
 
 
-def to_columns(table: pa.Table | pa.RecordBatch, schema: t.Schema) -> list[Column]:
-    """The columns of `schema`, in its order, from a table that has exactly those.
+def to_columns(
+    table: pa.Table | pa.RecordBatch,
+    schema: t.Schema,
+    exact: bool = True,
+    cast: bool = False,
+    first: int = 0,
+) -> list[Column]:
+    """The columns of `schema`, in its order, from a table that has exactly those, or more of them
+    where it need not be `exact`.
 
     Columns are found by name, without regard to case and order; by position if the names are the
-    schema's own in order (a schema may repeat names).
+    schema's own in order (a schema may repeat names). `cast`: whether values are converted as far
+    as that loses nothing (`operators.casting`). `first`: how many rows precede these.
     Raises: DataError for missing, unknown or repeated columns, types that do not convert, values
-    out of range, NULL in a NOT NULL column.
+    out of range, NULL in a NOT NULL column: for all that there is of this at once.
     Cost: O(1) for a column whose layout agrees, or that is converted when it is read; else one
     copy.
     """
-    places = _places(table.schema.names, schema)
-    return [
-        to_column(table.column(place), field) for place, field in zip(places, schema, strict=True)
-    ]
+    places, errors = places_of(table.schema.names, schema, exact)
+    columns: list[Column] = []
+    for place, field in zip(places, schema, strict=True):
+        if place is None:
+            continue
+        try:
+            columns.append(to_column(table.column(place), field, cast))
+        except Misfit as misfit:
+            errors.append(misfit.after(first))
+        except DataError as error:
+            errors.append(error)
+    if errors:
+        raise merged(errors)
+    return columns
 
 
-def _places(names: list[str], schema: t.Schema) -> list[int]:
+def places_of(
+    names: Sequence[str], schema: t.Schema, exact: bool
+) -> tuple[list[int | None], list[DataError]]:
+    """Which of the columns `names` is that of each field, and what is wrong with them."""
     wanted = [f.name for f in schema]
-    if names == wanted:
-        return list(range(len(names)))
+    if list(names) == wanted:
+        return list(range(len(names))), []
     found: dict[str, int] = {}
+    twice: list[str] = []
     for i, name in enumerate(names):
         if found.setdefault(folded(name), i) != i:
-            raise DataError(f'column "{name}" appears twice in the data')
-    missing = [name for name in wanted if folded(name) not in found]
-    if missing:
-        raise DataError(
-            f'the data has no column "{missing[0]}"',
-            detail=f"Expected {_listed(wanted)}; given {_listed(names)}.",
-        )
+            twice.append(name)
     known = {folded(name) for name in wanted}
-    unknown = [name for name in names if folded(name) not in known]
-    if unknown:
-        raise DataError(
-            f'the data has an unknown column "{unknown[0]}"',
-            detail=f"Expected {_listed(wanted)}; given {_listed(names)}.",
-            hint=suggestion(unknown[0], wanted),
-        )
-    return [found[folded(name)] for name in wanted]
+    missing = [name for name in wanted if folded(name) not in found]
+    unknown = [n for n in names if folded(n) not in known and not _PANDAS_INDEX.fullmatch(n)]
+    errors = [DataError(f"the data has {listed([name])} twice") for name in twice]
+    near = next((hint for n in unknown if (hint := suggestion(n, missing or wanted))), None)
+    if missing:
+        given = listed(names) if names else "no columns"
+        lacks = f"the data lacks {listed(missing)}"
+        errors.append(DataError(lacks, detail=f"It has {given}.", hint=near))
+    if exact and unknown:
+        has = f"the data has {listed(unknown)}, which the table lacks"
+        errors.append(DataError(has, hint=near or "Leave it out, or select the table's columns."))
+    return [found.get(folded(name)) for name in wanted], errors
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names) or "no columns"
-
-
-def to_column(array: pa.Array | pa.ChunkedArray, field: t.Field) -> Column:
+def to_column(array: pa.Array | pa.ChunkedArray, field: t.Field, cast: bool = False) -> Column:
     """One column; see `to_columns`."""
     if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+        array = array.chunk(0) if array.num_chunks == 1 else combined(array)
     if array.null_count == 0 and (unread := _unread(array, field.type)) is not None:
         return unread
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    if cast:
+        array = fitted(array, field, arrow_type(field.type))
+    elif pa.types.is_dictionary(array.type):
+        array = decoded(array)
     valid: Bools | None = None
     if array.null_count:
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         if not field.nullable:
-            raise DataError(
-                f'NULL in column "{field.name}", which is NOT NULL',
-                detail=f"Row {int(np.argmin(valid))} of the data has it first.",
-            )
+            raise null_misfit(field, int(np.argmin(valid)))
     if pa.types.is_null(array.type) and not isinstance(field.type, t.NullType):
         if not field.nullable and len(array):
             raise _type_error(field, array.type)
@@ -238,17 +252,50 @@ def _unread(array: pa.Array, kind: t.SqlType) -> Column | None:
 
 
 def _type_error(field: t.Field, given: pa.DataType) -> DataError:
+    detail: str | None = None
+    hint = f"Convert it first, as it is meant: column.cast({_spelled(arrow_type(field.type))})."
+    if pa.types.is_nested(given):
+        detail = "A column of a table holds one plain value a row."
+        hint = "Take its fields, or flatten it, first."
+    elif castable(given, field.type, arrow_type(field.type)):
+        detail = "Not every value of that type is one of the column's."
+        hint = f"Pass cast=True, which converts where nothing is lost; or c{hint[1:]}"
+    elif not _has_sql_type(given):
+        detail = "There is no SQL type for it."
+    elif isinstance(field.type, t.TimestampType) and pa.types.is_timestamp(given):
+        detail = "An instant has no time of day until a zone is named."
+        hint = "Name one: pyarrow.compute.local_timestamp(column), of a column in that zone."
     return DataError(
-        f'column "{field.name}" is {field.type}, but the data has {given}',
-        hint="Cast the column before passing it." if not pa.types.is_nested(given) else None,
+        f'column "{field.name}" is {field.type}, but the data has {given}', detail=detail, hint=hint
     )
 
 
-def _range_error(field: t.Field, array: pa.Array, bad: Any) -> DataError:
+def _spelled(kind: pa.DataType) -> str:
+    """How a program makes the type."""
+    if pa.types.is_decimal(kind):
+        return f"pa.decimal128({kind.precision}, {kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return 'pa.timestamp("us")' if kind.tz is None else 'pa.timestamp("us", "UTC")'
+    if pa.types.is_duration(kind):
+        return 'pa.duration("us")'
+    names = {"date32[day]": "date32", "double": "float64", "float": "float32", "bool": "bool_"}
+    return f"pa.{names.get(str(kind), str(kind))}()"
+
+
+def _has_sql_type(given: pa.DataType) -> bool:
+    try:
+        sql_type(given)
+    except DataError:
+        return False
+    return True
+
+
+def _range_error(field: t.Field, array: pa.Array, bad: Any) -> Misfit:
     row = int(np.argmax(bad))
-    return DataError(
+    return Misfit(
         f'value out of range for column "{field.name}" of type {field.type}',
-        detail=f"Row {row} of the data has {array[row]} of type {array.type}.",
+        row,
+        f"has {array[row]} of type {array.type}",
     )
 
 
@@ -278,7 +325,7 @@ def _values(array: pa.Array, field: t.Field, valid: Bools | None) -> Values:
             return _fixed(array, dtype, valid).astype(f"f{bits // 8}", copy=False)
         case t.DecimalType():
             return _decimals(array, field, field.type, valid)
-        case t.StringType() if _is_text(given):
+        case t.StringType() if is_text(given):
             return _texts(array, field, valid)
         case t.BinaryType() if _is_bytes(given):
             return _bytes(array, field, valid)
@@ -386,9 +433,10 @@ def _micros(array: pa.Array, field: t.Field, valid: Bools | None) -> Values:
         limit = t.BIGINT.max // factor
         bad = (values > limit) | (values < -limit)
         if bad.any():
-            raise DataError(
+            raise Misfit(
                 f'value out of range for column "{field.name}" of type {field.type}',
-                detail=f"Row {int(np.argmax(bad))} of the data is beyond 64 bits of microseconds.",
+                int(np.argmax(bad)),
+                "is beyond 64 bits of microseconds",
             )
         values = values * factor
     return values
@@ -399,9 +447,10 @@ def _whole(values: Any, unit: int, field: t.Field, array: pa.Array) -> Values:
     quotient = values // unit
     bad = quotient * unit != values
     if bad.any():
-        raise DataError(
+        raise Misfit(
             f'column "{field.name}" is {field.type}, which cannot hold a value of {array.type}',
-            detail=f"Row {int(np.argmax(bad))} of the data would lose a part of {array.type}.",
+            int(np.argmax(bad)),
+            f"would lose a part of {array.type}",
         )
     return quotient
 

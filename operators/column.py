@@ -33,6 +33,7 @@ import pyarrow as pa
 
 from operators.slabs import ROWS
 from planner import types as t
+from planner.errors import DataError
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -152,7 +153,7 @@ def concat(parts: list[Column]) -> Column:
         return parts[0]
     kind = parts[0].type
     if is_textual(kind):
-        values: Values = pa.concat_arrays([p.values for p in parts])
+        values: Values = _concat([p.values for p in parts])
     else:
         wide = any(p.wide for p in parts)
         values = np.concatenate([widen(p).values if wide else p.values for p in parts])
@@ -160,6 +161,28 @@ def concat(parts: list[Column]) -> Column:
         return Column(kind, values)
     masks = [np.ones(len(p), np.bool_) if p.valid is None else p.valid for p in parts]
     return Column(kind, values, np.concatenate(masks))
+
+
+def joined(parts: list[list[Column]]) -> list[Column]:
+    """Rows after rows: the columns of each part, of which there is at least one."""
+    return [concat(list(columns)) for columns in zip(*parts, strict=True)]
+
+
+def combined(array: pa.ChunkedArray) -> pa.Array:
+    """The chunks of an Arrow column in one."""
+    return _concat(array.chunks) if array.num_chunks else pa.array([], array.type)
+
+
+def _concat(arrays: list[pa.Array]) -> pa.Array:
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid:
+        nbytes = sum(a.nbytes for a in arrays)
+        raise DataError(
+            "a column has more text than one transaction takes",
+            detail=f"It has {nbytes:,} bytes, and places in it are numbers of 32 bits.",
+            hint="Give the rows in several transactions, of less than 2 GiB of text a column.",
+        ) from None
 
 
 def widen(column: Column) -> Column:

@@ -1,107 +1,167 @@
-"""Rows of Python values as Arrow tables; a value is taken only if its column holds it."""
+"""Rows of Python values as columns in flight; a value is taken only if its column holds it.
+
+Values are Python's own for the type: bool, int, float (or int), decimal.Decimal (or int), str,
+bytes, datetime.date, datetime.datetime, datetime.timedelta (int for months), and NumPy's scalars of
+those; None, and the NaT and NA of pandas, are NULL. A float is rounded to a FLOAT, of which Python
+has none; nothing else is.
+
+What depends on the schema alone is made once a table (`RowReader`): a transaction of one row costs
+some ten microseconds. There is no Arrow in between but for texts, which lie in Arrow arrays.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import decimal
+import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from operators.arrow import arrow_type
+from operators.arrow import to_column
+from operators.column import Bools, Column, Values, concat, flight_dtype, joined
+from operators.misfits import Misfit, listed, merged, null_misfit
 from operators.rendering import shortened
 from planner import types as t
 from planner.errors import DataError, suggestion
 from planner.names import folded
 
-Rows: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[dict[str, Any]]
+#: Tuples and lists in the order of the columns; dicts, named tuples and dataclasses by their names.
+Row: TypeAlias = Any
 
+#: So many rows are turned into columns at a time, so that what a generator yields is held once.
+PIECE_ROWS = 1 << 16
 #: Of one value, in a message.
 _SHOWN_CHARACTERS = 60
 
+_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
+_LOCAL_EPOCH = datetime.datetime(1970, 1, 1)
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_MOST_FLOAT32 = float(np.finfo(np.float32).max)
+_REFUSALS = (TypeError, ValueError, OverflowError, decimal.DecimalException)
 
-def rows_to_table(rows: Rows, schema: t.Schema) -> pa.Table:
-    """A table from tuples in the order of `schema`, or dicts by its names.
 
-    Values are Python's own for the type: bool, int, float (or int), decimal.Decimal (or int), str,
-    bytes, datetime.date, datetime.datetime, datetime.timedelta (int for months); None is NULL.
-    Raises: DataError naming column and row for any other, and for rows of the wrong shape.
+class RowReader:
+    """Takes rows to columns of `schema`, in its order.
+
+    `whole`: the schema of the table of which `schema` has the key: rows may be whole ones, of which
+    the key counts; None: rows have exactly the columns of `schema`.
     """
-    count = len(schema)
-    columns: list[list[Any]] = [[] for _ in schema]
-    by_name = {folded(f.name): i for i, f in enumerate(schema)}
-    for number, row in enumerate(rows):
-        values: Sequence[Any]
-        if isinstance(row, dict):
-            values = _by_name(row, by_name, schema, number)
-        elif isinstance(row, (tuple, list)):
-            values = row
-        else:
+
+    def __init__(self, schema: t.Schema, whole: t.Schema | None = None) -> None:
+        self.schema = schema
+        self._columns = [ColumnReader(field) for field in schema]
+        self._count = len(schema)
+        self._places = {folded(f.name): i for i, f in enumerate(schema)}
+        self._whole_count = -1 if whole is None else len(whole)
+        by_name = {folded(f.name): i for i, f in enumerate(whole or ())}
+        self._key = [by_name[folded(f.name)] for f in schema] if whole else []
+        self._exact = whole is None
+
+    def columns(self, rows: Iterable[Row], cast: bool = False) -> list[Column]:
+        """The columns of all rows. `cast`: whether values are converted as far as that loses
+        nothing. Raises: DataError for rows of the wrong shape, and for the first value of each
+        column that does not fit."""
+        if isinstance(rows, list) and len(rows) <= PIECE_ROWS:
+            return self._piece(rows, cast, 0)
+        pieces: list[list[Column]] = []
+        first, source = 0, iter(rows)
+        while piece := list(islice(source, PIECE_ROWS)):
+            pieces.append(self._piece(piece, cast, first))
+            first += len(piece)
+        if not pieces:
+            return self._piece([], cast, 0)
+        return joined(pieces)
+
+    def column(self, place: int, values: Sequence[Any], cast: bool = False) -> Column:
+        """One column; the `place` of its field in the schema."""
+        return self._columns[place].column(values, cast)
+
+    def _piece(self, rows: list[Row], cast: bool, first: int) -> list[Column]:
+        """`first`: how many rows precede these."""
+        if not rows:
+            return [reader.column(()) for reader in self._columns]
+        plain = all(type(row) is tuple and len(row) == self._count for row in rows)
+        if not plain:
+            rows = [self._ordered(row, first + i) for i, row in enumerate(rows)]
+        columns: list[Column] = []
+        errors: list[DataError] = []
+        for reader, values in zip(self._columns, zip(*rows, strict=True), strict=True):
+            try:
+                columns.append(reader.column(values, cast, first))
+            except DataError as error:
+                errors.append(error)
+        if errors:
+            raise merged(errors)
+        return columns
+
+    def _ordered(self, row: Row, number: int) -> Sequence[Any]:
+        named = by_name(row)
+        if named is not None:
+            return self._by_name(named, number)
+        if not isinstance(row, (tuple, list)):
             raise DataError(
-                f"row {number} is neither a tuple nor a dict", detail=f"It is {_represented(row)}."
+                f"row {number} is neither a tuple nor a dict",
+                detail=f"It is {represented(row)}.",
+                hint="Give a list of rows, [(1, 'a'), (2, 'b')], also for one row: [(1, 'a')].",
             )
-        if len(values) != count:
+        if len(row) == self._whole_count and not self._exact:
+            return [row[k] for k in self._key]
+        if len(row) != self._count:
             raise DataError(
-                f"row {number} has {len(values)} values, but there are {count} columns",
-                detail=f"The columns are {_listed([f.name for f in schema])}.",
+                f"row {number} has {len(row)} values, but there are {self._count} columns",
+                detail=f"The columns are {', '.join(map(str, self.schema))}.",
             )
-        for column, value in zip(columns, values, strict=True):
-            column.append(value)
-    arrays = [_python_array(c, f) for c, f in zip(columns, schema, strict=True)]
-    loose = pa.schema([pa.field(f.name, arrow_type(f.type)) for f in schema])
-    return pa.Table.from_arrays(arrays, schema=loose)
+        return row
+
+    def _by_name(self, row: Mapping[Any, Any], number: int) -> list[Any]:
+        values: list[Any] = [None] * self._count
+        seen: set[int] = set()
+        unknown: list[str] = []
+        for name, value in row.items():
+            place = self._places.get(folded(str(name)))
+            if place is None:
+                if self._exact:
+                    unknown.append(str(name))
+                continue
+            values[place] = value
+            seen.add(place)
+        missing = [f.name for i, f in enumerate(self.schema) if i not in seen]
+        if unknown or missing:
+            raise self._misnamed(number, unknown, missing)
+        return values
+
+    def _misnamed(self, number: int, unknown: list[str], missing: list[str]) -> DataError:
+        errors = []
+        if unknown:
+            near = suggestion(unknown[0], [f.name for f in self.schema])
+            errors.append(DataError(f"row {number} has an unknown {listed(unknown)}", hint=near))
+        if missing:
+            hint = "Write None for a NULL." if not unknown else None
+            errors.append(DataError(f"row {number} has no value for {listed(missing)}", hint=hint))
+        return merged(errors)
 
 
-def _by_name(
-    row: dict[str, Any], by_name: dict[str, int], schema: t.Schema, number: int
-) -> list[Any]:
-    values: list[Any] = [None] * len(schema)
-    seen: set[int] = set()
-    for name, value in row.items():
-        place = by_name.get(folded(str(name)))
-        if place is None:
-            raise DataError(
-                f'row {number} has an unknown column "{name}"',
-                hint=suggestion(str(name), [f.name for f in schema]),
-            )
-        values[place] = value
-        seen.add(place)
-    for place, field in enumerate(schema):
-        if place not in seen:
-            raise DataError(f'row {number} has no value for column "{field.name}"')
-    return values
+def by_name(row: Row) -> Mapping[Any, Any] | None:
+    """The row's values by name, if it has names."""
+    if isinstance(row, Mapping):
+        return row
+    if isinstance(row, tuple):
+        # Of named tuples; of Spark's rows.
+        names = getattr(row, "_fields", None) or getattr(row, "__fields__", None)
+        return None if names is None else dict(zip(names, row, strict=True))
+    if dataclasses.is_dataclass(row) and not isinstance(row, type):
+        return {f.name: getattr(row, f.name) for f in dataclasses.fields(row)}
+    return None
 
 
-def _python_array(values: list[Any], field: t.Field) -> pa.Array:
-    convert = _acceptor(field.type)
-    out = []
-    for number, value in enumerate(values):
-        try:
-            out.append(None if value is None else convert(value))
-        except (TypeError, ValueError, decimal.InvalidOperation):
-            raise DataError(
-                f'column "{field.name}" is {field.type}, but row {number} has '
-                f"{_represented(value)}",
-                detail=f"That is a Python {type(value).__name__}, or out of range.",
-            ) from None
-    if isinstance(field.type, t.NullType):
-        return pa.nulls(len(out))
-    try:
-        return pa.array(out, arrow_type(field.type))
-    except UnicodeEncodeError as error:
-        row = next(i for i, text in enumerate(out) if text == error.object)
-        raise DataError(
-            f'text in column "{field.name}" has no UTF-8',
-            detail=f"Row {row} has the lone surrogate {error.object[error.start]!a}, half a "
-            "character of UTF-16.",
-            hint="Join the halves: text.encode('utf-16', 'surrogatepass').decode('utf-16').",
-        ) from None
-
-
-def _represented(value: Any) -> str:
+def represented(value: Any) -> str:
     """`repr` that is short, and there for whatever a caller passes."""
     try:
         text = repr(value)
@@ -110,88 +170,309 @@ def _represented(value: Any) -> str:
     return shortened(text, _SHOWN_CHARACTERS)
 
 
-def _acceptor(kind: t.SqlType) -> Callable[[Any], Any]:
-    """What takes a Python value to one that pyarrow converts exactly, or raises."""
+class ColumnReader:
+    """Takes Python's values to one column."""
+
+    def __init__(self, field: t.Field) -> None:
+        self.field = field
+        self._means = means = _means(field.type)
+        self._plain = {means.plain}
+
+    def column(self, values: Sequence[Any], cast: bool = False, first: int = 0) -> Column:
+        """`cast`: whether values are converted as far as that loses nothing; `first`: how many rows
+        precede these. Raises: DataError for the first value that does not fit."""
+        means, valid = self._means, None
+        if set(map(type, values)) != self._plain or (
+            means.bounds is not None
+            and (min(values) < means.bounds[0] or max(values) > means.bounds[1])
+        ):
+            try:
+                values, valid = self._taken(values, first)
+            except DataError as refused:
+                if not cast or isinstance(refused, Misfit):
+                    raise
+                return self._cast(values, first, refused)
+        try:
+            return Column(self.field.type, means.store(values), valid)
+        except UnicodeEncodeError as error:
+            raise self._surrogate(values, first, error) from None
+
+    def _cast(self, values: Sequence[Any], first: int, refused: DataError) -> Column:
+        given = [None if _is_missing(v) else v for v in values]
+        try:
+            array = pa.array(given)
+        except (*_REFUSALS, pa.ArrowException):
+            if len(given) == 1:
+                raise refused from None
+            # Of several types: each for itself.
+            return concat([self.column([v], True, first + i) for i, v in enumerate(given)])
+        try:
+            return to_column(array, self.field, cast=True)
+        except Misfit as misfit:
+            raise misfit.after(first) from None
+        except DataError:
+            raise refused from None
+
+    def _taken(self, values: Sequence[Any], first: int) -> tuple[list[Any], Bools | None]:
+        """The values as they are to be stored, zeros for NULLs; which are not NULL."""
+        take, zero = self._means.take, self._means.zero
+        taken: list[Any] = []
+        nulls: list[int] = []
+        for row, value in enumerate(values):
+            if value is None or _is_missing(value):
+                nulls.append(row)
+                taken.append(zero)
+                continue
+            try:
+                taken.append(take(value))
+            except _REFUSALS as error:
+                raise self._refused(value, first + row, error) from None
+        if not nulls:
+            return taken, None
+        if not self.field.nullable:
+            raise null_misfit(self.field, first + nulls[0])
+        valid = np.ones(len(taken), np.bool_)
+        valid[nulls] = False
+        return taken, valid
+
+    def _refused(self, value: Any, row: int, error: Exception) -> DataError:
+        kind, means = self.field.type, self._means
+        name = type(value).__name__
+        fault = means.fault
+        if isinstance(error, TypeError):
+            fault = f"That is a Python {name}, and a column of type {kind} takes {means.takes}."
+        return DataError(
+            f'column "{self.field.name}" is {kind}, but row {row} has {represented(value)}',
+            detail=fault,
+            hint=_remedy(value, kind),
+        )
+
+    def _surrogate(self, texts: Sequence[str], first: int, error: UnicodeEncodeError) -> DataError:
+        row = next(i for i, text in enumerate(texts) if text == error.object)
+        return DataError(
+            f'text in column "{self.field.name}" has no UTF-8',
+            detail=f"Row {first + row} has the lone surrogate {error.object[error.start]!a}, half "
+            "a character of UTF-16.",
+            hint="Join the halves: text.encode('utf-16', 'surrogatepass').decode('utf-16').",
+        )
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether this is NaT or NA of pandas, which is not imported for it."""
+    kind = type(value)
+    return kind.__name__ in ("NaTType", "NAType") and kind.__module__.startswith("pandas.")
+
+
+# ----------------------------------------------------------------------------------------- types
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Means:
+    """How values of a type are taken and stored.
+
+    `take`: a value as it is stored, or raises: TypeError for one of another type, else what
+    `_REFUSALS` has. `plain`: values of exactly this type are stored as they are, if they are within
+    `bounds`; None: of no type. `zero`: what lies under a NULL. `takes` and `fault`: for messages,
+    what Python types there are and why a value of those is refused.
+    """
+
+    take: Callable[[Any], Any]
+    plain: type | None
+    zero: Any
+    store: Callable[[Sequence[Any]], Values]
+    takes: str
+    fault: str = ""
+    bounds: tuple[int, int] | None = None
+
+
+def _means(kind: t.SqlType) -> _Means:
+    store = _array(kind)
     match kind:
         case t.BooleanType():
-            return lambda v: _instance(v, (bool, np.bool_), bool)
+            return _Means(_instance((bool, np.bool_), bool), bool, False, store, "bool")
         case t.IntegerType():
-            return lambda v: _integer(v, kind.min, kind.max)
-        case t.FloatType():
-            return _float
+            bounds = (kind.min, kind.max)
+            fault = f"A column of type {kind} holds {kind.min:,} to {kind.max:,}."
+            return _Means(_integer(*bounds), int, 0, store, "int", fault, bounds)
+        case t.FloatType(bits=bits):
+            fault = f"A column of type {kind} does not hold it."
+            plain = float if bits == 64 else None
+            return _Means(_float64 if plain else _float32, plain, 0.0, store, "float", fault)
         case t.DecimalType():
-            return lambda v: _decimal(v, kind)
+            digits = f"{kind.precision - kind.scale} digits before the point and {kind.scale} after"
+            fault = f"A column of type {kind} holds {digits} it."
+            return _Means(_decimal(kind), None, 0, store, "decimal.Decimal and int", fault)
         case t.StringType():
-            return lambda v: _instance(v, str, str)
+            return _Means(_instance(str, str), str, "", store, "str")
         case t.BinaryType():
-            return lambda v: _instance(v, (bytes, bytearray, memoryview), bytes)
+            take = _instance((bytes, bytearray, memoryview), bytes)
+            return _Means(take, bytes, b"", store, "bytes")
         case t.DateType():
-            return _date
-        case t.TimestampType():
-            return lambda v: _datetime(v, kind.local)
+            return _Means(_date, None, 0, store, "datetime.date")
+        case t.TimestampType(local=local):
+            takes = "datetime.datetime without a zone" if local else "datetime.datetime"
+            fault = "A column of this type holds microseconds, and nothing finer."
+            return _Means(_local if local else _instant, None, 0, store, takes, fault)
         case t.IntervalType(unit="month"):
-            return lambda v: _integer(v, t.INT.min, t.INT.max)
+            fault = "It is out of range."
+            return _Means(_integer(t.INT.min, t.INT.max), None, 0, store, "int", fault)
         case t.IntervalType():
-            return lambda v: _instance(v, datetime.timedelta, lambda d: d)
+            return _Means(_span, None, 0, store, "datetime.timedelta")
         case _:
             raise TypeError(f"no Python values of {kind}")
 
 
-def _instance(value: Any, kinds: Any, convert: Callable[[Any], Any]) -> Any:
-    if not isinstance(value, kinds):
-        raise TypeError
-    return convert(value)
+def _array(kind: t.SqlType) -> Callable[[Sequence[Any]], Values]:
+    match kind:
+        case t.StringType():
+            return lambda values: pa.array(values, pa.string())
+        case t.BinaryType():
+            return lambda values: pa.array(values, pa.binary())
+        case t.DecimalType() if not kind.narrow:
+            return _words
+        case _:
+            dtype = flight_dtype(kind)
+            return lambda values: np.array(values, dtype)
 
 
-def _integer(value: Any, low: int, high: int) -> int:
+def _words(values: Sequence[int]) -> Values:
+    """Unscaled decimals, of one word if all of them fit one."""
+    try:
+        return np.array(values, np.int64)
+    except OverflowError:
+        low = np.array([v & 0xFFFF_FFFF_FFFF_FFFF for v in values], np.uint64).view(np.int64)
+        high = np.array([v >> 64 for v in values], np.int64)
+        return np.stack([low, high], axis=1)
+
+
+def _instance(kinds: Any, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def take(value: Any) -> Any:
+        if not isinstance(value, kinds):
+            raise TypeError
+        return convert(value)
+
+    return take
+
+
+def _integer(low: int, high: int) -> Callable[[Any], int]:
+    def take(value: Any) -> int:
+        number = _index(value)
+        if not low <= number <= high:
+            raise ValueError
+        return number
+
+    return take
+
+
+def _index(value: Any) -> int:
     if isinstance(value, (bool, np.bool_)):
         raise TypeError
-    number = operator.index(value)
-    if not low <= number <= high:
+    number: int = operator.index(value)
+    return number
+
+
+def _float64(value: Any) -> float:
+    if isinstance(value, (float, np.floating)):
+        return float(value)
+    integer = _index(value)
+    number = float(integer)
+    if int(number) != integer:
         raise ValueError
     return number
 
 
-def _float(value: Any) -> float:
-    if isinstance(value, (float, np.floating)):
-        return float(value)
-    number = _integer(value, -(1 << 1023), 1 << 1023)
-    if int(float(number)) != number:
-        raise ValueError
-    return float(number)
+def _float32(value: Any) -> float:
+    """Rounded where it is a float, but not to infinity; exact where it is an int."""
+    number = _float64(value)
+    if math.isfinite(number):
+        with np.errstate(over="ignore"):
+            rounded = float(np.float32(number))
+        if math.isinf(rounded) or not (isinstance(value, (float, np.floating)) or rounded == value):
+            raise ValueError
+    return number
 
 
-def _decimal(value: Any, kind: t.DecimalType) -> decimal.Decimal:
-    if not isinstance(value, decimal.Decimal):
-        value = decimal.Decimal(_integer(value, -(10**38), 10**38))
-    if not value.is_finite():
-        raise ValueError
-    context = decimal.Context(
-        prec=kind.precision, traps=[decimal.Inexact, decimal.InvalidOperation]
-    )
-    try:
-        unit = decimal.Decimal(1).scaleb(-kind.scale)
+def _decimal(kind: t.DecimalType) -> Callable[[Any], int]:
+    """Unscaled."""
+    unit = decimal.Decimal(1).scaleb(-kind.scale)
+    traps = [decimal.Inexact, decimal.InvalidOperation]
+    context = decimal.Context(prec=kind.precision, traps=traps)
+    factor, limit = 10**kind.scale, 10**kind.precision
+    shift = kind.scale
+
+    def take(value: Any) -> int:
+        if not isinstance(value, decimal.Decimal):
+            unscaled: int = _index(value) * factor
+            if not -limit < unscaled < limit:
+                raise ValueError
+            return unscaled
+        if not value.is_finite():
+            raise ValueError
         exact: decimal.Decimal = value.quantize(unit, context=context)
-    except decimal.Inexact:
-        raise ValueError from None
-    return exact
+        return int(exact.scaleb(shift, context=context))
+
+    return take
 
 
-def _date(value: Any) -> datetime.date:
+def _date(value: Any) -> int:
     if isinstance(value, datetime.datetime) or not isinstance(value, datetime.date):
         raise TypeError
-    return value
+    return value.toordinal() - _EPOCH_DAY
 
 
-def _datetime(value: Any, local: bool) -> datetime.datetime:
-    if not isinstance(value, datetime.datetime) or (local and value.tzinfo is not None):
+def _instant(value: Any) -> int:
+    if not isinstance(value, datetime.datetime):
         raise TypeError
-    if local:
-        return value
-    if value.tzinfo is None:
-        return value.replace(tzinfo=datetime.timezone.utc)
-    return value.astimezone(datetime.timezone.utc)
+    if getattr(value, "nanosecond", 0):  # pandas has finer ones
+        raise ValueError
+    epoch = _LOCAL_EPOCH if value.tzinfo is None else _EPOCH
+    micros: int = (value - epoch) // _MICROSECOND
+    return micros
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names) or "no columns"
+def _local(value: Any) -> int:
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        raise TypeError
+    return _instant(value)
+
+
+def _span(value: Any) -> int:
+    if not isinstance(value, datetime.timedelta):
+        raise TypeError
+    return value // _MICROSECOND
+
+
+def _remedy(value: Any, kind: t.SqlType) -> str | None:
+    """What to write instead."""
+    given = type(value)
+    if isinstance(value, float) and isinstance(kind, t.DecimalType) and math.isfinite(value):
+        return "Convert it by its digits: decimal.Decimal(str(value)); or pass cast=True."
+    if isinstance(value, float) and math.isnan(value):
+        return "Write None for a NULL."
+    if isinstance(value, decimal.Decimal) and isinstance(kind, t.DecimalType):
+        return f"Round it: round(value, {kind.scale})." if value.is_finite() else None
+    if isinstance(value, datetime.datetime) and isinstance(kind, t.DateType):
+        return "Take its day: value.date()."
+    if isinstance(value, datetime.datetime) and isinstance(kind, t.TimestampType):
+        if value.tzinfo is not None and kind.local:
+            return "Take the time without its zone: value.replace(tzinfo=None)."
+        return "Cut it: value.floor('us')." if hasattr(value, "nanosecond") else None
+    if isinstance(kind, t.IntegerType) and kind != t.BIGINT and given is int:
+        return "Declare the column with a wider type, BIGINT or DECIMAL."
+    if isinstance(kind, t.StringType):
+        if isinstance(value, (bytes, bytearray)):
+            return "Decode it: value.decode()."
+        return "Convert it: str(value)."
+    if isinstance(value, str) and type(kind) in _PARSERS:
+        return f"Convert it: {_PARSERS[type(kind)]}; or pass cast=True, which reads text."
+    return None
+
+
+_PARSERS: dict[type[t.SqlType], str] = {
+    t.IntegerType: "int(value)",
+    t.FloatType: "float(value)",
+    t.DecimalType: "decimal.Decimal(value)",
+    t.DateType: "datetime.date.fromisoformat(value)",
+    t.TimestampType: "datetime.datetime.fromisoformat(value)",
+    t.BinaryType: "value.encode()",
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from operators.kernels.texts import is_ascii
-from planner.errors import DataError
+from operators.misfits import Misfit
 from planner.types import Field
 
 #: Of one text, in a message.
@@ -13,16 +13,17 @@ _SHOWN_BYTES = 20
 
 
 def refuse_invalid(texts: pa.Array, field: Field) -> None:
-    """Raises: DataError if a text of the column is no UTF-8. Cost: see `first_invalid`."""
+    """Raises: Misfit if a text of the column is no UTF-8. Cost: see `first_invalid`."""
     row = first_invalid(texts)
     if row is None:
         return
     data: bytes = texts.view(pa.binary())[row].as_py()
     more = " …" if len(data) > _SHOWN_BYTES else ""
-    raise DataError(
+    raise Misfit(
         f'text in column "{field.name}" is not UTF-8',
-        detail=f"Row {row} of the data has the bytes {data[:_SHOWN_BYTES].hex(' ')}{more}.",
-        hint="Decode the text by the encoding that it has, or declare the column as BINARY.",
+        row,
+        f"has the bytes {data[:_SHOWN_BYTES].hex(' ')}{more}",
+        "Decode the text by the encoding that it has, or declare the column as BINARY.",
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from operators.dataflow import Dataflow
+from operators.rows import RowReader
 from operators.table import TableState
 from planner import dataflow as ir
 from planner.algebra import SortKey
@@ -24,7 +25,8 @@ from planner.types import Schema
 @dataclass(frozen=True, slots=True)
 class Table:
     """A base table. `key`: positions of its primary key's columns, None for a bag; an `enforced`
-    key is checked at every change. `comments`: one a column, or None."""
+    key is checked at every change. `comments`: one a column, or None. `reader` takes rows,
+    `key_reader` those to delete by their key."""
 
     name: str
     schema: Schema
@@ -32,6 +34,15 @@ class Table:
     enforced: bool
     state: TableState
     comments: tuple[str | None, ...]
+    reader: RowReader = field(init=False, repr=False, compare=False)
+    key_reader: RowReader | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reader", RowReader(self.schema))
+        key = None
+        if self.key is not None:
+            key = RowReader(tuple(self.schema[k] for k in self.key), self.schema)
+        object.__setattr__(self, "key_reader", key)
 
     @property
     def node(self) -> ir.Stored:
@@ -41,12 +52,16 @@ class Table:
 @dataclass(slots=True)
 class Stream:
     """A source of events, none of which is kept. `events` counts those that came. `comments`: one a
-    column, or None."""
+    column, or None. `reader` takes rows."""
 
     name: str
     schema: Schema
     comments: tuple[str | None, ...]
     events: int = field(default=0)
+    reader: RowReader = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.reader = RowReader(self.schema)
 
     @property
     def node(self) -> ir.Stream:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from operators import arrow
 from operators.column import Ints
 from operators.dataflow import Dataflow
-from operators.rows import rows_to_table
+from operators.rows import RowReader
 from operators.state.relation import Relation
 from operators.topk import sort_rows
 from planner import dataflow as ir
@@ -71,7 +71,7 @@ class Reader:
         """
         relation = self._relation(view)
         fields = tuple(replace(view.schema[c], nullable=True) for c in columns)
-        given = arrow.to_columns(rows_to_table([tuple(values)], fields), fields)
+        given = RowReader(fields).columns([tuple(values)])
         nullable = any(view.schema[c].nullable for c in columns)
         if not nullable and any(v is None for v in values):
             return arrow.from_columns(relation.gather_all(_NONE), view.schema)

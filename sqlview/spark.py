@@ -126,19 +126,12 @@ class SparkSide:
 
     # -- in --------------------------------------------------------------------------------------
 
-    def read(self, data: Any) -> pa.Table:
+    def read(self, data: DataFrame) -> pa.Table:
         """The rows of a Spark DataFrame, of any Spark session.
 
-        Raises: DataError for anything else; Spark's exceptions if computing the rows fails.
+        Raises: DataError for one that is streaming or has columns of types that Arrow lacks;
+        Spark's exceptions if computing the rows fails.
         """
-        if not isinstance(data, DataFrame):
-            kind = type(data)
-            package = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-            raise DataError(
-                f"changes cannot be given as {package}{kind.__qualname__}",
-                hint="Give a pyarrow Table or RecordBatch, a list of tuples or dicts, or a Spark "
-                "DataFrame.",
-            )
         if data.isStreaming:
             raise DataError(
                 "changes cannot be given as a streaming DataFrame",

@@ -8,7 +8,7 @@ apply it, so a flood of small transactions comes that way.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,22 +18,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators import arrow
-from operators import rows as row_values
-from operators.column import Column, Ints
+from operators.column import Column, Ints, joined
+from operators.misfits import merged
+from operators.rows import by_name
 from operators.state.changes import DELETE, INSERT, UPSERT
-from planner.errors import DataError, SqlViewError, suggestion
+from planner.errors import DataError, SqlViewError
 from planner.names import folded
-from planner.types import Schema
 from sqlview.catalog import Catalog, Stream, Table
+from sqlview.sources.given import Columns, Given, Pieces, Rows, recognised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: What changes may be given as.
+#: What changes may be given as: see sqlview.sources.given.
 Data: TypeAlias = (
-    "pa.Table | pa.RecordBatch | list[tuple[Any, ...]] | list[dict[str, Any]] | DataFrame"
+    "pa.Table | pa.RecordBatch | Mapping[str, Any] | Iterable[tuple[Any, ...]] "
+    "| Iterable[dict[str, Any]] | DataFrame | Any"
 )
-
 
 #: The time of each row: integers, or the name of a column of the data that has them.
 Times: TypeAlias = "str | Sequence[int] | npt.NDArray[np.integer[Any]] | pa.Array | pa.ChunkedArray"
@@ -88,39 +89,38 @@ class _Changes(ABC):
         if kind is None:
             self._commit(self)
 
-    def _insert(self, name: str, data: Data, times: Times | None = None) -> None:
-        self._add(name, INSERT, data, times)
+    def _insert(self, name: str, data: Data, cast: bool, times: Times | None = None) -> None:
+        self._add(name, INSERT, data, cast, times)
 
-    def _upsert(self, name: str, data: Data, times: Times | None = None) -> None:
+    def _upsert(self, name: str, data: Data, cast: bool, times: Times | None = None) -> None:
         if self._kept(name, "upsert into").key is None:
             raise DataError(
                 f'cannot upsert into "{name}", which has no primary key',
                 hint="Delete the old rows and insert the new ones, or declare a PRIMARY KEY.",
             )
-        self._add(name, UPSERT, data, times)
+        self._add(name, UPSERT, data, cast, times)
 
-    def _delete(self, name: str, data: Data, times: Times | None = None) -> None:
+    def _delete(self, name: str, data: Data, cast: bool, times: Times | None = None) -> None:
         self._kept(name, "delete from")
-        self._add(name, DELETE, data, times)
+        self._add(name, DELETE, data, cast, times)
 
-    def _add(self, name: str, action: int, data: Data, times: Times | None) -> None:
+    def _add(self, name: str, action: int, data: Data, cast: bool, times: Times | None) -> None:
         if self.is_committed:
             raise DataError(
                 "the transaction is committed already", hint="Begin a new one for more changes."
             )
         table = self._catalog.changeable(name)
-        schema = table.schema
-        key = table.key if isinstance(table, Table) and action == DELETE else None
-        if key is not None:
-            schema = tuple(table.schema[k] for k in key)
         try:
+            given = recognised(data, self._read_dataframe)
+            intake = _Intake(table, action, cast)
             if isinstance(times, str):
-                data, times = self._parted(data, times, table.schema)
-            columns = self._columns(data, schema, table, key)
+                columns, times = intake.dated(given, times)
+            else:
+                columns = intake.columns(given)
             checked = None if times is None else _checked_times(times, len(columns[0]))
         except DataError as error:
             raise _about(table.name, error) from None
-        if columns and len(columns[0]):
+        if len(columns[0]):
             self.statements.append(Statement(table, action, columns, checked))
 
     def _kept(self, name: str, verb: str) -> Table:
@@ -133,41 +133,101 @@ class _Changes(ABC):
             )
         return entry
 
-    def _columns(
-        self, data: Data, schema: Schema, table: Table | Stream, key: tuple[int, ...] | None
-    ) -> list[Column]:
-        if isinstance(data, list):
-            rows = data if key is None else _key_rows(data, table.schema, key)
-            data = row_values.rows_to_table(rows, schema)
-        elif not isinstance(data, (pa.Table, pa.RecordBatch)):
-            data = self._read_dataframe(data)
-        return arrow.to_columns(matched(data, schema, exact=key is None), schema)
 
-    def _parted(self, data: Data, name: str, schema: Schema) -> tuple[Data, Times]:
-        """The rows, and the times in their column `name`, which stays if the table has it too."""
-        shared = folded(name) in (folded(f.name) for f in schema)
-        if isinstance(data, list):
-            rows: list[Any] = data
-            if not all(isinstance(row, dict) and name in row for row in rows):
-                raise DataError(
-                    f'not every row has the column "{name}", which is to hold its time',
-                    hint="Give rows as dicts with that column, or the times as a list of integers.",
-                )
-            times = [row[name] for row in rows]
-            if not shared:
-                data = [{k: v for k, v in row.items() if k != name} for row in rows]
-            return data, times
-        if not isinstance(data, (pa.Table, pa.RecordBatch)):
-            data = self._read_dataframe(data)
-        places = [i for i, n in enumerate(data.schema.names) if folded(n) == folded(name)]
+class _Intake:
+    """Takes data to the columns of a table that a change of it has: all of them, or for a delete by
+    key those of the key. `cast`: whether values are converted as far as that loses nothing."""
+
+    def __init__(self, table: Table | Stream, action: int, cast: bool) -> None:
+        self._table = table
+        self._cast = cast
+        self._exact = True
+        self._reader = table.reader
+        if action == DELETE and isinstance(table, Table) and table.key_reader is not None:
+            self._exact = False
+            self._reader = table.key_reader
+
+    def columns(self, given: Given) -> list[Column]:
+        """Raises: DataError for all that does not fit."""
+        if isinstance(given, Rows):
+            return self._reader.columns(given.rows, self._cast)
+        if isinstance(given, Columns):
+            return self._named(given)
+        if not isinstance(given, Pieces):
+            return self._arrow(given)
+        parts: list[list[Column]] = []
+        first = 0
+        for table in given.tables:
+            parts.append(self._arrow(table, first))
+            first += table.num_rows
+        return joined(parts)
+
+    def dated(self, given: Given, name: str) -> tuple[list[Column], Times]:
+        """The columns, and the times in the data's column `name`."""
+        if not isinstance(given, Pieces):
+            given, times = self._parted(given, name)
+            return self.columns(given), times
+        parts: list[list[Column]] = []
+        found: list[pa.Array] = []
+        first = 0
+        for piece in given.tables:
+            table, times = self._parted(piece, name)
+            parts.append(self._arrow(table, first))
+            found.extend(times.chunks)
+            first += piece.num_rows
+        return joined(parts), pa.chunked_array(found, times.type)
+
+    def _arrow(self, table: pa.Table | pa.RecordBatch, first: int = 0) -> list[Column]:
+        return arrow.to_columns(table, self._reader.schema, self._exact, self._cast, first)
+
+    def _named(self, given: Columns) -> list[Column]:
+        schema, named = self._reader.schema, list(given.columns.values())
+        places, errors = arrow.places_of(list(given.columns), schema, self._exact)
+        columns: list[Column] = []
+        for i, (place, field) in enumerate(zip(places, schema, strict=True)):
+            if place is None:
+                continue
+            try:
+                values = named[place]
+                if isinstance(values, list):
+                    columns.append(self._reader.column(i, values, self._cast))
+                else:
+                    columns.append(arrow.to_column(values, field, self._cast))
+            except DataError as error:
+                errors.append(error)
+        if errors:
+            raise merged(errors)
+        return columns
+
+    def _parted(self, given: Any, name: str) -> tuple[Any, Any]:
+        """The data without its column `name`, unless the table has it too; and that column."""
+        shared = folded(name) in (folded(f.name) for f in self._table.schema)
+        if isinstance(given, Rows):
+            return self._parted_rows(given, name, shared)
+        names = list(given.columns) if isinstance(given, Columns) else given.schema.names
+        places = [i for i, n in enumerate(names) if folded(n) == folded(name)]
         if len(places) != 1:
             number = "lacks" if not places else "has more than one"
-            raise DataError(f'the batch {number} column "{name}", which is to hold its times')
-        times = data.column(places[0])
+            raise DataError(f'the data {number} column "{name}", which is to hold its times')
+        if isinstance(given, Columns):
+            found = names[places[0]]
+            kept = {n: c for n, c in given.columns.items() if shared or n != found}
+            return Columns(kept), given.columns[found]
+        table = pa.table(given)
+        return (table if shared else table.remove_column(places[0])), table.column(places[0])
+
+    def _parted_rows(self, given: Rows, name: str, shared: bool) -> tuple[Rows, list[Any]]:
+        rows = [by_name(row) for row in given.rows]
+        named = [row for row in rows if row is not None and name in row]
+        if len(named) < len(rows):
+            raise DataError(
+                f'not every row has the column "{name}", which is to hold its time',
+                hint="Give rows as dicts with that column, or the times as a list of integers.",
+            )
+        times = [row[name] for row in named]
         if not shared:
-            kept = [i for i in range(data.num_columns) if i != places[0]]
-            data = pa.table([data.column(i) for i in kept], [data.schema.names[i] for i in kept])
-        return data, times
+            named = [{k: v for k, v in row.items() if k != name} for row in named]
+        return Rows(named), times
 
 
 class Transaction(_Changes):
@@ -183,22 +243,22 @@ class Transaction(_Changes):
     def is_committed(self) -> bool:
         return self.epoch is not None
 
-    def insert(self, table: str, data: Data) -> None:
+    def insert(self, table: str, data: Data, *, cast: bool = False) -> None:
         """Insert rows into a table, or events into a stream; all columns, matched by name (tuples:
         by position).
 
         Raises: CatalogError, DataError; a key that is present already is reported at commit.
         """
-        self._insert(table, data)
+        self._insert(table, data, cast)
 
-    def upsert(self, table: str, data: Data) -> None:
+    def upsert(self, table: str, data: Data, *, cast: bool = False) -> None:
         """Insert rows, replacing those with the same primary key."""
-        self._upsert(table, data)
+        self._upsert(table, data, cast)
 
-    def delete(self, table: str, data: Data) -> None:
+    def delete(self, table: str, data: Data, *, cast: bool = False) -> None:
         """Delete rows: by primary key (other columns are ignored), or, from a table without a
         key, one copy of each row given. A row that is not there is reported at commit."""
-        self._delete(table, data)
+        self._delete(table, data, cast)
 
     def __enter__(self) -> Transaction:
         return self
@@ -226,22 +286,22 @@ class Transactions(_Changes):
     def is_committed(self) -> bool:
         return self.epochs is not None
 
-    def insert(self, table: str, data: Data, times: Times) -> None:
+    def insert(self, table: str, data: Data, times: Times, *, cast: bool = False) -> None:
         """As Transaction.insert, each row at its time. A key that is present at the row's time is
         reported at commit.
 
         Raises: CatalogError, DataError; the latter also for a time that is NULL, negative or above
         2**31 - 1, and for more or fewer times than rows.
         """
-        self._insert(table, data, times)
+        self._insert(table, data, cast, times)
 
-    def upsert(self, table: str, data: Data, times: Times) -> None:
+    def upsert(self, table: str, data: Data, times: Times, *, cast: bool = False) -> None:
         """As Transaction.upsert, each row at its time. Raises: as `insert`."""
-        self._upsert(table, data, times)
+        self._upsert(table, data, cast, times)
 
-    def delete(self, table: str, data: Data, times: Times) -> None:
+    def delete(self, table: str, data: Data, times: Times, *, cast: bool = False) -> None:
         """As Transaction.delete, each row at its time. Raises: as `insert`."""
-        self._delete(table, data, times)
+        self._delete(table, data, cast, times)
 
     def __enter__(self) -> Transactions:
         return self
@@ -251,61 +311,6 @@ class Transactions(_Changes):
         """How many transactions these are, so far."""
         given = (s.times for s in self.statements if s.times is not None)
         return max((int(times.max()) + 1 for times in given), default=0)
-
-
-def _key_rows(rows: list[Any], schema: Schema, key: tuple[int, ...]) -> list[Any]:
-    """Rows given to a delete by key, cut down to the key: whole rows are welcome too."""
-    names = {schema[k].name for k in key}
-    out: list[Any] = []
-    for row in rows:
-        if isinstance(row, dict):
-            out.append({k: v for k, v in row.items() if k in names})
-        elif len(row) == len(schema):
-            out.append(tuple(row[k] for k in key))
-        else:
-            out.append(row)
-    return out
-
-
-def matched(
-    data: pa.Table | pa.RecordBatch, schema: Schema, exact: bool
-) -> pa.Table | pa.RecordBatch:
-    """The columns of `data` in the order of `schema`, matched by name, case-insensitively.
-
-    Raises: DataError for missing columns, for two of one name and, if `exact`, for unknown ones.
-    """
-    given = data.schema.names
-    if given == [f.name for f in schema]:
-        return data
-    places: dict[str, int] = {}
-    for i, name in enumerate(given):
-        if folded(name) in places:
-            raise DataError(f'the batch has column "{name}" twice')
-        places[folded(name)] = i
-    missing = [f.name for f in schema if folded(f.name) not in places]
-    if missing:
-        raise DataError(
-            "the batch lacks " + _columns_text(missing),
-            detail="It has " + (_columns_text(given) or "no columns") + ".",
-            hint=_misspelled(given, schema),
-        )
-    if exact and len(places) > len(schema):
-        known = {folded(f.name) for f in schema}
-        extra = [n for n in given if folded(n) not in known]
-        raise DataError(
-            f"the batch has {_columns_text(extra)}, which the table lacks",
-            hint=_misspelled(extra, schema) or "Select the table's columns before inserting.",
-        )
-    arrays = [data.column(places[folded(f.name)]) for f in schema]
-    return pa.table(arrays, names=[f.name for f in schema])
-
-
-def _misspelled(given: Sequence[str], schema: Schema) -> str | None:
-    """A hint for the first of the names that is near a column of the table and none."""
-    columns = [f.name for f in schema]
-    known = {folded(c) for c in columns}
-    hints = (suggestion(n, columns) for n in given if folded(n) not in known)
-    return next((h for h in hints if h is not None), None)
 
 
 def _checked_times(times: Times, rows: int) -> Ints:
@@ -337,10 +342,6 @@ def _checked_times(times: Times, rows: int) -> Ints:
         )
     checked: Ints = found.astype(np.int64)
     return checked
-
-
-def _columns_text(names: list[str]) -> str:
-    return ("column " if len(names) == 1 else "columns ") + ", ".join(f'"{n}"' for n in names)
 
 
 def _about(table: str, error: SqlViewError) -> DataError:

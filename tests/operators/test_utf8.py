@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.arrow import to_column
-from operators.rows import rows_to_table
 from operators.utf8 import first_invalid
 from planner import types as t
 from planner.errors import DataError
+from tests.reference.rows import rows_to_table
 
 FIELD = t.Field("s", t.STRING)
 BAD = (

@@ -384,7 +384,7 @@ def test_other_data_is_refused_by_kind(shop: sqlview.Session, spark: Any) -> Non
     stream = spark.readStream.format("rate").load()
     for data, said in (
         (5, "changes cannot be given as int"),
-        ({"id": [1]}, "changes cannot be given as dict"),
+        ({1, 2}, "row 0 is neither a tuple nor a dict"),
         (stream, "changes cannot be given as a streaming DataFrame"),
     ):
         with pytest.raises(sqlview.DataError) as caught:

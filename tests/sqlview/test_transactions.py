@@ -129,7 +129,7 @@ def _refused(db: Session, verb: str, table: str, data: Any, times: Any) -> DataE
         ([0, "b"], "times are integers", None),
         ([2**70, 0], "times are integers", None),
         ([True, False], "times are integers, not bool", None),
-        ("n", 'the batch lacks column "n", which is to hold its times', None),
+        ("n", 'the data lacks column "n", which is to hold its times', None),
     ],
 )
 def test_bad_times(db: Session, times: Any, message: str, detail: str | None) -> None:

@@ -1,0 +1,1 @@
+"""Where rows come from: what Python people have (`given`), and files (`files`)."""
