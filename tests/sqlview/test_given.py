@@ -14,7 +14,6 @@ from typing import Any
 import duckdb
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
@@ -23,6 +22,8 @@ import sqlview
 from operators.column import Column
 from sqlview import DataError, Session
 from sqlview.sources import given
+
+pl = pytest.importorskip("polars")
 
 DAY = datetime.date(2024, 1, 31)
 ROWS = [(1, "a", Decimal("1.50"), DAY), (2, None, Decimal("-2.00"), None), (3, "ü", None, DAY)]
