@@ -36,11 +36,12 @@ from sqlview import describe, introspect
 from sqlview.catalog import Catalog, Table, View
 from sqlview.definitions import Definitions
 from sqlview.metrics import Metrics, StepMetrics
+from sqlview.oracle import CannotSay, Oracle
 from sqlview.progress import Progress, ignore
 from sqlview.reader import Reader, positions
 from sqlview.subscriptions import Subscriber, Subscriptions
 from sqlview.transaction import Transaction, Transactions
-from sqlview.verify import Verification, Verifier
+from sqlview.verify import ENGINES, Verification, Verifier
 from sqlview.view import Explanation, Given, Result, Selected, ViewReader
 from sqlview.writer import Dated, Writer
 
@@ -194,18 +195,25 @@ class Session:
         with self._working():
             self._subscriptions.remove(self._catalog.view(name).name, callback)
 
-    def verify(self, name: str) -> Verification:
-        """Compare the view with a recompute of its query by DuckDB.
+    def verify(self, name: str, engine: str | None = None) -> Verification:
+        """Compare the view with a recompute of its query from the tables.
 
-        Raises: ViewError for a view over a stream, whose events are gone.
+        `engine`: who recomputes, "duckdb" or "spark". None: DuckDB, and Spark (started if need be)
+        where DuckDB cannot say the query as Spark means it, or finds something wrong. A view in
+        error is right where its recompute fails as well.
+        Raises: ViewError for a view over a stream, whose events are gone, and where no engine can
+        say the query; CatalogError for an unknown view; ValueError for an unknown engine.
+        Cost: a recompute; in Spark also a copy of the tables.
         """
+        if engine is not None and engine not in ENGINES:
+            raise ValueError(f"engine is one of {', '.join(ENGINES)} or None, not {engine!r}")
         with self._working():
             view = self._catalog.view(name)
             self._refuse_streams(view)
             if self._verifier is None:
-                self._verifier = Verifier(self._catalog)
+                self._verifier = Verifier(self._catalog, self._reader.view, self._spark_oracle)
             with self._progress.task(f'verifying "{view.name}"'):
-                return self._verifier.verify(view, self._reader.view(view), self._writer.epoch)
+                return self._verifier.verify(view, self._writer.epoch, engine)
 
     def arrangements(self) -> pa.Table:
         """Every live index: see introspect.ARRANGEMENTS_SCHEMA."""
@@ -403,6 +411,7 @@ class Session:
                     "epoch": [outcome.epoch],
                     "rows": [outcome.rows],
                     "equal": [outcome.equal],
+                    "engine": [outcome.engine],
                     "detail": [str(outcome)],
                 }
             )
@@ -425,6 +434,13 @@ class Session:
 
             self._spark_side = SparkSide(self._given_spark, self._path)
         return self._spark_side
+
+    def _spark_oracle(self, zone: str) -> Oracle:
+        """Raises: CannotSay if there is no Spark and none can be started."""
+        try:
+            return self._side().oracle(zone)
+        except Exception as error:
+            raise CannotSay(f"there is no Spark: {error}") from error
 
     def _read_dataframe(self, data: Any) -> pa.Table:
         return self._side().read(data)

@@ -43,6 +43,7 @@ from sqlview.quoting import spark_name, spark_template
 
 if TYPE_CHECKING:
     from operators.executor.spark import SparkExecutor
+    from sqlview.oracle.spark_engine import SparkOracle
 
 #: Tables up to this size go to Spark through the driver, larger ones as files: the two take equally
 #: long at about 100,000 rows of 40 bytes.
@@ -202,6 +203,12 @@ class SparkSide:
         head = f"WITH {relations} (" if used else "("
         with _spark_errors(text, names, streams):
             return self.spark.sql(f"{head}\n{spark_template(text)}\n)", **frames)
+
+    def oracle(self, zone: str) -> SparkOracle:
+        """An oracle on this Spark, without tables."""
+        from sqlview.oracle.spark_engine import SparkOracle
+
+        return SparkOracle(self.spark, self.dataframe, zone=zone)
 
     # -- what Spark is like ----------------------------------------------------------------------
 

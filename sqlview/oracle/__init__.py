@@ -1,8 +1,9 @@
 """What a view must hold, recomputed from scratch by another engine.
 
 `Oracle` (protocol.py) is the one interface: tables and views by name, changes to them, and queries.
-`DuckDBOracle` keeps copies of the tables in this process. `compare` tells whether two results are
-the same rows. Users are VERIFY, the tests and the TPC-H job.
+`DuckDBOracle` keeps copies of the tables in this process, and `SparkOracle` (spark_engine.py, not
+imported here: Spark costs seconds) asks Spark. `compare` tells whether two results are the same
+rows. Users are VERIFY, the tests and the TPC-H job.
 
     protocol.py      the interface, and the errors that any engine's answer may be
     database.py      a DuckDB that can only compute       duckdb_engine.py  the oracle on it

@@ -25,7 +25,8 @@ Typed = tuple[MaybeType, exp.Expr | None]
 #: `checked` fails as Spark does: on a zero divisor, unless the dividend is NULL. `unscaled` drops
 #: the point of a decimal, whose scale the caller knows. `ratio` is n * power / d rounded half away
 #: from zero; by long division, so that n * power need not fit 128 bits. `written` are dates and
-#: times as texts, whose years Spark writes otherwise before 1 and after 9999.
+#: times as texts, whose years Spark writes otherwise before 1 and after 9999; `digits` are doubles
+#: as texts, which DuckDB writes otherwise where they have an exponent.
 ARITHMETIC_MACROS = (
     """CREATE MACRO sqlview_checked(n, d, result) AS
        CASE WHEN d = 0 AND n IS NOT NULL THEN error('division by zero') ELSE result END""",
@@ -36,6 +37,11 @@ ARITHMETIC_MACROS = (
     """CREATE MACRO sqlview_written(moment) AS
        CASE WHEN year(moment) BETWEEN 1 AND 9999 THEN CAST(moment AS VARCHAR)
        WHEN moment IS NOT NULL THEN error('cannot say: a year beyond 1 to 9999 as text') END""",
+    """CREATE MACRO sqlview_digits(x) AS CASE
+       WHEN isnan(x) THEN 'NaN' WHEN isinf(x) AND x > 0 THEN 'Infinity'
+       WHEN isinf(x) THEN '-Infinity'
+       WHEN x = 0 OR (abs(x) >= 0.001 AND abs(x) < 10000000) THEN CAST(x AS VARCHAR)
+       WHEN x IS NOT NULL THEN error('cannot say: a number with an exponent as text') END""",
 )
 
 _DUCKDB_NARROW_DIGITS = 18
@@ -53,6 +59,8 @@ def converted(node: exp.Cast, source: MaybeType) -> Typed:
     kind = named_type(node.to)
     if isinstance(source, (t.DecimalType, t.FloatType)) and isinstance(kind, t.IntegerType):
         node.set("this", call("trunc", node.this))
+    elif kind == t.STRING and isinstance(source, t.FloatType):
+        return kind, call("sqlview_digits", node.this)
     elif kind == t.STRING and isinstance(source, (t.DateType, t.TimestampType)):
         # A TIMESTAMP as the session's zone has it, and not with its offset.
         moment = node.this if source == t.DATE else cast(node.this, t.TIMESTAMP_NTZ)

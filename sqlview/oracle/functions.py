@@ -33,6 +33,11 @@ class Spoken(Databricks):
         }
 
 
+#: As in a character class. All of Greek Extended and of the ligatures, for most of them are.
+_LONG_CAPITALS = "\u00df\u0149\u01f0\u0390\u03b0\u0587\u1e96-\u1e9a\u1f00-\u1fff\ufb00-\ufb17"
+_ODD_SMALL = "\u0130\u03a3"
+_TITLES = "\u01c4-\u01cc\u01f1-\u01f3"
+
 #: Any NULL gives NULL unless a macro says otherwise. Strings are counted in code points.
 FUNCTION_MACROS = (
     """CREATE MACRO sqlview_fill(s, n, p) AS substr(repeat(p, n), 1, n - length(s))""",
@@ -48,8 +53,20 @@ FUNCTION_MACROS = (
        CASE WHEN n IS NULL THEN NULL ELSE repeat(s, greatest(n, 0)) END""",
     """CREATE MACRO sqlview_reverse(s) AS CASE WHEN s IS NULL THEN NULL ELSE
        array_to_string(list_reverse(regexp_extract_all(s, '(?s).')), '') END""",
-    """CREATE MACRO sqlview_initcap(s) AS CASE WHEN s IS NULL THEN NULL ELSE array_to_string(
-       list_transform(str_split(lower(s), ' '), lambda w: upper(w[1:1]) || w[2:]), ' ') END""",
+    """CREATE MACRO sqlview_pattern(s, p, valid) AS CASE
+       WHEN s IS NULL OR p IS NULL OR regexp_full_match(p, valid) THEN p
+       ELSE error('invalid LIKE pattern') END""",
+    # Letters whose other case is several letters, another one at the end of a word, or a title's
+    # own, are left to Spark.
+    """CREATE MACRO sqlview_letters(s, other) AS CASE WHEN regexp_matches(s, other)
+       THEN error('cannot say: the case of such a letter') ELSE s END""",
+    f"CREATE MACRO sqlview_upper(s) AS upper(sqlview_letters(s, '[{_LONG_CAPITALS}]'))",
+    f"CREATE MACRO sqlview_lower(s) AS lower(sqlview_letters(s, '[{_ODD_SMALL}]'))",
+    f"CREATE MACRO sqlview_small(s) AS sqlview_letters(s, '[{_ODD_SMALL}]')",
+    f"""CREATE MACRO sqlview_initcap(s) AS CASE WHEN s IS NULL THEN NULL ELSE array_to_string(
+       list_transform(str_split(lower(
+       sqlview_letters(s, '[{_LONG_CAPITALS}{_ODD_SMALL}{_TITLES}]')), ' '),
+       lambda w: upper(w[1:1]) || w[2:]), ' ') END""",
     """CREATE MACRO sqlview_locate(part, s, start) AS CASE
        WHEN start IS NULL THEN 0
        WHEN part IS NULL OR s IS NULL THEN NULL
@@ -117,12 +134,17 @@ _Typed = tuple[t.SqlType | None, exp.Expr | None]
 _SECONDS = ("SECOND", "SECONDS", "SEC", "SECS", "S")
 
 
+_KINDS = (
+    *(exp.Anonymous, exp.Left, exp.Right, exp.StrPosition, exp.Chr),
+    *(exp.Initcap, exp.Upper, exp.Lower),
+)
+
+
 def is_rewritten(node: exp.Expr) -> bool:
     """Whether `rewritten` has to do with the node."""
     if isinstance(node, exp.Extract):
         return node.name.upper() in _SECONDS
-    kinds = (exp.Anonymous, exp.Left, exp.Right, exp.StrPosition, exp.Chr, exp.Initcap)
-    return isinstance(node, kinds)
+    return isinstance(node, _KINDS)
 
 
 def rewritten(node: exp.Expr, of: Callable[[exp.Expr], t.SqlType | None]) -> _Typed:
@@ -143,8 +165,9 @@ def rewritten(node: exp.Expr, of: Callable[[exp.Expr], t.SqlType | None]) -> _Ty
         case exp.Chr():
             code = _cast(node.expressions[0].copy(), t.BIGINT)
             return t.STRING, _call("sqlview_chr", code)
-        case exp.Initcap():
-            return t.STRING, _call("sqlview_initcap", _cast(node.this.copy(), t.STRING))
+        case exp.Initcap() | exp.Upper() | exp.Lower():
+            name = f"sqlview_{type(node).__name__.lower()}"
+            return t.STRING, _call(name, _cast(node.this.copy(), t.STRING))
         case _:
             return _named(node, [of(a) for a in node.expressions])
 

@@ -48,7 +48,7 @@ from sqlview.oracle.groups import GROUP_MACROS, group_aggregate, reads_group
 from sqlview.oracle.kinds import MaybeType, common_type, literal_type
 from sqlview.oracle.protocol import CannotSay
 from sqlview.oracle.spelling import respell
-from sqlview.oracle.trees import cast
+from sqlview.oracle.trees import call, cast, text
 from sqlview.quoting import decoded, encoded
 
 Columns = Mapping[str, MaybeType]
@@ -98,7 +98,7 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
         names = [e.alias_or_name for e in _selects(scope)]
     ordered = _is_ordered(tree)
     for query in list(tree.find_all(exp.Query)):
-        _order_totally(query)
+        order_totally(query)
     for node in reversed(list(tree.find_all(exp.In))):  # the innermost first: it is copied
         if isinstance(node.this, exp.Tuple) and node.args.get("query") is not None:
             node.replace(_rows_in(node, node.args["query"]))
@@ -227,7 +227,7 @@ def _rows_in(node: exp.In, query: exp.Expr) -> exp.Expr:
     return exp.Subquery(this=exp.select(found).from_(rows))
 
 
-def _order_totally(query: exp.Query) -> None:
+def order_totally(query: exp.Query) -> None:
     order = query.args.get("order")
     if order is None and all(query.args.get(clause) is None for clause in ("limit", "offset")):
         return
@@ -240,6 +240,22 @@ def _order_totally(query: exp.Query) -> None:
         for i in range(len(query.selects))
     ]
     query.set("order", exp.Order(expressions=[*keys, *ties]))
+
+
+def _matched(node: exp.Binary, kind: MaybeType) -> exp.Expr:
+    """LIKE or ILIKE of a value of that type. What follows the escape character must be special."""
+    if kind is not None and kind != t.STRING:
+        node.set("this", cast(node.this, t.STRING))
+    around = node.parent if isinstance(node.parent, exp.Escape) else None
+    if not isinstance(node.expression, (exp.Literal, exp.Any, exp.All)):
+        escape = f"\\x{{{ord(around.expression.name if around else chr(92)):x}}}"
+        valid = text(f"(?s)([^{escape}]|{escape}[{escape}%_])*")
+        pattern = call("sqlview_pattern", node.this.copy(), node.expression, valid)
+        node.set("expression", pattern)
+    if isinstance(node, exp.ILike):
+        for side in ("this", "expression"):
+            node.set(side, call("sqlview_small", node.args[side]))
+    return node if around else exp.Escape(this=node, expression=text("\\"))
 
 
 class _Typer:
@@ -352,11 +368,7 @@ class _Typer:
             case exp.Cast():
                 return converted(node, this)
             case exp.Like() | exp.ILike():
-                if this is not None and this != t.STRING:
-                    node.set("this", cast(node.this, t.STRING))
-                if isinstance(node.parent, exp.Escape):
-                    return t.BOOLEAN, None
-                return t.BOOLEAN, exp.Escape(this=node, expression=exp.Literal.string("\\"))
+                return t.BOOLEAN, _matched(node, this)
             case exp.Predicate() | exp.Connector() | exp.Not():
                 return t.BOOLEAN, None
             case exp.Div():
@@ -384,12 +396,25 @@ class _Typer:
                 return t.INT, None
             case exp.DayOfWeekIso() | exp.DayOfYear() | exp.WeekOfYear() | exp.Quarter():
                 return t.INT, None
-            case exp.DPipe() | exp.Concat() | exp.Upper() | exp.Lower() | exp.Substring():
+            case exp.DPipe() | exp.Concat():
+                for part in list(node.iter_expressions()):
+                    self._write(part)
+                return t.STRING, None
+            case exp.Substring():
                 return t.STRING, None
             case exp.Trim() | exp.Replace():
                 return t.STRING, None
             case _:
                 return None, None
+
+    def _write(self, node: exp.Expr) -> None:
+        """As text, where DuckDB would write it otherwise than Spark."""
+        kind = self._of(node)
+        if isinstance(kind, (t.FloatType, t.DateType, t.TimestampType)):
+            place = _Place(node)
+            _, written = converted(exp.Cast(this=node, to=exp.DataType.build("STRING")), kind)
+            assert written is not None
+            place.put(written)
 
     def _column(self, node: exp.Column) -> MaybeType:
         around: Scope | None = self._scope

@@ -280,7 +280,7 @@ class ReferenceSession:
     def subscribe(self, name: str, callback: Callable[[pa.Table], None]) -> None:
         self._readers.append((self.view(name).name, callback))
 
-    def verify(self, name: str) -> Verification:
+    def verify(self, name: str, engine: str | None = None) -> Verification:
         view = self.view(name)
         view.to_arrow()
         found = compare(view.table, self._oracle.query(view.text, view.schema))
