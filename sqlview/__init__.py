@@ -32,6 +32,7 @@ from planner.errors import (  # noqa: E402
 )
 from sqlview.metrics import Metrics, StepMetrics, ViewMetrics  # noqa: E402
 from sqlview.session import Session  # noqa: E402
+from sqlview.sources.files import Loaded  # noqa: E402
 from sqlview.transaction import Transaction  # noqa: E402
 from sqlview.verify import Verification  # noqa: E402
 from sqlview.view import Result, ViewReader  # noqa: E402
@@ -45,6 +46,7 @@ __all__ = [
     "BindError",
     "CatalogError",
     "DataError",
+    "Loaded",
     "Metrics",
     "Result",
     "Session",

@@ -39,6 +39,7 @@ from sqlview.metrics import Metrics, StepMetrics
 from sqlview.oracle import CannotSay, Oracle
 from sqlview.progress import Progress, ignore
 from sqlview.reader import Reader, positions
+from sqlview.sources.files import Loaded, Paths, find_files
 from sqlview.subscriptions import Subscriber, Subscriptions
 from sqlview.transaction import Transaction, Transactions
 from sqlview.verify import ENGINES, Verification, Verifier
@@ -163,6 +164,24 @@ class Session:
         transactions is applied.
         """
         return self._apply(transactions, placement)
+
+    def load(
+        self, table: str, paths: Paths, *, cast: bool = True, format: str | None = None
+    ) -> Loaded:
+        """Insert the rows of files into a table or stream, in one transaction.
+
+        paths: a file, a directory of files or a pattern such as "day=*/*.parquet", or several in a
+        list. format: "csv", "tsv", "json" (an object a line), "parquet" or "arrow"; None: by the
+        names' endings. cast: whether values of Parquet and Arrow files are converted as far as that
+        loses nothing; those of text always are: see sqlview.sources.files.
+        Raises: CatalogError; DataError, naming file and row: then nothing is loaded.
+        """
+        tx = self.begin()
+        files = find_files(paths, format)
+        with self._progress.task(f'loading "{table}"') as advance:
+            rows = sum(tx.insert_file(table, f, cast or f.is_text, advance) for f in files)
+            epoch = self._apply([tx], None)[0] if rows else None
+        return Loaded(rows, len(files), epoch)
 
     @property
     def epoch(self) -> int:

@@ -20,11 +20,13 @@ import pyarrow as pa
 from operators import arrow
 from operators.column import Column, Ints, joined
 from operators.misfits import merged
-from operators.rows import by_name
+from operators.rows import by_name, represented
 from operators.state.changes import DELETE, INSERT, UPSERT
 from planner.errors import DataError, SqlViewError
 from planner.names import folded
 from sqlview.catalog import Catalog, Stream, Table
+from sqlview.progress import Advance
+from sqlview.sources.files import File
 from sqlview.sources.given import Columns, Given, Pieces, Rows, recognised
 
 if TYPE_CHECKING:
@@ -111,17 +113,24 @@ class _Changes(ABC):
             )
         table = self._catalog.changeable(name)
         try:
-            given = recognised(data, self._read_dataframe)
-            intake = _Intake(table, action, cast)
-            if isinstance(times, str):
-                columns, times = intake.dated(given, times)
-            else:
-                columns = intake.columns(given)
-            checked = None if times is None else _checked_times(times, len(columns[0]))
+            self._take(table, action, recognised(data, self._read_dataframe), cast, times)
         except DataError as error:
-            raise _about(table.name, error) from None
-        if len(columns[0]):
+            raise _about(f'change "{table.name}"', error) from None
+
+    def _take(
+        self, table: Table | Stream, action: int, given: Given, cast: bool, times: Times | None
+    ) -> int:
+        """The number of rows."""
+        intake = _Intake(table, action, cast)
+        if isinstance(times, str):
+            columns, times = intake.dated(given, times)
+        else:
+            columns = intake.columns(given)
+        rows = len(columns[0])
+        checked = None if times is None else _checked_times(times, rows)
+        if rows:
             self.statements.append(Statement(table, action, columns, checked))
+        return rows
 
     def _kept(self, name: str, verb: str) -> Table:
         entry = self._catalog.changeable(name)
@@ -251,6 +260,18 @@ class Transaction(_Changes):
         """
         self._insert(table, data, cast)
 
+    def insert_file(self, table: str, file: File, cast: bool, advance: Advance) -> int:
+        """Insert the rows of a file; how many. `advance` is told as they are read.
+
+        Raises: as `insert`, naming the file and the row in it.
+        """
+        entry = self._catalog.changeable(table)
+        try:
+            return self._take(entry, INSERT, file.read(entry.schema, advance), cast, None)
+        except DataError as error:
+            path = represented(file.path)
+            raise _about(f'load {path} into "{entry.name}"', error) from None
+
     def upsert(self, table: str, data: Data, *, cast: bool = False) -> None:
         """Insert rows, replacing those with the same primary key."""
         self._upsert(table, data, cast)
@@ -344,7 +365,5 @@ def _checked_times(times: Times, rows: int) -> Ints:
     return checked
 
 
-def _about(table: str, error: SqlViewError) -> DataError:
-    return DataError(
-        f'cannot change "{table}": {error.message}', detail=error.detail, hint=error.hint
-    )
+def _about(what: str, error: SqlViewError) -> DataError:
+    return DataError(f"cannot {what}: {error.message}", detail=error.detail, hint=error.hint)
