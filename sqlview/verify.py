@@ -21,6 +21,7 @@ from operators import arrow
 from operators.delta import Delta
 from planner.errors import ViewError
 from sqlview.catalog import Catalog, Table, View
+from sqlview.display import preformatted
 from sqlview.oracle import CannotSay, Difference, DuckDBOracle, Oracle, RowError, compare
 
 #: As `engine` says, and as people do.
@@ -81,6 +82,12 @@ class Verification:
         difference = None if self.difference is None else str(self.difference)
         error = None if self.equal else self.error
         return _joined(self.outcome, error, difference, self.note)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
 
 class Verifier:

@@ -157,6 +157,12 @@ def test_plans_show_whole(db: sqlview.Session) -> None:
     assert plan._repr_html_().startswith("<pre>== Logical plan ==")
 
 
+def test_a_verification_shows_its_outcome(db: sqlview.Session) -> None:
+    found = db.verify("revenue")
+    assert repr(found) == str(found) == 'view "revenue" equals its recompute at epoch 1 (3 rows)'
+    assert found._repr_html_() == f"<pre>{found}</pre>".replace('"', "&quot;")
+
+
 def test_unsubscribing(db: sqlview.Session) -> None:
     heard: list[Any] = []
     db.subscribe("revenue", heard.append)
