@@ -8,7 +8,8 @@ rounded and text is never parsed. Text must be UTF-8, as everything later takes 
 
 Buffers are shared with Arrow wherever the layouts agree and there are no NULLs. Where every value
 converts, by its type alone, it is converted when it is first read (`operators.column.Unread`); all
-checks are made at once. A naive timestamp is taken for a TIMESTAMP as UTC, the session time zone.
+checks are made at once. A timestamp without a zone is taken for a TIMESTAMP as what clocks of the
+session's time zone show (`operators.naive`).
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ import pyarrow.compute as pc
 from operators.casting import castable, decoded, fitted, is_text
 from operators.column import Bools, Column, Unread, Values, combined, narrow, widen
 from operators.misfits import Misfit, listed, merged, null_misfit
+from operators.naive import instants_of
 from operators.scalar import decimals
 from operators.slabs import ROWS
 from operators.utf8 import refuse_invalid
 from planner import types as t
 from planner.errors import DataError, suggestion
 from planner.names import folded
+from planner.zones import UTC, Zone
 
 _MICROS_PER_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1}
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
@@ -334,7 +337,9 @@ def _values(array: pa.Array, field: t.Field, valid: Bools | None) -> Values:
         case t.DateType() if pa.types.is_date64(given):
             return _whole(_fixed(array, np.int64, valid), 86_400_000, field, array)
         case t.TimestampType(local=local) if pa.types.is_timestamp(given):
-            if not (local and given.tz is not None):
+            if given.tz is None and not local:
+                return _instants(array, field, valid)
+            if given.tz is None or not local:
                 return _micros(array, field, valid)
         case t.IntervalType(unit="microsecond") if pa.types.is_duration(given):
             return _micros(array, field, valid)
@@ -442,6 +447,15 @@ def _micros(array: pa.Array, field: t.Field, valid: Bools | None) -> Values:
     return values
 
 
+def _instants(array: pa.Array, field: t.Field, valid: Bools | None) -> Values:
+    """Of timestamps without a zone."""
+    local: Any = _micros(array, field, valid)
+    instants, bad = instants_of(local)
+    if bad is not None and bad.any():
+        raise _range_error(field, array, bad)
+    return instants
+
+
 def _whole(values: Any, unit: int, field: t.Field, array: pa.Array) -> Values:
     """values / unit where that is exact."""
     quotient = values // unit
@@ -456,6 +470,21 @@ def _whole(values: Any, unit: int, field: t.Field, array: pa.Array) -> Values:
 
 
 # -------------------------------------------------------------------------------------- outward
+
+
+def is_instant(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind)) and kind.tz is not None
+
+
+def in_zone(table: pa.Table, zone: Zone) -> pa.Table:
+    """The same instants, to be shown by clocks of the zone; of UTC where Arrow has no name for it
+    (an offset of seconds)."""
+    name = zone.id if zone.id.count(":") < 2 else UTC.id
+    fields = [
+        f.with_type(pa.timestamp(f.type.unit, name)) if is_instant(f.type) else f
+        for f in table.schema
+    ]
+    return table.cast(pa.schema(fields, table.schema.metadata))
 
 
 def from_columns(columns: Sequence[Column], schema: t.Schema) -> pa.Table:

@@ -3,7 +3,8 @@
 A value is converted only if what comes out says the same: text that reads as a value of the type
 (spaces around it aside), a float whose digits, as they are printed, are those of the decimal, a
 number that the narrower type holds, a timestamp at midnight as a date. The first that does not is a
-`Misfit` with its row. What a column takes anyway (`operators.arrow`) is left as it is.
+`Misfit` with its row. What a column takes anyway (`operators.arrow`) is left as it is. Between
+instants and dates or text without a zone the session's clocks count (`operators.naive`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators import naive
 from operators.misfits import Misfit
 from operators.rendering import shortened, texts
 from planner import types as t
@@ -111,7 +113,9 @@ def _cast(given: pa.DataType, kind: t.SqlType, target: pa.DataType) -> _Cast | N
         case t.StringType() if pa.types.is_binary(given) or pa.types.is_large_binary(given):
             return lambda a: a.cast(pa.string())
         case t.DateType() if pa.types.is_timestamp(given):
-            return lambda a: _returning(a, a.cast(target))
+            return lambda a: _days(a if given.tz is None else naive.shown(a), target)
+        case t.TimestampType(local=False) if pa.types.is_date(given):
+            return naive.starts_of
         case t.TimestampType() if pa.types.is_date(given):
             return lambda a: a.cast(target)
         case _:
@@ -162,6 +166,11 @@ def _returning(array: pa.Array, values: pa.Array) -> pa.Array:
     return values
 
 
+def _days(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Timestamps without a zone, which are midnights, as dates."""
+    return _returning(array, array.cast(target))
+
+
 def _same_digits(array: pa.Array, values: pa.Array) -> pa.Array:
     """Decimals as floats that are printed with the same digits."""
     _require(pc.equal(values.cast(pa.string()).cast(array.type), array))
@@ -180,10 +189,8 @@ def _timestamps(array: pa.Array, target: pa.DataType, local: bool) -> pa.Array:
     if not pc.any(zoned).as_py():
         return array.cast(plain)
     none = pa.scalar(None, array.type)
-    naive = pc.if_else(zoned, none, array).cast(plain)
-    return pc.coalesce(
-        pc.if_else(zoned, array, none).cast(target), pc.assume_timezone(naive, "UTC")
-    )
+    local = pc.if_else(zoned, none, array).cast(plain)
+    return pc.coalesce(pc.if_else(zoned, array, none).cast(target), naive.instants(local))
 
 
 def _require(holds: Any) -> None:

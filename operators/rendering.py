@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from operators.scalar.text import MICROS_PER_DAY, format_date
 from planner.errors import DataError
+from planner.zones import UTC, Zone, find
 
 #: What pyarrow raises for a value that Python cannot hold.
 _LACKING = (OverflowError, ValueError, pa.ArrowException)
@@ -34,10 +35,9 @@ def texts(array: pa.Array | pa.ChunkedArray, quoted: bool = False) -> list[str]:
     if pa.types.is_date32(kind):
         return _each(array, np.int32, format_date)
     if pa.types.is_timestamp(kind):
-        # An instant reads as of UTC, which is what Arrow holds.
-        zone = "" if kind.tz is None else "+00:00"
         times, divisor = _MICROS[kind.unit]
-        return _each(array, np.int64, lambda v: _moment(v * times // divisor) + zone)
+        zone = None if kind.tz is None else find(kind.tz) or UTC
+        return _each(array, np.int64, lambda v: _moment(v * times // divisor, zone))
     try:
         values = array.to_pylist()
     except _LACKING:
@@ -91,11 +91,19 @@ def _each(array: pa.Array, width: Any, show: Any) -> list[str]:
     return [show(v) if there else "NULL" for v, there in zip(stored, valid, strict=True)]
 
 
-def _moment(micros: int) -> str:
+def _moment(micros: int, zone: Zone | None) -> str:
+    """A local time, or what clocks of a zone show at an instant, and how far they are from UTC."""
+    end = ""
+    if zone is not None:
+        ahead = zone.offset_at(micros // 1_000_000)
+        micros += ahead * 1_000_000
+        hours, seconds = divmod(abs(ahead), 3600)
+        end = f"{'-' if ahead < 0 else '+'}{hours:02d}:{seconds // 60:02d}"
+        end += f":{seconds % 60:02d}" if seconds % 60 else ""
     days, rest = divmod(micros, MICROS_PER_DAY)
     seconds, fraction = divmod(rest, 1_000_000)
     clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-    return f"{format_date(days)} {clock}" + (f".{fraction:06d}" if fraction else "")
+    return f"{format_date(days)} {clock}" + (f".{fraction:06d}" if fraction else "") + end
 
 
 def _shown(value: Any, quoted: bool) -> str:

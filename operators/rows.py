@@ -3,7 +3,8 @@
 Values are Python's own for the type: bool, int, float (or int), decimal.Decimal (or int), str,
 bytes, datetime.date, datetime.datetime, datetime.timedelta (int for months), and NumPy's scalars of
 those; None, and the NaT and NA of pandas, are NULL. A float is rounded to a FLOAT, of which Python
-has none; nothing else is.
+has none; nothing else is. A datetime without a time zone is, for a TIMESTAMP, what the session's
+clocks show (`operators.naive`); its `fold` says which of two.
 
 What depends on the schema alone is made once a table (`RowReader`): a transaction of one row costs
 some ten microseconds. There is no Arrow in between but for texts, which lie in Arrow arrays.
@@ -26,6 +27,7 @@ import pyarrow as pa
 from operators.arrow import to_column
 from operators.column import Bools, Column, Values, concat, flight_dtype, joined
 from operators.misfits import Misfit, listed, merged, null_misfit
+from operators.naive import instant_of
 from operators.rendering import shortened
 from planner import types as t
 from planner.errors import DataError, suggestion
@@ -425,15 +427,19 @@ def _instant(value: Any) -> int:
         raise TypeError
     if getattr(value, "nanosecond", 0):  # pandas has finer ones
         raise ValueError
-    epoch = _LOCAL_EPOCH if value.tzinfo is None else _EPOCH
-    micros: int = (value - epoch) // _MICROSECOND
+    if value.tzinfo is None:
+        return instant_of((value - _LOCAL_EPOCH) // _MICROSECOND, bool(value.fold))
+    micros: int = (value - _EPOCH) // _MICROSECOND
     return micros
 
 
 def _local(value: Any) -> int:
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+    if not isinstance(value, datetime.datetime) or value.tzinfo is not None:
         raise TypeError
-    return _instant(value)
+    if getattr(value, "nanosecond", 0):
+        raise ValueError
+    micros: int = (value - _LOCAL_EPOCH) // _MICROSECOND
+    return micros
 
 
 def _span(value: Any) -> int:

@@ -62,9 +62,13 @@ class Zone:
         """Seconds that clocks are ahead of UTC."""
         return self.offsets[bisect_right(self.transitions, self._in_cycle(instant))]
 
-    def instant_of(self, local: int) -> int:
-        """The instant at which clocks show `local`."""
-        return local - self.offsets[bisect_right(self.local_transitions, self._in_cycle(local))]
+    def instant_of(self, local: int, later: bool = False) -> int:
+        """The instant at which clocks show `local`; the second one, if there are two and `later`"""
+        moved = self._in_cycle(local)
+        i = bisect_right(self.local_transitions, moved)
+        if later and i < len(self.transitions) and self.offsets[i + 1] < self.offsets[i]:
+            i += moved >= self.transitions[i] + self.offsets[i + 1]
+        return local - self.offsets[i]
 
     def start_of_day(self, day: int) -> int:
         """The first instant of a day (since 1970-01-01); of the next one if clocks skip it."""

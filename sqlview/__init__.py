@@ -72,6 +72,7 @@ def connect(
     placement: str = "auto",
     share: bool = True,
     progress: bool | None = None,
+    timezone: str | None = None,
 ) -> Session:
     """Open a session.
 
@@ -81,8 +82,19 @@ def connect(
     (in this process), "spark", or "auto" by the estimated work. share: False gives every view
     private indexes and operators, for comparison. progress: whether long work (CREATE over much
     data, load, VERIFY) shows a bar; None: in terminals and notebooks, unless CI is set.
+    timezone: the session's time zone, by a name that Spark takes, until SET TIME ZONE; None: that
+    of the Spark session in use, or UTC without one.
+
+    Raises: UnsupportedError for a time zone that is not known, or that is not that of `spark`.
     """
-    return Session(path, spark=spark, placement=placement, share=share, progress=progress)
+    return Session(
+        path,
+        spark=spark,
+        placement=placement,
+        share=share,
+        progress=progress,
+        timezone=timezone,
+    )
 
 
 def start_spark(master: str | None = None) -> SparkSession:

@@ -20,6 +20,7 @@ from planner.context import RelationInfo
 from planner.errors import CatalogError, suggestion
 from planner.names import folded
 from planner.types import Schema
+from planner.zones import Zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ class View:
     """A materialized view. `text` is its query as written, `order` how reads present it, `owner`
     the name under which it keeps private state ("" where it shares), `reader` the one under which
     the dataflow knows it: its own, unless another view of that name was replaced by it. `key`:
-    columns that no two rows agree on, if the query tells of some. `changes` counts the rows of
+    columns that no two rows agree on, if the query tells of some. `zone`: the time zone that its
+    text means, and `zoned`, whether it means something else in others. `changes` counts the rows of
     signed deltas that it has emitted."""
 
     name: str
@@ -85,6 +87,8 @@ class View:
     owner: str
     reader: str
     key: tuple[int, ...] | None
+    zone: Zone
+    zoned: bool
     changes: int = field(default=0)
 
     @property
@@ -195,6 +199,15 @@ class Catalog:
             elif isinstance(entry, View):
                 found.update(self.streams_under(entry))
         return tuple(sorted(found))
+
+    def views_under(self, view: View) -> tuple[View, ...]:
+        """The view, and those that it reads, itself or through others."""
+        found = {view.name: view}
+        for name in view.reads:
+            entry = self.find(name)
+            if isinstance(entry, View):
+                found.update((v.name, v) for v in self.views_under(entry))
+        return tuple(found.values())
 
     def views(self) -> Iterator[View]:
         """Views in the order of their creation, so that each comes after those it reads."""

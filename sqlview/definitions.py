@@ -20,6 +20,7 @@ from planner.lower import lower, table_key
 from planner.names import folded
 from planner.optimizer import optimize
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
+from sqlview.settings import Settings
 
 #: Told the name of a table or view that is no more.
 Forget: TypeAlias = Callable[[str], None]
@@ -30,7 +31,8 @@ _Dropped = TypeVar("_Dropped", Table, Stream, View)
 
 class Definitions:
     """CREATE and DROP. `share`: whether views share indexes and operators. `dropped` is told of
-    each table and view that goes, `replaced` of each view that another one takes the place of."""
+    each table and view that goes, `replaced` of each view that another one takes the place of.
+    `settings`: the time zone, and what else a query's meaning depends on."""
 
     def __init__(
         self,
@@ -40,7 +42,9 @@ class Definitions:
         share: bool,
         dropped: Forget,
         replaced: Replaced,
+        settings: Settings,
     ) -> None:
+        self._settings = settings
         self._catalog = catalog
         self._dataflow = dataflow
         self._share = share
@@ -106,8 +110,13 @@ class Definitions:
         self._catalog.add(planned)
 
     def plan(self, statement: parse.CreateView) -> View:
-        """The view of a CREATE, not installed."""
-        bound = bind_view(statement, self._catalog)
+        """The view of a CREATE, not installed.
+
+        Raises: UnsupportedError where Spark would take the text for something else.
+        """
+        self._settings.check()
+        zone = self._settings.zone()
+        bound = bind_view(statement, self._catalog, zone)
         reader = self._catalog.free_reader(statement.name)
         plan = optimize(bound.plan)
         root = ir.Store(lower(plan, self._catalog, reader=reader))
@@ -122,6 +131,8 @@ class Definitions:
             owner="" if self._share else reader,
             reader=reader,
             key=min(keys, key=lambda key: (len(key), key), default=None),
+            zone=zone,
+            zoned=bound.zoned,
         )
         if not self._share:
             self._refuse_private(view)

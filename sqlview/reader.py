@@ -5,7 +5,7 @@ Invariant: whoever calls holds the session's lock, so that no step is under way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from operators import arrow
 from operators.column import Ints
 from operators.dataflow import Dataflow
+from operators.naive import naive_in
 from operators.rows import RowReader
 from operators.state.relation import Relation
 from operators.topk import sort_rows
@@ -22,6 +23,7 @@ from planner import dataflow as ir
 from planner.algebra import SortKey
 from planner.errors import DataError, ViewError, suggestion
 from planner.names import folded
+from planner.zones import Zone
 from sqlview.catalog import Catalog, View
 from sqlview.writer import Writer
 
@@ -29,7 +31,10 @@ from sqlview.writer import Writer
 class Reader:
     """State: none; looking rows up may build an index, which its view keeps."""
 
-    def __init__(self, catalog: Catalog, dataflow: Dataflow, writer: Writer) -> None:
+    def __init__(
+        self, catalog: Catalog, dataflow: Dataflow, writer: Writer, zone: Callable[[], Zone]
+    ) -> None:
+        self._zone = zone
         self._catalog = catalog
         self._dataflow = dataflow
         self._writer = writer
@@ -47,6 +52,13 @@ class Reader:
             keys = view.order + ties
             rows = rows[sort_rows([relation.gather(k.column, rows) for k in keys], keys)]
         return arrow.from_columns(relation.gather_all(rows[:first]), view.schema)
+
+    def shown(self, table: pa.Table) -> pa.Table:
+        """The table with its instants in the session's time zone, as Spark gives them: the same
+        instants in Arrow, other clocks where they become text or Python's values."""
+        if not any(map(arrow.is_instant, table.schema.types)):
+            return table
+        return arrow.in_zone(table, self._zone())
 
     def count(self, view: View) -> int:
         """How many rows the view has. Raises: as `view`."""
@@ -71,7 +83,8 @@ class Reader:
         """
         relation = self._relation(view)
         fields = tuple(replace(view.schema[c], nullable=True) for c in columns)
-        given = RowReader(fields).columns([tuple(values)])
+        with naive_in(self._zone):
+            given = RowReader(fields).columns([tuple(values)])
         nullable = any(view.schema[c].nullable for c in columns)
         if not nullable and any(v is None for v in values):
             return arrow.from_columns(relation.gather_all(_NONE), view.schema)

@@ -11,6 +11,7 @@ or whose step failed in the middle, refuses everything from then on.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ from sqlview.metrics import Metrics, StepMetrics
 from sqlview.oracle import CannotSay, Oracle
 from sqlview.progress import Progress, ignore
 from sqlview.reader import Reader, positions
+from sqlview.settings import Settings
 from sqlview.sources.files import Loaded, Paths, find_files
 from sqlview.subscriptions import Subscriber, Subscriptions
 from sqlview.transaction import Transaction, Transactions
@@ -66,6 +68,7 @@ class Session:
         placement: str = "auto",
         share: bool = True,
         progress: bool | None = None,
+        timezone: str | None = None,
     ) -> None:
         if placement not in PLACEMENTS:
             raise ValueError(f"placement is one of {', '.join(PLACEMENTS)}, not {placement!r}")
@@ -80,15 +83,17 @@ class Session:
         self._spark_side: SparkSide | None = None
         self._verifier: Verifier | None = None
         self._subscriptions = Subscriptions()
+        self._settings = Settings(spark, self._active_spark, timezone)
         self._definitions = Definitions(
             self._catalog,
             self._dataflow,
             share=share,
             dropped=self._dropped,
             replaced=self._replaced,
+            settings=self._settings,
         )
         self._writer = Writer(self._catalog, self._dataflow, self._subscriptions, self._follow)
-        self._reader = Reader(self._catalog, self._dataflow, self._writer)
+        self._reader = Reader(self._catalog, self._dataflow, self._writer, self._settings.zone)
         self._closed = False
         self._lock = threading.RLock()
 
@@ -129,6 +134,8 @@ class Session:
                     return self._verification(self.verify(statement.name))
                 case parse.Select():
                     return self._select(statement.text)
+                case parse.SetTimeZone():
+                    self._settings.set_zone(statement.zone)
                 case _:
                     assert_never(statement)
         return self._result(pa.table({}))
@@ -150,7 +157,10 @@ class Session:
         """
         with self._working():
             return Transactions(
-                self._catalog, self._read_dataframe, lambda txs: self._apply_columns(txs, placement)
+                self._catalog,
+                self._read_dataframe,
+                self._settings.zone,
+                lambda txs: self._apply_columns(txs, placement),
             )
 
     def begin(self) -> Transaction:
@@ -302,7 +312,7 @@ class Session:
 
     def _begin(self, commit: Callable[[Transaction], Any]) -> Transaction:
         with self._working():
-            return Transaction(self._catalog, self._read_dataframe, commit)
+            return Transaction(self._catalog, self._read_dataframe, self._settings.zone, commit)
 
     def _apply(self, transactions: Sequence[Transaction], placement: str | None) -> list[int]:
         with self._working():
@@ -399,21 +409,23 @@ class Session:
     def _select(self, text: str) -> Result:
         streams = [s.name for s in self._catalog.streams()]
         kept = [name for name in self._catalog.names() if name not in streams]
-        result = self._side().select(text, kept, self._read, streams)
-        return Result(Selected(result))
+        zone = self._settings.zone()
+        return Result(Selected(self._side().select(text, kept, self._read, zone, streams), zone))
 
     def _explain(self, statement: parse.ExplainView) -> Result:
         if statement.create is not None:
             with parse.placed(statement.create.query):
                 planned = self._definitions.plan(statement.create)
-            logical = optimize(bind_query(statement.create.query, self._catalog).plan)
+            query = statement.create.query
         else:
             planned = self._catalog.view(statement.name)
-            logical = optimize(bind_query(parse.parse_query(planned.text), self._catalog).plan)
+            query = parse.parse_query(planned.text)
+        logical = optimize(bind_query(query, self._catalog, planned.zone).plan)
         live = self._dataflow.indexes
         readers = {spec: len(i.readers) for i in live for spec in (i.spec, *i.served)}
         whole: dict[ir.Index, ir.Index] = {spec: i.spec for i in live for spec in i.served}
         lines = [
+            *([f"== Time zone {planned.zone.id} =="] if planned.zoned else []),
             "== Logical plan ==",
             explain_logical(logical),
             "== Dataflow ==",
@@ -461,6 +473,17 @@ class Session:
         except Exception as error:
             raise CannotSay(f"there is no Spark: {error}") from error
 
+    def _active_spark(self) -> SparkSession | None:
+        """The Spark session that queries would run on now; None if one would be started."""
+        side = self._spark_side
+        if side is not None and side.is_started:
+            return side.spark
+        if "pyspark.sql" not in sys.modules:
+            return None
+        from sqlview.spark import active_session
+
+        return active_session()
+
     def _read_dataframe(self, data: Any) -> pa.Table:
         return self._side().read(data)
 
@@ -491,7 +514,7 @@ class _ViewRows:
 
     def table(self, first: int | None = None) -> pa.Table:
         with self._session._working():
-            return self._session._reader.view(self._view, first)
+            return self._session._reader.shown(self._session._reader.view(self._view, first))
 
     def count(self) -> int:
         with self._session._working():
@@ -504,7 +527,8 @@ class _ViewRows:
     def lookup(self, names: tuple[str, ...], values: tuple[Any, ...]) -> pa.Table:
         with self._session._working():
             view = self._view
-            return self._session._reader.lookup(view, positions(view, names), values)
+            found = self._session._reader.lookup(view, positions(view, names), values)
+            return self._session._reader.shown(found)
 
     @property
     def schema(self) -> Schema:

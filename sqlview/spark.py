@@ -34,12 +34,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from planner.errors import BindError, CatalogError, DataError, SqlSyntaxError, SqlViewError
+from planner import zones
+from planner.errors import (
+    BindError,
+    CatalogError,
+    DataError,
+    SqlSyntaxError,
+    SqlViewError,
+    UnsupportedError,
+)
 from planner.names import folded
 from planner.parse import words_of
+from planner.zones import Zone
 from sqlview import snapshot
 from sqlview.java import ensure_java
 from sqlview.quoting import spark_name, spark_template
+from sqlview.settings import TIME_ZONE
 
 if TYPE_CHECKING:
     from operators.executor.spark import SparkExecutor
@@ -70,6 +80,7 @@ class SparkSide:
     def __init__(self, spark: SparkSession | None, path: str | None) -> None:
         self._given = spark
         self._spark: SparkSession | None = None
+        self._beside: SparkSession | None = None
         self._executor: SparkExecutor | None = None
         self._shared = path is not None
         self._closed = False
@@ -122,7 +133,7 @@ class SparkSide:
         if self._spark is not None and self._given is None:
             _LOCAL.release(self._spark)
         self._closed = True
-        self._spark = self._executor = None
+        self._spark = self._beside = self._executor = None
         self._remove()
 
     # -- in --------------------------------------------------------------------------------------
@@ -167,11 +178,14 @@ class SparkSide:
 
         Cost: the rows are copied once, into Spark's driver or into files.
         """
+        return self._dataframe(self.spark, table)
+
+    def _dataframe(self, spark: SparkSession, table: pa.Table) -> DataFrame:
         if table.nbytes <= LOCAL_BYTES or not self.sees_files:
-            return self.spark.createDataFrame(table, _spark_schema(table.schema))
+            return spark.createDataFrame(table, _spark_schema(table.schema))
         numbered = snapshot.numbered(table)
         paths = snapshot.write(numbered, self.directory / f"snapshot-{uuid.uuid4().hex}")
-        files = self.spark.range(0, len(paths), 1, len(paths))
+        files = spark.range(0, len(paths), 1, len(paths))
         rows = files.mapInArrow(snapshot.reader(paths), _spark_schema(numbered.schema))
         return rows.toDF(*table.column_names)
 
@@ -180,21 +194,25 @@ class SparkSide:
         text: str,
         names: Iterable[str],
         read: Callable[[str], pa.Table],
+        zone: Zone,
         streams: Iterable[str] = (),
     ) -> DataFrame:
         """Run a query by Spark SQL, over tables and views of the session as they are now.
 
         `names`: all of them; `read` gives the rows of one. A name of theirs goes before one of
-        Spark's; Spark's own tables, temporary views and functions can be used beside them.
-        Raises: SqlSyntaxError, BindError, CatalogError with the place in `text`.
+        Spark's; Spark's own tables, temporary views and functions can be used beside them. The
+        query means what it does in the time zone.
+        Raises: SqlSyntaxError, BindError, CatalogError with the place in `text`; UnsupportedError
+        if Spark has another time zone.
         Cost: a snapshot of each relation that the text names, then Spark's.
         """
         # Each becomes a CTE around the text, which hides what Spark has under that name and shows
         # nowhere else. Spark's formatter stands in for the DataFrames, hence the doubled braces.
         words = set(words_of(text))
         used = sorted(name for name in names if folded(name) in words)
+        spark = self._in_zone(zone)
         frames: dict[str, Any] = {
-            f"_{i}": self.dataframe(read(name)) for i, name in enumerate(used)
+            f"_{i}": self._dataframe(spark, read(name)) for i, name in enumerate(used)
         }
         relations = ", ".join(
             f"{spark_template(spark_name(name))} AS (SELECT * FROM {{_{i}}})"
@@ -202,7 +220,25 @@ class SparkSide:
         )
         head = f"WITH {relations} (" if used else "("
         with _spark_errors(text, names, streams):
-            return self.spark.sql(f"{head}\n{spark_template(text)}\n)", **frames)
+            return spark.sql(f"{head}\n{spark_template(text)}\n)", **frames)
+
+    def _in_zone(self, zone: Zone) -> SparkSession:
+        """The Spark session, or one beside it if it is nobody's and has another time zone."""
+        spark = self.spark
+        name = str(spark.conf.get(TIME_ZONE))
+        if zones.find(name) == zone:
+            return spark
+        if not _LOCAL.started(spark):
+            raise UnsupportedError(
+                f"this session's time zone is {zone.id}, but that of Spark is {name}",
+                detail="Views are created in the former, and SELECT is run by Spark.",
+                hint=f'Call spark.conf.set("{TIME_ZONE}", "{zone.id}"), or SET TIME ZONE '
+                f"'{name}' here.",
+            )
+        if self._beside is None:
+            self._beside = spark.newSession()
+        self._beside.conf.set(TIME_ZONE, zone.id)
+        return self._beside
 
     def oracle(self, zone: str) -> SparkOracle:
         """An oracle on this Spark, without tables."""
@@ -231,13 +267,17 @@ class _LocalSpark:
 
     def acquire(self) -> SparkSession:
         with self._lock:
-            spark = _active()
+            spark = active_session()
             if spark is None:
                 spark = self._started = start_spark()
                 self._users = 0
             if spark is self._started:
                 self._users += 1
             return spark
+
+    def started(self, spark: SparkSession) -> bool:
+        """Whether it is the one that sessions started for themselves."""
+        return spark is self._started
 
     def release(self, spark: SparkSession) -> None:
         with self._lock:
@@ -252,7 +292,8 @@ class _LocalSpark:
 _LOCAL = _LocalSpark()
 
 
-def _active() -> SparkSession | None:
+def active_session() -> SparkSession | None:
+    """The Spark session that is active in this process, if any."""
     try:
         return SparkSession.active()
     except PySparkException:

@@ -20,10 +20,12 @@ import pyarrow as pa
 from operators import arrow
 from operators.column import Column, Ints, joined
 from operators.misfits import merged
+from operators.naive import naive_in
 from operators.rows import by_name, represented
 from operators.state.changes import DELETE, INSERT, UPSERT
 from planner.errors import DataError, SqlViewError
 from planner.names import folded
+from planner.zones import Zone
 from sqlview.catalog import Catalog, Stream, Table
 from sqlview.progress import Advance
 from sqlview.sources.files import File
@@ -71,8 +73,10 @@ class _Changes(ABC):
         self,
         catalog: Catalog,
         read_dataframe: Callable[[Any], pa.Table],
+        zone: Callable[[], Zone],
         commit: Callable[[Any], None],
     ) -> None:
+        self._zone = zone
         self._catalog = catalog
         self._read_dataframe = read_dataframe
         self._commit = commit
@@ -122,10 +126,11 @@ class _Changes(ABC):
     ) -> int:
         """The number of rows."""
         intake = _Intake(table, action, cast)
-        if isinstance(times, str):
-            columns, times = intake.dated(given, times)
-        else:
-            columns = intake.columns(given)
+        with naive_in(self._zone):
+            if isinstance(times, str):
+                columns, times = intake.dated(given, times)
+            else:
+                columns = intake.columns(given)
         rows = len(columns[0])
         checked = None if times is None else _checked_times(times, rows)
         if rows:

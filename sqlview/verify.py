@@ -5,6 +5,8 @@ verification, follow every step, so that a verification costs one recompute and 
 DuckDB cannot say as Spark means it Spark recomputes, from the tables' rows; and before anything is
 called wrong because of DuckDB, Spark is asked too.
 
+Both compute in the view's time zone, which DuckDB has only if it is UTC.
+
 Invariant: what an engine or a library under it raises is an outcome, or an error of ours.
 """
 
@@ -20,6 +22,7 @@ import pyarrow as pa
 from operators import arrow
 from operators.delta import Delta
 from planner.errors import ViewError
+from planner.zones import UTC
 from sqlview.catalog import Catalog, Table, View
 from sqlview.display import preformatted
 from sqlview.oracle import CannotSay, Difference, DuckDBOracle, Oracle, RowError, compare
@@ -94,8 +97,7 @@ class Verifier:
     """Recomputes views.
 
     `rows`: a view's rows now; it raises ViewError while the view is in error. `spark`: an oracle
-    without tables on the session's Spark; it raises CannotSay if there is none. `zone`: the time
-    zone of both engines' sessions.
+    without tables on the session's Spark, in a time zone; it raises CannotSay if there is none.
     State: in DuckDB, a copy of every base table that a verified view reads.
     """
 
@@ -104,13 +106,10 @@ class Verifier:
         catalog: Catalog,
         rows: Callable[[View], pa.Table],
         spark: Callable[[str], Oracle],
-        *,
-        zone: str = "UTC",
     ) -> None:
         self._catalog = catalog
         self._rows = rows
         self._spark = spark
-        self._zone = zone
         self._duckdb: DuckDBOracle | None = None
         self._known: set[str] = set()
 
@@ -200,8 +199,11 @@ class Verifier:
         return replace(found, difference=compare(held, expected, ordered))
 
     def _by_duckdb(self, view: View, epoch: int) -> pa.Table:
+        zone = self._zone_of(view)
+        if zone != UTC.id:
+            raise CannotSay(f"it depends on the time zone {zone}, and DuckDB knows none here")
         if self._duckdb is None:
-            self._duckdb = DuckDBOracle(zone=self._zone)
+            self._duckdb = DuckDBOracle(zone=zone)
         try:
             for name in view.reads:
                 self._provide(self._duckdb, self._known, name, epoch)
@@ -211,7 +213,7 @@ class Verifier:
                 self.close()
 
     def _by_spark(self, view: View, epoch: int) -> pa.Table:
-        oracle = self._spark(self._zone)
+        oracle = self._spark(self._zone_of(view))
         try:
             known: set[str] = set()
             for name in view.reads:
@@ -219,6 +221,15 @@ class Verifier:
             return oracle.query(view.text, view.schema)
         finally:
             oracle.close()
+
+    def _zone_of(self, view: View) -> str:
+        """The time zone that the view, and what it reads, depend on. Raises: CannotSay if they are
+        several: a recompute is one query."""
+        zones = {v.zone.id: v.name for v in self._catalog.views_under(view) if v.zoned}
+        if len(zones) > 1:
+            listed = " and ".join(f'{zone} (view "{name}")' for zone, name in zones.items())
+            raise CannotSay(f"what it reads depends on several time zones, {listed}")
+        return next(iter(zones), UTC.id)
 
     def _provide(self, oracle: Oracle, known: set[str], name: str, epoch: int) -> None:
         """Give the oracle a table's rows, or a view's text and what is under it."""

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from operators.arrow import in_zone
 from operators.rendering import python_values
 from planner.errors import SqlViewError
 from planner.types import Schema
+from planner.zones import Zone
 from sqlview import display
 
 if TYPE_CHECKING:
@@ -138,13 +140,15 @@ class Given:
 
 
 class Selected:
-    """The rows of a query that Spark runs when they are read."""
+    """The rows of a query that Spark runs when they are read, instants in this time zone."""
 
-    def __init__(self, frame: DataFrame) -> None:
+    def __init__(self, frame: DataFrame, zone: Zone) -> None:
         self._frame = frame
+        self._zone = zone
 
     def table(self, first: int | None = None) -> pa.Table:
-        return (self._frame if first is None else self._frame.limit(first)).toArrow()
+        frame = self._frame if first is None else self._frame.limit(first)
+        return in_zone(frame.toArrow(), self._zone)
 
     def count(self) -> None:
         return None

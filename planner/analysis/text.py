@@ -127,7 +127,8 @@ def _literal(literal: Literal) -> str:
         case DateType():
             return f"DATE '{value}'"
         case TimestampType() if isinstance(value, int):
-            return f"{kind} '{_EPOCH + datetime.timedelta(microseconds=value)}'"
+            end = "" if kind.local else "Z"
+            return f"{kind} '{_EPOCH + datetime.timedelta(microseconds=value)}{end}'"
         case IntervalType():
             return f"INTERVAL {value} {kind.unit}s"
         case _:

@@ -21,6 +21,7 @@ from planner.types import (
     DOUBLE,
     INT,
     STRING,
+    TIMESTAMP,
     BinaryType,
     DecimalType,
     FloatType,
@@ -126,6 +127,8 @@ def _combined(args: Sequence[Expr]) -> Expr:
             # -0.0 = 0.0, but their texts differ; -0.0 + 0.0 is 0.0.
             value = Call("add", (arg, Literal(0.0, arg.type)), arg.type, arg.nullable)
         text = cast(value, STRING)
+        if value.type == TIMESTAMP:  # by UTC: clocks of a zone show some times at two instants
+            text = Call("cast", (value,), STRING, value.nullable)
         if i + 1 < len(args):
             parts += [cast(scalar("length", (text,)), STRING), Literal(":", STRING)]
         parts.append(text)

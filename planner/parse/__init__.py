@@ -1,7 +1,7 @@
 """The parser: statements and queries from SQL text.
 
 tokens      tokens and a cursor over them
-statements  CREATE, DROP, DESCRIBE, EXPLAIN, SHOW, VERIFY
+statements  CREATE, DROP, DESCRIBE, EXPLAIN, SHOW, VERIFY, SET TIME ZONE
 queries     SELECT, by sqlglot
 """
 
@@ -23,6 +23,7 @@ from planner.parse.statements import (
     DropView,
     ExplainView,
     Select,
+    SetTimeZone,
     ShowArrangements,
     ShowColumns,
     ShowCreate,
@@ -46,6 +47,7 @@ __all__ = [
     "ExplainView",
     "Query",
     "Select",
+    "SetTimeZone",
     "ShowArrangements",
     "ShowColumns",
     "ShowCreate",

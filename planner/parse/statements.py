@@ -132,6 +132,13 @@ class Select:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class SetTimeZone:
+    """SET TIME ZONE: the name or offset, as written."""
+
+    zone: str
+
+
 Statement: TypeAlias = (
     CreateTable
     | CreateStream
@@ -149,15 +156,18 @@ Statement: TypeAlias = (
     | ShowViews
     | VerifyView
     | Select
+    | SetTimeZone
 )
 
 _STATEMENTS = (
     "CREATE TABLE, CREATE STREAM, CREATE MATERIALIZED VIEW, DROP TABLE, DROP STREAM, "
     "DROP MATERIALIZED VIEW, DESCRIBE, EXPLAIN MATERIALIZED VIEW, "
-    "EXPLAIN CREATE MATERIALIZED VIEW, SHOW, VERIFY MATERIALIZED VIEW and queries"
+    "EXPLAIN CREATE MATERIALIZED VIEW, SHOW, VERIFY MATERIALIZED VIEW, SET TIME ZONE "
+    "and queries"
 )
 _KEYWORDS = (
-    "CREATE DROP DESCRIBE EXPLAIN SHOW VERIFY SELECT WITH VALUES INSERT UPDATE DELETE MERGE".split()
+    "CREATE DROP DESCRIBE EXPLAIN SHOW SET VERIFY SELECT WITH VALUES INSERT UPDATE DELETE "
+    "MERGE".split()
 )
 _CREATED = ("TABLE", "STREAM", "MATERIALIZED", "VIEW")
 _SHOWN = ("TABLES", "STREAMS", "VIEWS", "ARRANGEMENTS", "COLUMNS", "CREATE")
@@ -206,6 +216,8 @@ def parse_statement(text: str) -> Statement:
             return _show(cursor)
         case "DESCRIBE" | "DESC":
             return _describe(cursor)
+        case "SET":
+            return _set(cursor)
         case "VERIFY":
             cursor.expect("VERIFY", "MATERIALIZED", "VIEW")
             name = cursor.name("view")
@@ -476,6 +488,17 @@ def _explain(cursor: Cursor) -> ExplainView:
     name = cursor.name("view")
     cursor.end()
     return ExplainView(name, None)
+
+
+def _set(cursor: Cursor) -> SetTimeZone:
+    cursor.expect("SET")
+    if not cursor.accept("TIME", "ZONE"):
+        cursor.fail(hint="SET TIME ZONE is known; set others with spark.conf.set(name, value).")
+    if cursor.peek().word in ("LOCAL", "INTERVAL"):
+        cursor.fail(hint="Write the zone as a string: SET TIME ZONE 'Europe/Paris', or '+02:00'.")
+    token = cursor.take("string", "a time zone, as a string")
+    cursor.end()
+    return SetTimeZone(token.text[1:-1])
 
 
 def _describe(cursor: Cursor) -> Describe:
