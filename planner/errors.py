@@ -71,6 +71,10 @@ class SubscriberError(SqlViewError):
     """A subscriber's callback raised; the change that it was told of is committed."""
 
 
+class FormatError(SqlViewError):
+    """A text that is no plan, or one of another version of this library: see planner.serialise."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str | None:
     """A hint that names the nearest known name, if one is near."""
     if len(name) > _LONGEST_NAME:

@@ -12,6 +12,7 @@ db.view("revenue").rows()
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from sqlview._compiling import announce
@@ -30,6 +31,7 @@ from planner.errors import (  # noqa: E402
     UnsupportedError,
     ViewError,
 )
+from sqlview.arguments import check_text  # noqa: E402
 from sqlview.metrics import Metrics, StepMetrics, ViewMetrics  # noqa: E402
 from sqlview.session import Session  # noqa: E402
 from sqlview.sources.files import Loaded  # noqa: E402
@@ -66,7 +68,7 @@ __all__ = [
 
 
 def connect(
-    path: str | None = None,
+    path: str | os.PathLike[str] | None = None,
     *,
     spark: SparkSession | None = None,
     placement: str = "auto",
@@ -76,16 +78,18 @@ def connect(
 ) -> Session:
     """Open a session.
 
-    path: directory for files that Spark tasks read and write; all executors must see it. None: a
-    temporary directory. spark: the Spark session to use; None: a local one is started when it is
-    first needed (DataFrames, SELECT, steps placed on Spark). placement: where steps run, "inline"
-    (in this process), "spark", or "auto" by the estimated work. share: False gives every view
-    private indexes and operators, for comparison. progress: whether long work (CREATE over much
-    data, load, VERIFY) shows a bar; None: in terminals and notebooks, unless CI is set.
+    path: directory for files that Spark tasks read and write; all executors must see it, and run as
+    this user, who alone can read the session's part of it. None: a temporary directory. spark: the
+    Spark session to use; None: a local one is started when it is first needed (DataFrames, SELECT,
+    steps placed on Spark). placement: where steps run, "inline" (in this process), "spark", or
+    "auto" by the estimated work. share: False gives every view private indexes and operators, for
+    comparison. progress: whether long work (CREATE over much data, load, VERIFY) shows a bar; None:
+    in terminals and notebooks, unless CI is set.
     timezone: the session's time zone, by a name that Spark takes, until SET TIME ZONE; None: that
     of the Spark session in use, or UTC without one.
 
-    Raises: UnsupportedError for a time zone that is not known, or that is not that of `spark`.
+    Raises: UnsupportedError for a time zone that is not known, or that is not that of `spark`;
+    TypeError and ValueError for other arguments.
     """
     return Session(
         path,
@@ -98,7 +102,12 @@ def connect(
 
 
 def start_spark(master: str | None = None) -> SparkSession:
-    """Start a quiet Spark that suits sqlview, or return the one that runs: see sqlview.spark."""
+    """Start a quiet Spark that suits sqlview, or return the one that runs: see sqlview.spark.
+
+    Raises: SqlViewError if there is no Java, or Spark does not start; TypeError.
+    """
+    if master is not None:
+        check_text("master", master)
     from sqlview import spark  # Spark costs seconds: only when it is asked for
 
     return spark.start_spark(master)

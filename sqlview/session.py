@@ -11,10 +11,11 @@ or whose step failed in the middle, refuses everything from then on.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,16 @@ from planner.explain import explain_dataflow, explain_logical
 from planner.optimizer import optimize
 from planner.types import Schema
 from sqlview import describe, introspect
+from sqlview.arguments import (
+    check_callable,
+    check_flag,
+    check_placement,
+    check_spark,
+    check_text,
+    check_word,
+    checked_path,
+    checked_sequence,
+)
 from sqlview.catalog import Catalog, Table, View
 from sqlview.definitions import Definitions
 from sqlview.metrics import Metrics, StepMetrics
@@ -53,7 +64,6 @@ if TYPE_CHECKING:
 
     from sqlview.spark import SparkSide
 
-PLACEMENTS = ("auto", "inline", "spark")
 _log = logging.getLogger(__name__)
 
 
@@ -62,7 +72,7 @@ class Session:
 
     def __init__(
         self,
-        path: str | None = None,
+        path: str | os.PathLike[str] | None = None,
         *,
         spark: SparkSession | None = None,
         placement: str = "auto",
@@ -70,9 +80,13 @@ class Session:
         progress: bool | None = None,
         timezone: str | None = None,
     ) -> None:
-        if placement not in PLACEMENTS:
-            raise ValueError(f"placement is one of {', '.join(PLACEMENTS)}, not {placement!r}")
-        self._path = path
+        check_spark(spark)
+        check_placement(placement, optional=False)
+        check_flag("share", share)
+        check_flag("progress", progress, optional=True)
+        if timezone is not None:
+            check_text("timezone", timezone)
+        self._path = checked_path(path)
         self._given_spark = spark
         self._placement = placement
         self._share = share
@@ -100,7 +114,11 @@ class Session:
     # -- statements ------------------------------------------------------------------------------
 
     def sql(self, text: str) -> Result:
-        """Run one statement; see the README for the list. Raises: SqlViewError and subclasses."""
+        """Run one statement; see the README for the list.
+
+        Raises: SqlViewError and subclasses; TypeError if `text` is no str.
+        """
+        check_text("text", text)
         statement = parse.parse_statement(text)
         with self._working():
             match statement:
@@ -145,16 +163,18 @@ class Session:
     def transaction(self, placement: str | None = None) -> Transaction:
         """A transaction to be used in a `with` block, which commits it.
 
-        `placement`: overrides the session's for this step.
+        `placement`: overrides the session's for this step. The commit raises what `apply` raises.
         """
+        check_placement(placement)
         return self._begin(lambda tx: self._apply([tx], placement))
 
     def transactions(self, placement: str | None = None) -> Transactions:
         """Many small transactions as columns, each row with its time, to be used in a `with` block,
         which commits them in one step. For few, see `apply`.
 
-        `placement`: overrides the session's for this step.
+        `placement`: overrides the session's for this step. The commit raises what `apply` raises.
         """
+        check_placement(placement)
         with self._working():
             return Transactions(
                 self._catalog,
@@ -170,10 +190,15 @@ class Session:
     def apply(self, transactions: Sequence[Transaction], placement: str | None = None) -> list[int]:
         """Commit transactions in turn, each at an epoch of its own, in one physical step.
 
-        Returns: their epochs. Raises: DataError, naming table, problem and row; then none of the
-        transactions is applied.
+        Returns: their epochs. Raises: DataError, naming table, problem and row; SqlViewError if the
+        step is placed on a Spark that was stopped; TypeError and ValueError for other arguments:
+        then none of the transactions is applied. SubscriberError: they are, see `subscribe`.
         """
-        return self._apply(transactions, placement)
+        check_placement(placement)
+        hint = "; many as columns commit themselves, at the end of their with block"
+        return self._apply(
+            checked_sequence("transactions", transactions, Transaction, hint), placement
+        )
 
     def load(
         self, table: str, paths: Paths, *, cast: bool = True, format: str | None = None
@@ -184,12 +209,15 @@ class Session:
         list. format: "csv", "tsv", "json" (an object a line), "parquet" or "arrow"; None: by the
         names' endings. cast: whether values of Parquet and Arrow files are converted as far as that
         loses nothing; those of text always are: see sqlview.sources.files.
-        Raises: CatalogError; DataError, naming file and row: then nothing is loaded.
+        Raises: CatalogError; DataError, naming file and row: then nothing is loaded; TypeError and
+        ValueError for other arguments.
         """
+        check_text("table", table)
+        check_flag("cast", cast)
         tx = self.begin()
         files = find_files(paths, format)
         with self._progress.task(f'loading "{table}"') as advance:
-            rows = sum(tx.insert_file(table, f, cast or f.is_text, advance) for f in files)
+            rows = sum(tx._insert_file(table, f, cast or f.is_text, advance) for f in files)
             epoch = self._apply([tx], None)[0] if rows else None
         return Loaded(rows, len(files), epoch)
 
@@ -201,7 +229,8 @@ class Session:
     # -- reads -----------------------------------------------------------------------------------
 
     def view(self, name: str) -> ViewReader:
-        """Raises: CatalogError if there is no such view."""
+        """Raises: CatalogError if there is no such view; TypeError if `name` is no str."""
+        check_text("name", name)
         with self._working():
             view = self._catalog.view(name)
         return ViewReader(view.name, _ViewRows(self, view.name))
@@ -211,16 +240,27 @@ class Session:
 
         callback(table): the view's columns, then `__time` (the epoch, int64) and `__diff` (int64).
         If it raises, the commit raises SubscriberError when all subscribers have been called; the
-        change stays.
+        change stays. What is no Exception, as KeyboardInterrupt, goes through the commit at once:
+        the change stays then too, and who has not heard of it hears with the next step.
+
+        It is called in the thread that commits, which holds the session: it may read, commit (who
+        hears of that is called when all have heard of this), create, drop, subscribe to what comes
+        later, and close the session.
+        Raises: CatalogError if there is no such view; TypeError.
         """
+        check_text("name", name)
+        check_callable("callback", callback)
         with self._working():
             self._subscriptions.add(self._catalog.view(name).name, callback)
 
     def unsubscribe(self, name: str, callback: Subscriber) -> None:
         """Call `callback` back no more: it hears nothing of later steps.
 
-        Raises: CatalogError for an unknown view; SqlViewError if it does not subscribe to it.
+        Raises: CatalogError for an unknown view; SqlViewError if it does not subscribe to it;
+        TypeError.
         """
+        check_text("name", name)
+        check_callable("callback", callback)
         with self._working():
             self._subscriptions.remove(self._catalog.view(name).name, callback)
 
@@ -231,11 +271,12 @@ class Session:
         where DuckDB cannot say the query as Spark means it, or finds something wrong. A view in
         error is right where its recompute fails as well.
         Raises: ViewError for a view over a stream, whose events are gone, and where no engine can
-        say the query; CatalogError for an unknown view; ValueError for an unknown engine.
+        say the query; CatalogError for an unknown view; TypeError and ValueError for other
+        arguments.
         Cost: a recompute; in Spark also a copy of the tables.
         """
-        if engine is not None and engine not in ENGINES:
-            raise ValueError(f"engine is one of {', '.join(ENGINES)} or None, not {engine!r}")
+        check_text("name", name)
+        check_word("engine", engine, tuple(ENGINES))
         with self._working():
             view = self._catalog.view(name)
             self._refuse_streams(view)
@@ -281,12 +322,13 @@ class Session:
         """Release files, DuckDB, and the Spark session if this session started it, when what runs
         in other threads is over. The session refuses everything from then on; so does what it
         handed out, but for results that are at hand."""
-        with self._lock:
+        with self._lock, ExitStack() as released:  # each, whatever another one raises
             self._closed = True
             if self._verifier is not None:
-                self._verifier.close()
+                released.callback(self._verifier.close)
             if self._spark_side is not None:
-                self._spark_side.close()
+                released.callback(self._spark_side.close)
+            self._verifier = None
 
     def __enter__(self) -> Session:
         return self
@@ -316,48 +358,59 @@ class Session:
 
     def _apply(self, transactions: Sequence[Transaction], placement: str | None) -> list[int]:
         with self._working():
-            for tx in transactions:
-                if tx.is_committed:
-                    raise DataError("the transaction is committed already")
             if len(set(map(id, transactions))) < len(transactions):
                 raise DataError(
                     "a transaction is given twice",
                     hint="Begin one for each epoch; none of them was applied.",
                 )
             first = self._writer.epoch + 1
-            statements: list[Dated] = [
-                (s, epoch) for epoch, tx in enumerate(transactions, first) for s in tx.statements
-            ]
-            epochs = self._step(statements, len(transactions), placement)
-            for tx, epoch in zip(transactions, epochs, strict=True):
-                tx.epoch = epoch
+            with self._taken(transactions):
+                statements: list[Dated] = [
+                    (s, epoch)
+                    for epoch, tx in enumerate(transactions, first)
+                    for s in tx.statements
+                ]
+                epochs = self._step(statements, len(transactions), placement)
+                for tx, epoch in zip(transactions, epochs, strict=True):
+                    tx._settle(epoch)
             self._subscriptions.tell()
             return list(epochs)
 
     def _apply_columns(self, transactions: Transactions, placement: str | None) -> None:
         with self._working():
-            if transactions.is_committed:
-                raise DataError("the transactions are committed already")
             first = self._writer.epoch + 1
-            statements: list[Dated] = [
-                (s, first + s.times) for s in transactions.statements if s.times is not None
-            ]
-            transactions.epochs = self._step(statements, transactions.count, placement)
+            with self._taken([transactions]):
+                statements: list[Dated] = [
+                    (s, first + s.times) for s in transactions.statements if s.times is not None
+                ]
+                transactions._settle(self._step(statements, transactions.count, placement))
             self._subscriptions.tell()
+
+    @contextmanager
+    def _taken(self, transactions: Sequence[Transaction | Transactions]) -> Iterator[None]:
+        """Take changes that are to be committed, all of them, or none if that fails."""
+        taken: list[Transaction | Transactions] = []
+        try:
+            for tx in transactions:
+                tx._claim(self._catalog)
+                taken.append(tx)
+            yield
+        except BaseException:
+            for tx in taken:
+                tx._release()
+            raise
 
     def _step(self, statements: list[Dated], count: int, placement: str | None) -> range:
         return self._writer.step(statements, count, lambda rows: self._executor(rows, placement))
 
     def _executor(self, rows: dict[ir.Source, int], placement: str | None) -> Executor:
         """Who runs a step that changes so many rows of each table. "auto" only considers a Spark
-        session that is there already, and whose executors see this session's files."""
+        session that is there already, runs, and whose executors see this session's files."""
         wanted = placement or self._placement
-        if wanted not in PLACEMENTS:
-            raise ValueError(f"placement is one of {', '.join(PLACEMENTS)}, not {wanted!r}")
         if wanted == "auto":
-            wanted = "inline"
-            if self._has_spark and self._side().sees_files:
-                wanted = choose(self._dataflow, rows)
+            wanted = choose(self._dataflow, rows)
+            if wanted == "spark" and not (self._has_spark and self._side().can_run_steps):
+                wanted = "inline"
         return self._inline if wanted == "inline" else self._side().executor
 
     # -- what goes along with changes ------------------------------------------------------------
@@ -455,9 +508,8 @@ class Session:
 
     @property
     def _has_spark(self) -> bool:
-        """Whether a Spark session is there, so that none need be started."""
-        side = self._spark_side
-        return self._given_spark is not None or (side is not None and side.is_started)
+        """Whether a Spark session may be there already; none is started to find out."""
+        return self._given_spark is not None or self._spark_side is not None
 
     def _side(self) -> SparkSide:
         if self._spark_side is None:
@@ -485,7 +537,9 @@ class Session:
         return active_session()
 
     def _read_dataframe(self, data: Any) -> pa.Table:
-        return self._side().read(data)
+        with self._working():
+            side = self._side()
+        return side.read(data)
 
     # -- guards ----------------------------------------------------------------------------------
 

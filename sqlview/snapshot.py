@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from operators.state.files import create, make_directory
+
 #: Rows of one file, and of one record batch inside it.
 FILE_ROWS = 131_072
 BATCH_ROWS = 16_384
@@ -27,13 +29,14 @@ def numbered(table: pa.Table) -> pa.Table:
 
 
 def write(table: pa.Table, directory: Path) -> list[str]:
-    """Write a table into a new directory, as one file or more of at most FILE_ROWS rows; their
-    paths."""
-    directory.mkdir(parents=True)
+    """Write a table into a new directory of a session's, which is made anew if it is gone, as one
+    file or more of at most FILE_ROWS rows; their paths. Raises: OSError."""
+    make_directory(str(directory.parent))
+    make_directory(str(directory))
     paths: list[str] = []
     for start in range(0, max(table.num_rows, 1), FILE_ROWS):
         paths.append(str(directory / f"{len(paths):06}.arrow"))
-        with pa.OSFile(paths[-1], "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        with create(paths[-1]) as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table.slice(start, FILE_ROWS), max_chunksize=BATCH_ROWS)
     return paths
 

@@ -18,7 +18,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from operators.state.files import make_directory
 from planner import zones
 from planner.errors import (
     BindError,
@@ -47,7 +48,7 @@ from planner.names import folded
 from planner.parse import words_of
 from planner.zones import Zone
 from sqlview import snapshot
-from sqlview.java import ensure_java
+from sqlview.java import JavaNotFoundError, ensure_java
 from sqlview.quoting import spark_name, spark_template
 from sqlview.settings import TIME_ZONE
 
@@ -92,24 +93,37 @@ class SparkSide:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session; a local one is started if need be."""
+        """The Spark session; a local one is started if need be.
+
+        Raises: SqlViewError if somebody has stopped it.
+        """
         if self._closed:
             raise SqlViewError("the session is closed")
         if self._spark is None:
             self._spark = _LOCAL.acquire() if self._given is None else self._given
+        if not is_running(self._spark):
+            raise _stopped()
         return self._spark
 
     @property
     def is_started(self) -> bool:
-        """Whether this side has used its Spark session."""
-        return self._spark is not None
+        """Whether this side has used its Spark session, and nobody has stopped it."""
+        return self._spark is not None and is_running(self._spark)
+
+    @property
+    def can_run_steps(self) -> bool:
+        """Whether a Spark session is there, so that none need be started, and can run steps."""
+        spark = self._given if self._spark is None else self._spark
+        return spark is not None and is_running(spark) and self.sees_files
 
     @property
     def executor(self) -> SparkExecutor:
         """What runs steps as Spark jobs.
 
-        Raises: SqlViewError if Spark's executors cannot see this session's files.
+        Raises: SqlViewError if Spark was stopped, its executors cannot see this session's files, or
+        there can be none.
         """
+        spark = self.spark
         if self._executor is None:
             if not self.sees_files:
                 raise SqlViewError(
@@ -120,7 +134,9 @@ class SparkSide:
                 )
             from operators.executor.spark import SparkExecutor
 
-            self._executor = SparkExecutor(self.spark, str(self.directory))
+            with self._files():
+                make_directory(str(self.directory))
+            self._executor = SparkExecutor(spark, str(self.directory))
         return self._executor
 
     def close(self) -> None:
@@ -128,13 +144,15 @@ class SparkSide:
         which it was started."""
         if self._closed:
             return
-        if self._executor is not None:
-            self._executor.close()
-        if self._spark is not None and self._given is None:
-            _LOCAL.release(self._spark)
         self._closed = True
+        spark, executor = self._spark, self._executor
         self._spark = self._beside = self._executor = None
-        self._remove()
+        with ExitStack() as released:  # each, whatever another one raises
+            released.callback(self._remove)
+            if spark is not None and self._given is None:
+                released.callback(_LOCAL.release, spark)
+            if executor is not None:
+                released.callback(executor.close)
 
     # -- in --------------------------------------------------------------------------------------
 
@@ -142,8 +160,12 @@ class SparkSide:
         """The rows of a Spark DataFrame, of any Spark session.
 
         Raises: DataError for one that is streaming or has columns of types that Arrow lacks;
-        Spark's exceptions if computing the rows fails.
+        SqlViewError if Spark was stopped; Spark's exceptions if computing the rows fails.
         """
+        with using(data.sparkSession):
+            return self._read(data)
+
+    def _read(self, data: DataFrame) -> pa.Table:
         if data.isStreaming:
             raise DataError(
                 "changes cannot be given as a streaming DataFrame",
@@ -168,7 +190,8 @@ class SparkSide:
     def _read_in_parallel(self, frame: DataFrame) -> pa.Table:
         from operators.executor.spark.ingest import read_dataframe
 
-        tables = read_dataframe(frame, str(self.directory))
+        with self._files():
+            tables = read_dataframe(frame, str(self.directory))
         return pa.concat_tables(tables) if tables else frame.limit(0).toArrow()
 
     # -- out -------------------------------------------------------------------------------------
@@ -184,7 +207,8 @@ class SparkSide:
         if table.nbytes <= LOCAL_BYTES or not self.sees_files:
             return spark.createDataFrame(table, _spark_schema(table.schema))
         numbered = snapshot.numbered(table)
-        paths = snapshot.write(numbered, self.directory / f"snapshot-{uuid.uuid4().hex}")
+        with self._files():
+            paths = snapshot.write(numbered, self.directory / f"snapshot-{uuid.uuid4().hex}")
         files = spark.range(0, len(paths), 1, len(paths))
         rows = files.mapInArrow(snapshot.reader(paths), _spark_schema(numbered.schema))
         return rows.toDF(*table.column_names)
@@ -219,7 +243,7 @@ class SparkSide:
             for i, name in enumerate(used)
         )
         head = f"WITH {relations} (" if used else "("
-        with _spark_errors(text, names, streams):
+        with _spark_errors(text, names, streams), using(spark):
             return spark.sql(f"{head}\n{spark_template(text)}\n)", **frames)
 
     def _in_zone(self, zone: Zone) -> SparkSession:
@@ -245,6 +269,18 @@ class SparkSide:
         from sqlview.oracle.spark_engine import SparkOracle
 
         return SparkOracle(self.spark, self.dataframe, zone=zone)
+
+    @contextmanager
+    def _files(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise SqlViewError(
+                "the directory of the session cannot be used",
+                detail=f"{type(error).__name__}: {error}.",
+                hint="Open the session with connect(path), a directory that all executors see and "
+                "where this user can make others.",
+            ) from error
 
     # -- what Spark is like ----------------------------------------------------------------------
 
@@ -286,7 +322,8 @@ class _LocalSpark:
             self._users -= 1
             if self._users == 0:
                 self._started = None
-                spark.stop()
+                if is_running(spark):
+                    spark.stop()
 
 
 _LOCAL = _LocalSpark()
@@ -295,9 +332,43 @@ _LOCAL = _LocalSpark()
 def active_session() -> SparkSession | None:
     """The Spark session that is active in this process, if any."""
     try:
-        return SparkSession.active()
+        spark = SparkSession.active()
     except PySparkException:
         return None
+    return spark if is_running(spark) else None
+
+
+def is_running(spark: SparkSession) -> bool:
+    """Whether nobody has stopped it. Cost: a call of the JVM."""
+    context = getattr(spark, "_sc", None)
+    if context is None:  # Spark Connect
+        return not getattr(spark, "is_stopped", False)
+    try:
+        return context._jsc is not None and not context._jsc.sc().isStopped()
+    except Exception:  # whatever Py4J raises where there is no JVM any more
+        return False
+
+
+@contextmanager
+def using(spark: SparkSession) -> Iterator[None]:
+    """What Spark raises because it was stopped, as an error that says so."""
+    try:
+        yield
+    except SqlViewError:
+        raise
+    except Exception as error:
+        if is_running(spark):
+            raise
+        raise _stopped() from error
+
+
+def _stopped() -> SqlViewError:
+    return SqlViewError(
+        "Spark was stopped",
+        detail="Whoever owns the Spark session has stopped it; tables and views are as they were.",
+        hint='Go on without it (placement="inline"), or open a session with one that runs: '
+        "sqlview.connect(spark=...).",
+    )
 
 
 def start_spark(master: str | None = None) -> SparkSession:
@@ -306,16 +377,20 @@ def start_spark(master: str | None = None) -> SparkSession:
     `master`: where; None: all cores of this machine, with tasks tried up to four times (plain
     local[*] never tries one again). Under spark-submit or SPARK_REMOTE those decide instead.
     Java is found by sqlview.java. Stop it with `stop()`.
+    Raises: SqlViewError if there is no Java, or Spark does not start.
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ:
-        return SparkSession.builder.appName("sqlview").getOrCreate()
-    ensure_java()
+        return _started(SparkSession.builder.appName("sqlview"))
+    try:
+        ensure_java()
+    except JavaNotFoundError as error:
+        raise SqlViewError(error.message, detail=error.detail, hint=error.hint) from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     programs = str(Path(sys.executable).parent)
     path = os.environ.get("PATH", "").split(os.pathsep)
     if programs not in path:
         os.environ["PATH"] = os.pathsep.join([programs, *path])
-    return (
+    return _started(
         SparkSession.builder.master(master or "local[*,4]")
         .appName("sqlview")
         .config("spark.driver.memory", os.environ.get("SQLVIEW_DRIVER_MEMORY", "2g"))
@@ -327,8 +402,17 @@ def start_spark(master: str | None = None) -> SparkSession:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.execution.arrow.pyspark.enabled", "true")
         .config("spark.python.daemon.module", "operators.executor.spark.daemon")
-        .getOrCreate()
     )
+
+
+def _started(builder: SparkSession.Builder) -> SparkSession:
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # Py4J's, the JVM's, or of the network
+        said = next(iter(str(error).splitlines()), "")
+        raise SqlViewError(
+            "Spark does not start", detail=f"{type(error).__name__}: {said}".rstrip(". ") + "."
+        ) from error
 
 
 def _estimated_bytes(frame: DataFrame) -> int:

@@ -7,7 +7,7 @@ apply it, so a flood of small transactions comes that way.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -26,6 +26,7 @@ from operators.state.changes import DELETE, INSERT, UPSERT
 from planner.errors import DataError, SqlViewError
 from planner.names import folded
 from planner.zones import Zone
+from sqlview.arguments import check_text
 from sqlview.catalog import Catalog, Stream, Table
 from sqlview.progress import Advance
 from sqlview.sources.files import File
@@ -46,6 +47,8 @@ Times: TypeAlias = "str | Sequence[int] | npt.NDArray[np.integer[Any]] | pa.Arra
 #: The greatest time of a row: a step moves the epoch by as many.
 _LAST_TIME = 2**31 - 1
 
+_COMMITTING = "is being committed"
+
 
 @dataclass(frozen=True, slots=True)
 class Statement:
@@ -65,7 +68,7 @@ class Statement:
         return len(self.columns[0])
 
 
-class _Changes(ABC):
+class _Changes:
     """What `Transaction` and `Transactions` have in common: statements, and a commit at the end of
     the `with` block, unless the block raises."""
 
@@ -81,10 +84,39 @@ class _Changes(ABC):
         self._read_dataframe = read_dataframe
         self._commit = commit
         self.statements: list[Statement] = []
+        self._lock = threading.Lock()
+        #: Why it takes no more changes, as the end of a sentence.
+        self._over: str | None = None
 
-    @property
-    @abstractmethod
-    def is_committed(self) -> bool: ...
+    def _claim(self, catalog: Catalog) -> None:
+        """Take no more changes, since the session of `catalog` commits it now.
+
+        Raises: DataError if it does so already, or did, or another session began it.
+        """
+        if catalog is not self._catalog:
+            raise DataError(
+                "the transaction is of another session",
+                hint="Commit it in the session that it was begun in.",
+            )
+        with self._lock:
+            self._check_open()
+            self._over = _COMMITTING
+
+    def _release(self) -> None:
+        """It was not committed, and may be another time."""
+        if self._over == _COMMITTING:
+            self._over = None
+
+    def _check_open(self) -> None:
+        if self._over is not None:
+            raise DataError(
+                f"the transaction {self._over}", hint="Begin a new one for more changes."
+            )
+
+    def _keep(self, statement: Statement) -> None:
+        with self._lock:  # another thread may commit meanwhile
+            self._check_open()
+            self.statements.append(statement)
 
     def __exit__(
         self,
@@ -94,6 +126,9 @@ class _Changes(ABC):
     ) -> None:
         if kind is None:
             self._commit(self)
+            return
+        with self._lock:
+            self._over = self._over or "was given up when its block raised"
 
     def _insert(self, name: str, data: Data, cast: bool, times: Times | None = None) -> None:
         self._add(name, INSERT, data, cast, times)
@@ -111,10 +146,8 @@ class _Changes(ABC):
         self._add(name, DELETE, data, cast, times)
 
     def _add(self, name: str, action: int, data: Data, cast: bool, times: Times | None) -> None:
-        if self.is_committed:
-            raise DataError(
-                "the transaction is committed already", hint="Begin a new one for more changes."
-            )
+        check_text("table", name)
+        self._check_open()
         table = self._catalog.changeable(name)
         try:
             self._take(table, action, recognised(data, self._read_dataframe), cast, times)
@@ -134,10 +167,11 @@ class _Changes(ABC):
         rows = len(columns[0])
         checked = None if times is None else _checked_times(times, rows)
         if rows:
-            self.statements.append(Statement(table, action, columns, checked))
+            self._keep(Statement(table, action, columns, checked))
         return rows
 
     def _kept(self, name: str, verb: str) -> Table:
+        check_text("table", name)
         entry = self._catalog.changeable(name)
         if isinstance(entry, Stream):
             raise DataError(
@@ -248,24 +282,27 @@ class Transaction(_Changes):
     """Changes that take effect together, at one epoch, in the order in which they were made.
 
     As a context manager it commits at the end of the block, and is given up if the block raises.
-    `epoch` is None until it is committed.
+    `epoch` is None until it is committed; after that it takes no more changes. A call that raises
+    adds none of its changes, and leaves those of the calls before. Threads may share one: the order
+    of their calls is that of its changes.
     """
 
     epoch: int | None = None
 
-    @property
-    def is_committed(self) -> bool:
-        return self.epoch is not None
+    def _settle(self, epoch: int) -> None:
+        self.epoch, self._over = epoch, "is committed already"
 
     def insert(self, table: str, data: Data, *, cast: bool = False) -> None:
         """Insert rows into a table, or events into a stream; all columns, matched by name (tuples:
         by position).
 
-        Raises: CatalogError, DataError; a key that is present already is reported at commit.
+        Raises: CatalogError, DataError; TypeError if `table` is no str; what Spark raises if it
+        cannot compute a DataFrame (pyspark.errors.PySparkException), and what reading `data`
+        raises. A key that is present already is reported at commit.
         """
         self._insert(table, data, cast)
 
-    def insert_file(self, table: str, file: File, cast: bool, advance: Advance) -> int:
+    def _insert_file(self, table: str, file: File, cast: bool, advance: Advance) -> int:
         """Insert the rows of a file; how many. `advance` is told as they are read.
 
         Raises: as `insert`, naming the file and the row in it.
@@ -278,12 +315,13 @@ class Transaction(_Changes):
             raise _about(f'load {path} into "{entry.name}"', error) from None
 
     def upsert(self, table: str, data: Data, *, cast: bool = False) -> None:
-        """Insert rows, replacing those with the same primary key."""
+        """Insert rows, replacing those with the same primary key. Raises: as `insert`."""
         self._upsert(table, data, cast)
 
     def delete(self, table: str, data: Data, *, cast: bool = False) -> None:
         """Delete rows: by primary key (other columns are ignored), or, from a table without a
-        key, one copy of each row given. A row that is not there is reported at commit."""
+        key, one copy of each row given. A row that is not there is reported at commit. Raises: as
+        `insert`."""
         self._delete(table, data, cast)
 
     def __enter__(self) -> Transaction:
@@ -308,9 +346,8 @@ class Transactions(_Changes):
 
     epochs: range | None = None
 
-    @property
-    def is_committed(self) -> bool:
-        return self.epochs is not None
+    def _settle(self, epochs: range) -> None:
+        self.epochs, self._over = epochs, "is committed already"
 
     def insert(self, table: str, data: Data, times: Times, *, cast: bool = False) -> None:
         """As Transaction.insert, each row at its time. A key that is present at the row's time is

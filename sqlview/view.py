@@ -14,6 +14,7 @@ from planner.errors import SqlViewError
 from planner.types import Schema
 from planner.zones import Zone
 from sqlview import display
+from sqlview.arguments import checked_count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,10 +70,9 @@ class Result:
         return _tuples(self._rows.table())
 
     def head(self, n: int = 10) -> Result:
-        """The first `n` rows, read now. Cost: those rows, where the result has no order."""
-        if n < 0:
-            raise ValueError(f"n is the number of rows to read, not {n}")
-        return Result(Given(self._rows.table(n)))
+        """The first `n` rows, read now. Raises: TypeError or ValueError if `n` is no number of
+        rows. Cost: those rows, where the result has no order."""
+        return Result(Given(self._rows.table(checked_count("n", n))))
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self.rows())
@@ -147,8 +147,11 @@ class Selected:
         self._zone = zone
 
     def table(self, first: int | None = None) -> pa.Table:
+        from sqlview.spark import using  # Spark is there already
+
         frame = self._frame if first is None else self._frame.limit(first)
-        return in_zone(frame.toArrow(), self._zone)
+        with using(frame.sparkSession):
+            return in_zone(frame.toArrow(), self._zone)
 
     def count(self) -> None:
         return None
@@ -239,7 +242,8 @@ class ViewReader(Result):
     def lookup(self, **values: Any) -> Result:
         """The rows that have these values in these columns; None finds NULL. Read now.
 
-        Raises: DataError for a column that the view lacks, or a value that it cannot hold.
+        Raises: DataError for a column that the view lacks, or a value that it cannot hold;
+        ValueError without any.
         Cost: a seek in an index, and the rows found. The first look at some columns builds the
         index, a pass over the view; later steps keep it, and SHOW ARRANGEMENTS shows it.
         """

@@ -9,17 +9,17 @@ into Relation, ArrangementState and Filter objects over mapped memory, for the s
 the driver. Nobody writes through those.
 
 Invariant: a file is complete when its name appears and never changes; a reference says how much of
-each buffer counts, so whoever attaches it sees the state as of its publication.
+each buffer counts, so whoever attaches it sees the state as of its publication. A file that is gone
+when the next job is made, whoever took it, counts as not published.
 """
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 import uuid
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ import numpy as np
 from operators.column import Column, Ints
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
 from operators.state.arrangement import ArrangementState
+from operators.state.files import create, discard, discard_named, make_directory, names
 from operators.state.filters import Filter
 from operators.state.relation import Relation
 from operators.state.spine import Batch, Spine
@@ -41,7 +42,7 @@ _Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Bytes of a published file."""
+    """Bytes of a published file, by its name in the directory."""
 
     file: str
     offset: int
@@ -54,16 +55,18 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class RelationRef:
-    """A published relation. `places`: for each (slot, block) that is there, its place; `kept`: rows
-    stored in each block; `versions`: births and deaths."""
+    """A published relation. Arrays of int64: `places` of [n, 5], slot, block and place of each
+    buffer that is there, its file by its number in `files`; `kept` of [m, 2], each block and its
+    stored rows; `versions`, births and deaths."""
 
     schema: t.Schema
     next_row: int
     columns: frozenset[int]
-    places: tuple[tuple[int, int, Place], ...]
-    kept: tuple[tuple[int, int], ...]
+    files: tuple[str, ...]
+    places: Place
+    kept: Place
     has_nulls: tuple[bool, ...]
-    versions: tuple[Ints, Ints, Ints, Ints]
+    versions: tuple[Place, Place, Place, Place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +99,13 @@ class _Pack:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._name = os.path.basename(path)
         self._arrays: list[_Array] = []
         self._size = 0
 
     def add(self, array: _Array) -> Place:
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        place = Place(self.path, self._size, flat.nbytes)
+        place = Place(self._name, self._size, flat.nbytes)
         self._arrays.append(flat)
         self._size += flat.nbytes + (-flat.nbytes) % _ALIGNMENT
         return place
@@ -111,10 +115,12 @@ class _Pack:
         if not self._arrays:
             return False
         temporary = f"{self.path}.part"
-        with open(temporary, "wb") as out:
+        with create(temporary) as out:
             for array in self._arrays:
                 out.write(array.data)
-                out.write(bytes((-array.nbytes) % _ALIGNMENT + (0 if array.nbytes else 8)))
+                out.write(bytes((-array.nbytes) % _ALIGNMENT))
+            if not self._size:
+                out.write(bytes(_ALIGNMENT))  # an empty file cannot be mapped
         os.replace(temporary, self.path)
         return True
 
@@ -127,7 +133,6 @@ class Publisher:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        os.makedirs(directory, exist_ok=True)
         self._token = uuid.uuid4().hex[:12]
         self._files = 0
         self._lasting: dict[int, _Lasting] = {}
@@ -141,26 +146,32 @@ class Publisher:
         return os.path.join(self.directory, f"{kind}-{self._token}-{self._files}")
 
     def publication(self) -> Publication:
-        """What one job reads."""
+        """What one job reads.
+
+        Raises: OSError if the directory is gone and cannot be made anew.
+        """
+        make_directory(self.directory)
+        lost = self._uses.keys() - names(self.directory)
+        if lost:
+            self._lasting = {k: e for k, e in self._lasting.items() if e.place.file not in lost}
+            self._uses = {file: n for file, n in self._uses.items() if file not in lost}
         return Publication(self)
 
     def collect(self) -> None:
         """Delete lasting files of which nothing is in use any more."""
         while self._unused:
-            remove(self._unused.pop())
+            discard(os.path.join(self.directory, self._unused.pop()))
 
     def close(self) -> None:
         """Delete every file, those too that a failure left behind."""
-        self.remove_like(self._token)
+        self.discard_named(self._token)
         self._lasting.clear()
         self._uses.clear()
         self._unused.clear()
 
-    def remove_like(self, name: str) -> None:
-        """Delete the files whose names contain `name`."""
-        for file in os.listdir(self.directory):
-            if name in file:
-                remove(os.path.join(self.directory, file))
+    def discard_named(self, part: str) -> None:
+        """Delete the files whose names contain `part`."""
+        discard_named(self.directory, part)
 
     def known(self, buffer: _Array) -> Place | None:
         """Where the buffer was published for good, if it was."""
@@ -210,6 +221,7 @@ class Publication:
         """Some columns of a relation. `blocks` None: all of it, to be looked up, with its versions;
         else only the values in these blocks, for rows that are known to be visible."""
         wanted = frozenset(columns)
+        _, born_first, born_time, died_row, died_time = relation.versions
         full = relation.next_row >> BLOCK_BITS
         every = range((relation.next_row + BLOCK_MASK) >> BLOCK_BITS)
         places: list[tuple[int, int, Place]] = []
@@ -222,14 +234,25 @@ class Publication:
                 slot, dead = relation.dead_bits(block)
                 if dead is not None:
                     places.append((slot, block, self._step.add(dead)))
+        files: dict[str, int] = {}
+        numbered = [
+            (slot, block, files.setdefault(p.file, len(files)), p.offset, p.nbytes)
+            for slot, block, p in places
+        ]
         return RelationRef(
             relation.schema,
             relation.next_row,
             wanted,
-            tuple(places),
-            tuple(kept),
-            relation.has_nulls,
-            relation.versions[1:],
+            tuple(files),
+            self.array(np.array(numbered, np.int64)),
+            self.array(np.array(kept, np.int64)),
+            tuple(relation.has_nulls),
+            (
+                self.array(born_first),
+                self.array(born_time),
+                self.array(died_row),
+                self.array(died_time),
+            ),
         )
 
     def index(self, state: ArrangementState) -> IndexRef:
@@ -255,7 +278,7 @@ class Publication:
 
     def drop(self) -> None:
         """Delete what was for this job alone."""
-        remove(self._step.path)
+        discard(self._step.path)
 
     def _place(self, buffer: _Array, used_bytes: int, sealed: bool) -> Place:
         flat = buffer.reshape(-1).view(np.uint8)[:used_bytes]
@@ -293,14 +316,16 @@ class AttachedRelation(Relation):
         self._published = ref.columns
         blocks = (ref.next_row + BLOCK_MASK) >> BLOCK_BITS
         addresses = np.zeros((self._addresses.shape[0], max(blocks, 1)), np.int64)
-        for slot, block, place in ref.places:
-            addresses[slot, block] = files.address(place)
-        for block, rows in ref.kept:
-            addresses[self._kept_slot, block] = rows
+        slot, block, file, offset, nbytes = files.ints(ref.places).reshape(-1, 5).T
+        addresses[slot, block] = files.addresses(ref.files, file, offset, nbytes)
+        block, rows = files.ints(ref.kept).reshape(-1, 2).T
+        addresses[self._kept_slot, block] = rows
         self._addresses = addresses
         self.next_row = ref.next_row
         self._has_nulls = list(ref.has_nulls)
-        self._born_first, self._born_time, self._died_row, self._died_time = ref.versions
+        self._born_first, self._born_time, self._died_row, self._died_time = map(
+            files.ints, ref.versions
+        )
         self._files = files
 
     def gather(self, column: int, rows: Ints) -> Column:
@@ -331,23 +356,37 @@ class _AttachedFilter(Filter):
 
 
 class MappedFiles:
-    """Published files mapped into memory, while this object lives."""
+    """Published files of a directory, mapped into memory while this object lives."""
 
-    def __init__(self, opened: Callable[[str], MappedFile]) -> None:
-        self._opened = opened
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
         self._files: dict[str, MappedFile] = {}
 
     def address(self, place: Place) -> int:
-        return self._file(place.file).address + place.offset
+        file = self._file(place.file)
+        file.bytes(place)  # it is there
+        return file.address + place.offset
+
+    def addresses(self, names: Sequence[str], file: Ints, offset: Ints, nbytes: Ints) -> Ints:
+        """Addresses of many places, each with its file's number in `names`, all int64[n]."""
+        opened = [self._file(name) for name in names]
+        sizes = np.array([f.nbytes for f in opened], np.int64)[file]
+        end = offset + nbytes
+        if not ((offset >= 0) & (nbytes >= 0) & (end <= sizes)).all():
+            raise ValueError("a place is not in its file")
+        found: Ints = np.array([f.address for f in opened], np.int64)[file] + offset
+        return found
 
     def ints(self, place: Place) -> Ints:
         """A writable copy of an int64 array."""
         return np.array(self._file(place.file).bytes(place).view(np.int64))
 
-    def _file(self, path: str) -> MappedFile:
-        file = self._files.get(path)
+    def _file(self, name: str) -> MappedFile:
+        file = self._files.get(name)
         if file is None:
-            file = self._files[path] = self._opened(path)
+            if os.path.basename(name) != name:
+                raise ValueError(f"{name!r} is no file of the directory")
+            file = self._files[name] = open_file(os.path.join(self._directory, name))
         return file
 
 
@@ -359,9 +398,14 @@ class MappedFile:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._bytes = np.frombuffer(self._map, np.uint8)
         self.address: int = self._bytes.ctypes.data
+        self.nbytes = len(self._bytes)
 
     def bytes(self, place: Place) -> _Array:
-        return self._bytes[place.offset : place.offset + place.nbytes]
+        """Raises: ValueError for a place that is not in the file."""
+        end = place.offset + place.nbytes
+        if not 0 <= place.offset <= end <= self.nbytes:
+            raise ValueError("a place is not in its file")
+        return self._bytes[place.offset : end]
 
 
 _open_files: weakref.WeakValueDictionary[str, MappedFile] = weakref.WeakValueDictionary()
@@ -376,10 +420,11 @@ def open_file(path: str) -> MappedFile:
 
 
 class Attachment:
-    """Turns references into state. What it returned is valid while it lives."""
+    """Turns references to files of a directory into state. What it returned is valid while it
+    lives."""
 
-    def __init__(self) -> None:
-        self._files = MappedFiles(open_file)
+    def __init__(self, directory: str) -> None:
+        self._files = MappedFiles(directory)
 
     def relation(self, ref: RelationRef) -> Relation:
         return AttachedRelation(ref, self._files)
@@ -396,9 +441,3 @@ class Attachment:
     def ints(self, place: Place) -> Ints:
         """An int64 array that was published by `Publication.array`."""
         return self._files.ints(place)
-
-
-def remove(path: str) -> None:
-    """Delete a file that may be gone already."""
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(path)

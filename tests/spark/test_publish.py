@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,7 @@ from operators.executor.spark.job import chunks
 from operators.kernels.memory import BLOCK_ROWS
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
-from operators.state.publish import Attachment, Publisher
+from operators.state.publish import Attachment, Place, Publisher
 from operators.state.relation import Relation
 from planner import dataflow as ir
 from planner.expr import Call, Literal
@@ -80,7 +82,7 @@ def test_attached_state_reads_alike(relation: Relation, tmp_path: Path) -> None:
     )
     publication.write()
 
-    attachment = Attachment()
+    attachment = Attachment(str(tmp_path))
     attached = attachment.relation(refs[0])
     attached_index = attachment.index(refs[1], attached)
     attached_filter = attachment.filter(refs[2], attached)
@@ -102,11 +104,100 @@ def test_attached_state_reads_alike(relation: Relation, tmp_path: Path) -> None:
         assert np.array_equal(ours.probe, theirs.probe)
 
 
+def test_empty_arrays_take_no_place(tmp_path: Path) -> None:
+    publication = Publisher(str(tmp_path)).publication()
+    none, some = np.empty(0, np.int64), np.arange(3)
+    places = [publication.array(a) for a in (none, some, none)]
+    publication.write()
+    back = [Attachment(str(tmp_path)).ints(p) for p in places]
+    assert [b.tolist() for b in back] == [[], [0, 1, 2], []]
+    alone = Publisher(str(tmp_path)).publication()
+    place = alone.array(none)
+    alone.write()
+    assert len(Attachment(str(tmp_path)).ints(place)) == 0
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("step", 0, 25),
+        ("step", -8, 8),
+        ("step", 16, 16),
+        ("../step", 0, 8),
+        ("/etc/hostname", 0, 1),
+    ],
+)
+def test_places_outside_what_was_published(place: tuple[str, int, int], tmp_path: Path) -> None:
+    directory = tmp_path / "session"
+    directory.mkdir()
+    for path in (directory / "step", tmp_path / "step"):
+        path.write_bytes(bytes(24))
+    with pytest.raises(ValueError):
+        Attachment(str(directory)).ints(Place(*place))
+
+
+def test_files_that_are_gone_are_published_again(relation: Relation, tmp_path: Path) -> None:
+    """The directory with all that is in it, or some of its files: whoever took them."""
+    directory = tmp_path / "session"
+    publisher = Publisher(str(directory))
+    rows = np.arange(3 * BLOCK_ROWS // 2, 3 * BLOCK_ROWS // 2 + 10)
+
+    def publish() -> int:
+        before = publisher.written_bytes
+        publication = publisher.publication()
+        ref = publication.relation(relation, [0], None)
+        publication.write()
+        attached = Attachment(str(directory)).relation(ref)
+        assert equal(attached.gather(0, rows), relation.gather(0, rows))
+        publication.drop()
+        return publisher.written_bytes - before
+
+    first = publish()
+    assert publish() < first // 2
+    for taken in (shutil.rmtree, lambda d: [f.unlink() for f in d.glob("blocks*")]):
+        taken(directory)
+        assert publish() == first
+        assert publish() < first // 2
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    shutil.rmtree(directory)
+    publisher.collect()
+    publisher.close()
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o777])
+def test_nobody_else_reads_what_is_published(tmp_path: Path, umask: int) -> None:
+    directory = tmp_path / "session"
+    before = os.umask(umask)
+    try:
+        publisher = Publisher(str(directory))
+        publication = publisher.publication()
+        publication.array(np.arange(10))
+        publication.write()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert [stat.S_IMODE(f.stat().st_mode) for f in directory.iterdir()] == [0o600]
+
+
+def test_a_directory_of_others_is_not_used(tmp_path: Path) -> None:
+    """Somebody else put one in the place of the session's, or a link to one."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    theirs.chmod(0o755)
+    (tmp_path / "link").symlink_to(tmp_path / "own", target_is_directory=True)
+    (tmp_path / "own").mkdir(mode=0o700)
+    (tmp_path / "file").touch(mode=0o600)
+    for name in ("theirs", "link", "file"):
+        with pytest.raises(PermissionError, match="not a directory of this user alone"):
+            Publisher(str(tmp_path / name)).publication()
+
+
 def test_only_what_was_published(relation: Relation, tmp_path: Path) -> None:
     publication = Publisher(str(tmp_path)).publication()
     ref = publication.relation(relation, [0], [1])
     publication.write()
-    attached = Attachment().relation(ref)
+    attached = Attachment(str(tmp_path)).relation(ref)
     rows = np.array([BLOCK_ROWS, 2 * BLOCK_ROWS - 1], np.int64)
     assert equal(attached.gather(0, rows), relation.gather(0, rows))
     with pytest.raises(LookupError, match="column 1 was not published"):

@@ -29,7 +29,8 @@ from operators.executor.spark.job import Job, JobBuilder, Limits, write_manifest
 from operators.executor.spark.sinks import sink_of
 from operators.linear import MapOperator
 from operators.reduce import ReduceOperator
-from operators.state.publish import Publisher, remove
+from operators.state.files import discard
+from operators.state.publish import Publication, Publisher
 from operators.store import StoreOperator
 from planner import dataflow as ir
 
@@ -135,23 +136,25 @@ class SparkExecutor:
         publisher = self._publisher
         started = time.perf_counter()
         written = publisher.written_bytes
-        publication = publisher.publication()
-        builder = JobBuilder(
-            dataflow, changes, layer.sinks, frozenset(counted), self._limits, publication
-        )
         path = publisher.name("job")
+        publication: Publication | None = None
         try:
+            publication = publisher.publication()
+            builder = JobBuilder(
+                dataflow, changes, layer.sinks, frozenset(counted), self._limits, publication
+            )
             job = builder.build()
             publication.write()
             write_manifest(job, path)
             published = time.perf_counter()
-            rows = _results(self._collect(job, path))
+            rows = _results(self._collect(job, path), publisher.directory)
         except Exception as error:
             raise JobFailed from error
         finally:
-            publication.drop()
-            remove(path)
-            publisher.remove_like(os.path.basename(path) + "-result-")
+            if publication is not None:
+                publication.drop()
+            discard(path)
+            publisher.discard_named(os.path.basename(path) + "-")
         ran = time.perf_counter()
         self._apply(job, builder, rows, dataflow, changes, counted)
         self.jobs.append(
@@ -253,7 +256,8 @@ def _region(cuts: tuple[SinkCut, ...]) -> tuple[Key, ...]:
 
 
 def _stage(path: str, stage: int, probe: task.Probe | None) -> Any:
-    """The function of one stage. What it closes over is the same for every attempt."""
+    """The function of one stage. What it closes over is the same for every attempt, and all that
+    Spark's own pickling carries: a path and a number (`probe` is for tests alone)."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from operators.executor.spark import task as worker
@@ -263,8 +267,9 @@ def _stage(path: str, stage: int, probe: task.Probe | None) -> Any:
     return run
 
 
-def _results(table: pa.Table) -> dict[int, list[bytes]]:
-    """Payloads of a job's result by tag, each tag's in the order of (source, sequence)."""
+def _results(table: pa.Table, directory: str) -> dict[int, list[bytes]]:
+    """Payloads of a job's result by tag, each tag's in the order of (source, sequence); those in
+    files are in the directory."""
     rows = sorted(
         zip(*(table.column(i).to_pylist() for i in range(table.num_columns)), strict=True),
         key=lambda r: r[:2],
@@ -278,7 +283,8 @@ def _results(table: pa.Table) -> dict[int, list[bytes]]:
                 payloads.append(payload)
                 continue
             if name not in files:
-                files[name] = open(name, "rb")  # noqa: SIM115 - closed below
+                path = os.path.join(directory, os.path.basename(name))
+                files[name] = open(path, "rb")  # noqa: SIM115 - closed below
             files[name].seek(offset)
             payloads.append(files[name].read(nbytes))
     finally:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as st
 
-from operators.state.publish import remove
+from operators.state.files import create, discard, discard_named, make_directory
 from planner.errors import DataError
 
 #: A task begins another file after so many bytes.
@@ -45,20 +45,18 @@ def read_dataframe(df: DataFrame, directory: str) -> list[pa.Table]:
     """
     _check_types(df)
     directory = os.path.abspath(directory)
-    os.makedirs(directory, exist_ok=True)
+    make_directory(directory)
     prefix = f"ingest-{uuid.uuid4().hex}"
     try:
         written = df.mapInArrow(_writer(os.path.join(directory, prefix)), _SCHEMA).toArrow()
         rows = sorted(written.to_pylist(), key=lambda r: (r["partition"], r["sequence"]))
-        tables = [_mapped(os.path.join(directory, r["name"])) for r in rows]
+        tables = [_mapped(os.path.join(directory, os.path.basename(r["name"]))) for r in rows]
         for row, table in zip(rows, tables, strict=True):
             if row["rows"] != len(table):
                 raise OSError(f"{row['name']} has {len(table)} rows instead of {row['rows']}")
         return tables
     finally:
-        for name in os.listdir(directory):
-            if name.startswith(prefix):
-                remove(os.path.join(directory, name))
+        discard_named(directory, prefix)
 
 
 def _writer(prefix: str) -> Any:
@@ -83,7 +81,7 @@ def write_partition(prefix: str, batches: Iterator[pa.RecordBatch]) -> Iterator[
     while pending is not None:
         path = f"{prefix}-{attempt}-{uuid.uuid4().hex}"
         rows = size = 0
-        with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, pending.schema) as writer:
+        with create(path) as file, pa.ipc.new_file(file, pending.schema) as writer:
             while pending is not None and size < FILE_BYTES:
                 writer.write_batch(pending)
                 rows += pending.num_rows
@@ -98,7 +96,7 @@ def write_partition(prefix: str, batches: Iterator[pa.RecordBatch]) -> Iterator[
             )
             sequence += 1
         else:
-            remove(path)
+            discard(path)
 
 
 def _check_types(df: DataFrame) -> None:

@@ -1,13 +1,12 @@
 """A job as its tasks read it: a part of the dataflow, numbered, and references to published state.
 
-The driver makes one for each layer and publishes it as a file, the *manifest*; closures carry its
-path alone, which is the same for every attempt.
+The driver makes one for each layer and publishes it as a file, the *manifest*, in a plain form
+(`planner.serialise`); closures carry its path alone, which is the same for every attempt.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -21,12 +20,14 @@ from operators.join import DeltaJoinOperator, HalfJoinOperator
 from operators.kernels.memory import BLOCK_BITS
 from operators.linear import MapOperator
 from operators.state.arrangement import ArrangementState
+from operators.state.files import create
 from operators.state.filters import Filter
 from operators.state.publish import FilterRef, IndexRef, Place, Publication, RelationRef
 from operators.state.relation import Relation
 from planner import dataflow as ir
 from planner.expr import Column as ColumnRef
 from planner.expr import columns_used
+from planner.serialise import PLAN_CLASSES, Format
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,16 +344,22 @@ def chunks(delta: Delta, count: int) -> tuple[Ints, tuple[int, ...], tuple[int, 
     return np.concatenate(order), tuple(starts), tuple(pairs)
 
 
+_JOB = Format(
+    "sqlview job",
+    1,
+    (*PLAN_CLASSES, Job, SourceRef, JoinRef, Route, RelationRef, IndexRef, FilterRef, Place),
+)
+
+
 def write_manifest(job: Job, path: str) -> None:
     """Write the job under `path`, complete when the name appears."""
     temporary = f"{path}.part"
-    with open(temporary, "wb") as out:
-        pickle.dump(job, out, protocol=5)
+    with create(temporary) as out:
+        out.write(_JOB.write(job).encode())
     os.replace(temporary, path)
 
 
 def read_manifest(path: str) -> Job:
+    """Raises: FormatError for a file that is no job of this version; OSError."""
     with open(path, "rb") as file:
-        job = pickle.load(file)
-    assert isinstance(job, Job)
-    return job
+        return _JOB.read(file.read(), Job)

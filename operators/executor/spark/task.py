@@ -38,11 +38,13 @@ from operators.kernels.sorting import BUCKETS
 from operators.linear import MapOperator, RepeatOperator
 from operators.state import encode
 from operators.state.arrangement import ArrangementState
+from operators.state.files import check_directory, create
 from operators.state.publish import Attachment
 from operators.state.relation import Relation
 from planner import dataflow as ir
 
-#: Rows of an exchange, and of a job's result: where `file` is set, the payload is there.
+#: Rows of an exchange, and of a job's result: where `file` is set, the payload is in that file of
+#: the job's directory.
 EXCHANGE_SCHEMA = "target int, source int, sequence int, tag int, payload binary"
 RESULT_SCHEMA = (
     "source int, sequence int, tag int, payload binary, file string, offset long, nbytes long"
@@ -92,7 +94,9 @@ def attach(path: str) -> AttachedJob:
     """The job with its state, attached once in a worker process."""
     attached = _jobs.pop(path, None)
     if attached is None:
-        attached = AttachedJob(read_manifest(path))
+        directory = os.path.dirname(path)
+        check_directory(directory)
+        attached = AttachedJob(read_manifest(path), directory)
     _jobs[path] = attached
     while len(_jobs) > _KEPT_JOBS:
         _jobs.popitem(last=False)
@@ -178,7 +182,7 @@ class _Outbox:
         attempt = 0 if context is None else context.taskAttemptId()
         name = f"{path}-result-{attempt}-{uuid.uuid4().hex}"
         offsets = []
-        with open(f"{name}.part", "wb") as file:
+        with create(f"{name}.part") as file:
             for payload in self._payloads:
                 offsets.append(file.tell())
                 file.write(payload)
@@ -188,7 +192,7 @@ class _Outbox:
             [
                 *self._stamps(0, n),
                 pa.nulls(n, pa.binary()),
-                pa.array([name] * n, pa.string()),
+                pa.array([os.path.basename(name)] * n, pa.string()),
                 pa.array(offsets, pa.int64()),
                 pa.array([len(p) for p in self._payloads], pa.int64()),
             ],
@@ -216,11 +220,11 @@ class _Outbox:
 
 
 class AttachedJob:
-    """A job over attached state. Tasks of one process run one after the other."""
+    """A job over state attached from a directory. Tasks of one process run one after the other."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, directory: str) -> None:
         self.job = job
-        attachment = self._attachment = Attachment()
+        attachment = self._attachment = Attachment(directory)
         self._relations = [attachment.relation(r) for r in job.relations]
         filters = [attachment.filter(ref, self._relations[r]) for r, ref in job.filters]
         indexes = [attachment.index(ref, self._relations[r]) for r, ref in job.indexes]
