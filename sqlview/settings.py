@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from planner import zones
-from planner.errors import UnsupportedError
+from planner.errors import SqlViewError, UnsupportedError
 from planner.zones import Zone
 
 if TYPE_CHECKING:
@@ -58,8 +58,11 @@ RELIED_ON = {
 
 class Settings:
     """`given`: the Spark session of the session's owner; `active`: the one that is there now, if
-    any, without starting one. Raises: UnsupportedError for a zone that is not known, or that the
-    given Spark session has not."""
+    any, without starting one.
+
+    Raises: UnsupportedError for a zone that is not known, or that the given Spark session has not.
+    All that asks a Spark session raises SqlViewError if that does not answer.
+    """
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class Settings:
             if given is not None and self.zone() != zone:
                 raise UnsupportedError(
                     f"the time zone {timezone} is not that of the Spark session",
-                    detail=f"It has {TIME_ZONE} = {given.conf.get(TIME_ZONE)}, by which its own "
+                    detail=f"It has {TIME_ZONE} = {_setting(given, TIME_ZONE)}, by which its own "
                     "queries go.",
                     hint=f'Call spark.conf.set("{TIME_ZONE}", "{timezone}"), or leave timezone '
                     "out.",
@@ -91,7 +94,7 @@ class Settings:
         if self._given is None and self._named is not None:
             return self._named
         spark = self._spark()
-        return zones.UTC if spark is None else known_zone(str(spark.conf.get(TIME_ZONE)))
+        return zones.UTC if spark is None else known_zone(_setting(spark, TIME_ZONE))
 
     def set_zone(self, name: str) -> None:
         """SET TIME ZONE: for what comes after it; a given Spark session takes it too.
@@ -111,7 +114,7 @@ class Settings:
         if spark is None:
             return
         for name, wanted in RELIED_ON.items():
-            found = str(spark.conf.get(name, wanted))
+            found = _setting(spark, name, wanted)
             if found.casefold() != wanted.casefold():
                 raise UnsupportedError(
                     f"cannot create a view while Spark has {name} = {found}",
@@ -123,6 +126,20 @@ class Settings:
 
     def _spark(self) -> SparkSession | None:
         return self._active() if self._given is None else self._given
+
+
+def _setting(spark: SparkSession, name: str, *default: str) -> str:
+    """Raises: SqlViewError if the session does not answer."""
+    try:
+        return str(spark.conf.get(name, *default))
+    except Exception as error:  # of py4j, of the JVM, of gRPC: whatever a dead session raises
+        raise SqlViewError(
+            "the Spark session does not tell its settings",
+            detail=f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+            if str(error).strip()
+            else type(error).__name__,
+            hint="If it was stopped, open a session with another one.",
+        ) from error
 
 
 def known_zone(name: str) -> Zone:

@@ -237,6 +237,15 @@ def test_an_active_spark_has_a_say_only_where_no_zone_is_named() -> None:
     assert spark.conf.get(TIME_ZONE) == "Europe/Paris"
 
 
+def test_a_spark_that_does_not_answer_is_named() -> None:
+    spark: Any = FakeSpark()
+    settings = Settings(spark, lambda: None, None)
+    spark.conf = None
+    for ask in (settings.zone, settings.check):
+        with pytest.raises(sqlview.SqlViewError, match="does not tell its settings\nDetail: Attr"):
+            ask()
+
+
 @pytest.mark.parametrize("name", RELIED_ON)
 def test_settings_under_which_spark_has_other_answers_are_refused(name: str) -> None:
     spark: Any = FakeSpark()
@@ -247,3 +256,34 @@ def test_settings_under_which_spark_has_other_answers_are_refused(name: str) -> 
         settings.check()
     spark.conf.set(name, RELIED_ON[name].upper())
     settings.check()
+
+
+def test_casts_of_data_go_by_the_sessions_clocks() -> None:
+    texts = ["2024-07-01 00:00:00", "2024-07-01T00:00:00Z", None]
+    days = [datetime.date(2024, 7, 1), datetime.date(1890, 1, 1), None]
+    midnights = [datetime.datetime(2024, 6, 30, 22, tzinfo=UTC), None]
+    with made("Europe/Paris") as db:
+        db.sql("CREATE TABLE days (day DATE)")
+        db.sql("CREATE MATERIALIZED VIEW of_days AS SELECT day FROM days WHERE day IS NOT NULL")
+        with db.transaction() as tx:
+            ids = pa.array(range(6), pa.int32())
+            clock = pa.nulls(3, pa.timestamp("us"))
+            tx.insert("t", pa.table({"id": ids[:3], "at": texts, "clock": clock}), cast=True)
+            tx.insert("t", pa.table({"id": ids[3:], "at": days, "clock": clock}), cast=True)
+            stamps = pa.array(midnights, pa.timestamp("s", "UTC"))
+            tx.insert("days", pa.table({"day": stamps}), cast=True)
+        assert [i and i.replace(tzinfo=None) for i in instants(db)] == [
+            moment(2024, 6, 30, 22),
+            moment(2024, 7, 1),
+            None,
+            moment(2024, 6, 30, 22),
+            moment(1889, 12, 31, 23, 50, 39),
+            None,
+        ]
+        assert db.view("of_days").rows() == [(datetime.date(2024, 7, 1),)]
+        with (
+            pytest.raises(sqlview.DataError, match="does not hold exactly"),
+            db.transaction() as tx,
+        ):
+            stamps = pa.array([datetime.datetime(2024, 7, 1, tzinfo=UTC)], pa.timestamp("s", "UTC"))
+            tx.insert("days", pa.table({"day": stamps}), cast=True)
