@@ -129,15 +129,22 @@ class Settings:
 
 
 def _setting(spark: SparkSession, name: str, *default: str) -> str:
-    """Raises: SqlViewError if the session does not answer."""
+    """`default`: of a setting that this version of Spark may not have; Spark's own goes before.
+
+    Raises: SqlViewError if the session does not answer.
+    """
     try:
-        return str(spark.conf.get(name, *default))
+        try:
+            return str(spark.conf.get(name))
+        except Exception:
+            if not default:
+                raise
+            return str(spark.conf.get(name, *default))
     except Exception as error:  # of py4j, of the JVM, of gRPC: whatever a dead session raises
+        said = str(error).strip().splitlines() or [""]
         raise SqlViewError(
             "the Spark session does not tell its settings",
-            detail=f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-            if str(error).strip()
-            else type(error).__name__,
+            detail=f"{type(error).__name__}: {said[0]}",
             hint="If it was stopped, open a session with another one.",
         ) from error
 

@@ -198,8 +198,8 @@ class Conf:
     def __init__(self, **values: str) -> None:
         self.values = {TIME_ZONE: "UTC", **{k.replace("__", "."): v for k, v in values.items()}}
 
-    def get(self, name: str, default: str | None = None) -> str | None:
-        return self.values.get(name, default)
+    def get(self, name: str, *default: str) -> str:
+        return self.values.get(name, *default) if default else self.values[name]
 
     def set(self, name: str, value: str) -> None:
         self.values[name] = value
