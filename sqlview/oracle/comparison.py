@@ -17,6 +17,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from operators.rendering import texts
+from sqlview.oracle.database import connect
+
 RELATIVE_TOLERANCE = 1e-9
 
 #: Below this many rows Python is faster than starting a query.
@@ -42,10 +45,10 @@ class Difference:
             return f"the rows are right but row {self.position} is out of order"
         parts = []
         for name, table in (("missing", self.missing), ("extra", self.extra)):
-            rows = [tuple(r.values()) for r in table.slice(0, 10).to_pylist()]
             more = f" and {table.num_rows - 10} more" if table.num_rows > 10 else ""
-            if rows:
-                parts.append(f"{name} {table.num_rows}: {', '.join(map(str, rows))}{more}")
+            if table.num_rows:
+                rows = ", ".join(_shown(table.slice(0, 10)))
+                parts.append(f"{name} {table.num_rows}: {rows}{more}")
         return "; ".join(parts)
 
 
@@ -54,8 +57,9 @@ def compare(actual: pa.Table, expected: pa.Table, ordered: bool = False) -> Diff
 
     Columns are compared by position. Cost: O(n log n), in DuckDB for many rows.
     """
-    expected = plain(expected)
-    actual = plain(actual).rename_columns(expected.column_names)
+    schemas = plain(expected).schema, plain(actual).schema
+    expected = _counted(plain(expected))
+    actual = _counted(plain(actual)).rename_columns(expected.column_names)
     doubles = [i for i, f in enumerate(expected.schema) if pa.types.is_floating(f.type)]
     if actual.num_rows + expected.num_rows <= _SMALL_ROWS:
         missing, extra = _small_difference(actual, expected)
@@ -64,13 +68,14 @@ def compare(actual: pa.Table, expected: pa.Table, ordered: bool = False) -> Diff
     if missing and extra and doubles:
         missing, extra = _cancel_close(missing, extra, doubles)
     if missing or extra:
-        return Difference(_table(missing, expected.schema), _table(extra, actual.schema))
+        tables = _table(missing, expected.schema), _table(extra, actual.schema)
+        return Difference(_uncounted(tables[0], schemas[0]), _uncounted(tables[1], schemas[1]))
     if ordered:
         for i, (a, b) in enumerate(
             zip(canonical_rows(actual), canonical_rows(expected), strict=True)
         ):
             if not _close(a, b):
-                return Difference(expected.slice(0, 0), actual.slice(0, 0), i)
+                return Difference(schemas[0].empty_table(), schemas[1].empty_table(), i)
     return None
 
 
@@ -81,11 +86,14 @@ def _small_difference(actual: pa.Table, expected: pa.Table) -> tuple[list[Row], 
 
 def _large_difference(actual: pa.Table, expected: pa.Table) -> tuple[list[Row], list[Row]]:
     names = [f"c{i}" for i in range(actual.num_columns)]
-    with duckdb.connect() as db:
-        db.register("have", actual.rename_columns(names))
-        db.register("want", expected.rename_columns(names))
-        missing = db.sql("FROM want EXCEPT ALL FROM have").to_arrow_table()
-        extra = db.sql("FROM have EXCEPT ALL FROM want").to_arrow_table()
+    try:
+        with connect() as db:
+            db.register("have", actual.rename_columns(names))
+            db.register("want", expected.rename_columns(names))
+            missing = db.sql("FROM want EXCEPT ALL FROM have").to_arrow_table()
+            extra = db.sql("FROM have EXCEPT ALL FROM want").to_arrow_table()
+    except duckdb.OutOfMemoryException:
+        return _small_difference(actual, expected)  # slower, in what memory there is
     return list(canonical_rows(missing)), list(canonical_rows(extra))
 
 
@@ -152,6 +160,35 @@ def _table(rows: list[Row], schema: pa.Schema) -> pa.Table:
         if pa.types.is_floating(field.type):
             values = [math.nan if v == _NAN else v for v in values]
         columns.append(pa.array(values, field.type))
+    return pa.table(columns, schema=schema)
+
+
+def _shown(table: pa.Table) -> list[str]:
+    """Rows for people, as Python's where it has all values."""
+    try:
+        return [str(tuple(row.values())) for row in table.to_pylist()]
+    except (OverflowError, ValueError, pa.ArrowException):
+        columns = (texts(column, quoted=True) for column in table.columns)
+        return [f"({', '.join(row)})" for row in zip(*columns, strict=True)]
+
+
+def _counted(table: pa.Table) -> pa.Table:
+    """Dates and times as the numbers that they are: Python has those of years 1 to 9999 alone."""
+    for i, field in enumerate(table.schema):
+        if pa.types.is_date32(field.type):
+            table = table.set_column(i, field.name, table.column(i).cast(pa.int32()))
+        elif pa.types.is_timestamp(field.type):
+            micros = pa.timestamp("us", field.type.tz)
+            table = table.set_column(i, field.name, table.column(i).cast(micros).cast(pa.int64()))
+    return table
+
+
+def _uncounted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = []
+    for column, field in zip(table.columns, schema, strict=True):
+        micros = pa.types.is_timestamp(field.type)
+        kind = pa.timestamp("us", field.type.tz) if micros else field.type
+        columns.append(column.cast(kind).cast(field.type))
     return pa.table(columns, schema=schema)
 
 

@@ -45,7 +45,10 @@ class DuckDBOracle:
     ) -> None:
         self.optimizes = optimize
         self.sound = True
-        self._db = connect(zone=zone, threads=threads, optimize=optimize)
+        try:
+            self._db = connect(zone=zone, threads=threads, optimize=optimize)
+        except duckdb.Error as error:
+            raise CannotSay(f"it cannot be set up: {_said(error)}") from error
         for macro in MACROS:
             self._db.execute(macro)
         self._catalog: dict[str, Columns] = {}

@@ -33,10 +33,11 @@ class Spoken(Databricks):
         }
 
 
-#: As in a character class. All of Greek Extended and of the ligatures, for most of them are.
-_LONG_CAPITALS = "\u00df\u0149\u01f0\u0390\u03b0\u0587\u1e96-\u1e9a\u1f00-\u1fff\ufb00-\ufb17"
-_ODD_SMALL = "\u0130\u03a3"
-_TITLES = "\u01c4-\u01cc\u01f1-\u01f3"
+#: Letters whose case DuckDB does not map as Spark, as in a character class. All of Greek Extended
+#: and of the ligatures are in it, as most of them are such.
+LONG_CAPITALS = "\u00df\u0149\u01f0\u0390\u03b0\u0587\u1e96-\u1e9a\u1f00-\u1fff\ufb00-\ufb17"
+ODD_SMALL = "\u0130\u03a3"
+TITLES = "\u01c4-\u01cc\u01f1-\u01f3"
 
 #: Any NULL gives NULL unless a macro says otherwise. Strings are counted in code points.
 FUNCTION_MACROS = (
@@ -60,12 +61,12 @@ FUNCTION_MACROS = (
     # own, are left to Spark.
     """CREATE MACRO sqlview_letters(s, other) AS CASE WHEN regexp_matches(s, other)
        THEN error('cannot say: the case of such a letter') ELSE s END""",
-    f"CREATE MACRO sqlview_upper(s) AS upper(sqlview_letters(s, '[{_LONG_CAPITALS}]'))",
-    f"CREATE MACRO sqlview_lower(s) AS lower(sqlview_letters(s, '[{_ODD_SMALL}]'))",
-    f"CREATE MACRO sqlview_small(s) AS sqlview_letters(s, '[{_ODD_SMALL}]')",
+    f"CREATE MACRO sqlview_upper(s) AS upper(sqlview_letters(s, '[{LONG_CAPITALS}]'))",
+    f"CREATE MACRO sqlview_lower(s) AS lower(sqlview_letters(s, '[{ODD_SMALL}]'))",
+    f"CREATE MACRO sqlview_small(s) AS sqlview_letters(s, '[{ODD_SMALL}]')",
     f"""CREATE MACRO sqlview_initcap(s) AS CASE WHEN s IS NULL THEN NULL ELSE array_to_string(
        list_transform(str_split(lower(
-       sqlview_letters(s, '[{_LONG_CAPITALS}{_ODD_SMALL}{_TITLES}]')), ' '),
+       sqlview_letters(s, '[{LONG_CAPITALS}{ODD_SMALL}{TITLES}]')), ' '),
        lambda w: upper(w[1:1]) || w[2:]), ' ') END""",
     """CREATE MACRO sqlview_locate(part, s, start) AS CASE
        WHEN start IS NULL THEN 0

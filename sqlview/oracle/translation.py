@@ -57,6 +57,8 @@ MACROS = (*ARITHMETIC_MACROS, *GROUP_MACROS, *FUNCTION_MACROS)
 
 #: Of nodes that DuckDB has to bind, in one expression.
 _MOST_NODES = 100_000
+#: Of the tree of a query.
+_MOST_LEVELS = 1_000
 #: How often at most what stands for a node holds an operand of it, macros expanded.
 _COPIES = 8
 
@@ -85,6 +87,7 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
     for identifier in list(tree.find_all(exp.Identifier)):
         identifier.replace(exp.Identifier(this=encoded(identifier.name), quoted=True))
     tree = _balanced(tree)
+    _refuse_depth(tree)
     respell(tree)
     schema: dict[str, object] = {
         name: dict.fromkeys(columns, "int") for name, columns in catalog.items()
@@ -106,6 +109,16 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
         _condition_inside(join)
         _guard(join)
     return Translated(tree.sql("duckdb"), tuple(map(decoded, names)), types, ordered)
+
+
+def _refuse_depth(tree: exp.Expr) -> None:
+    """sqlglot takes time by the square of the depth, and DuckDB refuses what is deeper."""
+    level, depth = [tree], 0
+    while level:
+        level = [child for node in level for child in node.iter_expressions()]
+        depth += 1
+        if depth > _MOST_LEVELS:
+            raise CannotSay(f"it is nested more than {_MOST_LEVELS} deep")
 
 
 def _balanced(tree: exp.Expr) -> exp.Expr:

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from decimal import Decimal as D
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
 from planner import types as t
-from sqlview.oracle import RELATIVE_TOLERANCE, DuckDBOracle, OracleError, RowError, compare
+from sqlview.oracle import (
+    RELATIVE_TOLERANCE,
+    CannotSay,
+    DuckDBOracle,
+    OracleError,
+    RowError,
+    compare,
+    functions,
+)
+from sqlview.oracle.database import connect
 
 _DAY = datetime.date(1996, 1, 31)
 
@@ -232,6 +244,73 @@ def test_the_session_is_in_utc_whatever_the_machine() -> None:
     with DuckDBOracle() as oracle:
         zone = oracle._db.execute("SELECT current_setting('TimeZone')").fetchone()
     assert zone == ("UTC",)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "COPY (SELECT 1) TO '{path}'",
+        "SELECT * FROM read_text('{path}')",
+        "ATTACH '{path}' AS other",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET enable_external_access = true",
+        "SET memory_limit = '1TB'",
+        "SET lock_configuration = false",
+    ],
+)
+def test_the_database_can_only_compute(statement: str, tmp_path: Path) -> None:
+    with connect() as db, pytest.raises(duckdb.Error):
+        db.execute(statement.format(path=tmp_path / "file"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("function", "mapped", "left"),
+    [("upper", str.upper, functions.LONG_CAPITALS), ("lower", str.lower, functions.ODD_SMALL)],
+)
+def test_every_letter_is_mapped_as_in_spark_or_left_to_it(
+    function: str, mapped: Callable[[str], str], left: str
+) -> None:
+    every = [chr(i) for i in range(1, 0x110000) if not 0xD800 <= i < 0xE000]
+    letters = [c for c in every if c in "a1 " or c.upper() != c or c.lower() != c]
+    said = [c for c in letters if not re.match(f"[{left}]", c)]
+    schema = (t.Field("c", t.STRING), t.Field("s", t.STRING))
+    with DuckDBOracle(threads=1) as oracle:
+        oracle.load("t", pa.table({"c": said}))
+        found = oracle.query(f"SELECT c, {function}(c) AS s FROM t", schema)
+        c, s = (column.to_pylist() for column in found.columns)
+        assert s == list(map(mapped, c))
+        oracle.load("u", pa.table({"c": ["x" + left[0]]}))
+        with pytest.raises(CannotSay, match="the case of such a letter"):
+            oracle.query(f"SELECT c, {function}(c) AS s FROM u", schema)
+
+
+def test_dates_that_python_lacks_are_compared() -> None:
+    days = pa.array([2_932_897, -800_000, None], pa.int32()).cast(pa.date32())
+    times = pa.array([253_402_300_800_000_000, None, -(10**17)], pa.int64())
+    table = pa.table({"d": days, "t": times.cast(pa.timestamp("us", "UTC"))})
+    assert compare(table, table.take([2, 1, 0])) is None
+    found = compare(table, table.slice(1))
+    assert found is not None and found.extra.schema == table.schema
+    assert str(found) == "extra 1: (+10000-01-01, +10000-01-01 00:00:00+00:00)"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a FROM t NATURAL JOIN (SELECT 1 AS q)",
+        "SELECT nothing FROM t",
+        "SELECT a FROM nowhere",
+        "SELECT FROM WHERE",
+        f"SELECT {' + '.join(['a'] * 5_000)} AS a FROM t",
+        f"SELECT {' / '.join(['x'] * 7)} AS a FROM t",
+    ],
+)
+def test_what_cannot_be_said_is_one_error(query: str, oracle: DuckDBOracle) -> None:
+    with pytest.raises(CannotSay):
+        oracle.query(query, (t.Field("a", t.DOUBLE),))
+    assert oracle.sound
 
 
 def test_doubled_quotes_are_one_quote() -> None:
