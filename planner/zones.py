@@ -44,11 +44,11 @@ class Zone:
     """
 
     id: str
-    transitions: tuple[int, ...] = field(repr=False)
-    offsets: tuple[int, ...] = field(repr=False)
-    cycle_start: int | None = field(repr=False)
+    transitions: tuple[int, ...] = field(repr=False, compare=False)
+    offsets: tuple[int, ...] = field(repr=False, compare=False)
+    cycle_start: int | None = field(repr=False, compare=False)
     #: transitions[i] + max(offsets[i], offsets[i + 1]): local times before it have offsets[i].
-    local_transitions: tuple[int, ...] = field(init=False, repr=False)
+    local_transitions: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         pairs = zip(self.transitions, self.offsets, self.offsets[1:], strict=False)

@@ -1,6 +1,7 @@
 """DESCRIBE, SHOW COLUMNS, SHOW CREATE: what a table, stream or view is, with Spark's column names.
 
-Invariant: the statement of SHOW CREATE, parsed again, makes the same.
+Invariant: the statement of SHOW CREATE, parsed again, makes the same, in the time zone that it
+names, if the view depends on it.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def creation(entry: Entry) -> str:
     """The statement that makes it."""
     if isinstance(entry, View):
         names = ", ".join(quoted(f.name) for f in entry.schema)
-        return f"CREATE MATERIALIZED VIEW {quoted(entry.name)} ({names}) AS\n{entry.text}"
+        zone = f"-- in the time zone {entry.zone.id}\n" if entry.zoned else ""
+        return f"{zone}CREATE MATERIALIZED VIEW {quoted(entry.name)} ({names}) AS\n{entry.text}"
     lines = [_column(f, c) for f, c in zip(entry.schema, entry.comments, strict=True)]
     kind = "STREAM"
     if isinstance(entry, Table):

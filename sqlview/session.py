@@ -462,8 +462,10 @@ class Session:
     def _select(self, text: str) -> Result:
         streams = [s.name for s in self._catalog.streams()]
         kept = [name for name in self._catalog.names() if name not in streams]
+        side = self._side()
+        side.start()  # Spark, if it is started for this, has a say in the time zone
         zone = self._settings.zone()
-        return Result(Selected(self._side().select(text, kept, self._read, zone, streams), zone))
+        return Result(Selected(side.select(text, kept, self._read, zone, streams), zone))
 
     def _explain(self, statement: parse.ExplainView) -> Result:
         if statement.create is not None:

@@ -105,6 +105,10 @@ class SparkSide:
             raise _stopped()
         return self._spark
 
+    def start(self) -> None:
+        """See that there is a Spark session. Raises: as `spark`."""
+        _ = self.spark
+
     @property
     def is_started(self) -> bool:
         """Whether this side has used its Spark session, and nobody has stopped it."""

@@ -131,6 +131,8 @@ def test_explain_says_the_zone_of_what_depends_on_it() -> None:
     with made("Europe/Paris") as db:
         db.sql("CREATE MATERIALIZED VIEW h AS SELECT hour(at) AS h FROM t")
         db.sql("SET TIME ZONE 'UTC'")
+        ((created,),) = db.sql("SHOW CREATE MATERIALIZED VIEW h").rows()
+        assert created.startswith("-- in the time zone Europe/Paris\nCREATE MATERIALIZED VIEW h")
         text = str(db.sql("EXPLAIN MATERIALIZED VIEW h"))
         assert text.startswith("== Time zone Europe/Paris ==\n")
         assert "hour(at, 'Europe/Paris')" in text
