@@ -20,7 +20,8 @@ from operators.arrow import from_column
 from operators.column import Bools, Column, concat, is_textual
 from operators.delta import Delta, Origin, Pairs
 from operators.errors import ErrorState
-from operators.rendering import shortened, texts
+from operators.rendering import texts
+from operators.scalar.text import shortened
 from operators.scalar.value import Errors, only_where
 from planner import dataflow as ir
 from planner.expr import Column as ColumnRef

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.scalar.text import MICROS_PER_DAY, format_date
+from operators.scalar.text import MICROS_PER_DAY, format_date, shortened
 from planner.errors import DataError
 from planner.zones import UTC, Zone, find
+
+__all__ = ["python_values", "shortened", "texts"]
 
 #: What pyarrow raises for a value that Python cannot hold.
 _LACKING = (OverflowError, ValueError, pa.ArrowException)
@@ -65,10 +67,6 @@ def python_values(column: pa.ChunkedArray, name: str) -> list[Any]:
             hint="Read the rows with .to_arrow(), or cast the column to STRING in the view.",
         ) from None
     return values
-
-
-def shortened(text: str, characters: int) -> str:
-    return text if len(text) <= characters else f"{text[:characters]}…"
 
 
 def _first_lacking(column: pa.ChunkedArray) -> str | None:

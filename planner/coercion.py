@@ -157,7 +157,7 @@ def _fold_text(text: str, target: SqlType) -> Literal | None:
         case IntegerType() if re.fullmatch(r"[+-]?\d+", text, re.ASCII):
             number = int(text)
             return Literal(number, target) if target.min <= number <= target.max else None
-        case FloatType(bits=64) if _NUMBER_TEXT.fullmatch(text):
+        case FloatType(bits=64) if _NUMBER_TEXT.fullmatch(text) and text.isascii():
             return Literal(float(text), target)
         case DecimalType() if _NUMBER_TEXT.fullmatch(text):
             return decimal_literal(decimal.Decimal(text), target)

@@ -195,8 +195,10 @@ FUNCTIONS: dict[str, str] = {
     "minute": "of a TIMESTAMP (*) -> INT",
     "second": "of a TIMESTAMP (*) -> INT",
     "second_fraction": "of a TIMESTAMP (*) -> DECIMAL(8,6)",
-    "date_add": "(DATE, INT days) -> DATE",
-    "date_diff": "(end DATE, start DATE) -> INT days",
+    "date_add": "(DATE, INT or BIGINT days) -> DATE, wrapping around in 32 bits",
+    "last_day": "of a DATE's month -> DATE, wrapping around in 32 bits",
+    "next_day": "(DATE, weekday INT literal, 1 = Sunday) -> DATE: the first such day after it",
+    "date_diff": "(end DATE, start DATE) -> INT days, wrapping around in 32 bits",
     "add_months": "(DATE or TIMESTAMP, INT months) (*) -> same type, clipped to the month's end",
     "add_microseconds": "(TIMESTAMP, INTERVAL or BIGINT of microseconds) (*) -> TIMESTAMP; whole "
     "days are added to what the zone's clocks show",
@@ -342,7 +344,7 @@ def substitution_grows(exprs: tuple[Expr, ...], replacements: tuple[Expr, ...]) 
 
 _MAY_FAIL = frozenset(
     "add subtract multiply divide integral_divide remainder negate abs round floor ceil "
-    "cast split_part date_add add_months add_microseconds exact_sum_to_double checked_sum "
+    "cast split_part date_trunc add_months add_microseconds exact_sum_to_double checked_sum "
     "single_value make_date parse_date like repeat lpad rpad".split()
 )
 #: Characters of the texts that lpad and rpad make, at most, and repeat of more than a few copies.

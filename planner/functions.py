@@ -247,20 +247,15 @@ def is_nan(expr: Expr) -> Expr:
     return compare("eq_null_safe", _double(expr, "ISNAN"), NAN)
 
 
-def last_characters(text: Expr, count: Expr) -> Expr:
+def last_characters(text: Expr, wanted: Expr) -> Expr:
     """RIGHT: none where the number is not positive."""
-    number = _integer(count, "RIGHT")
-    length = scalar("greatest", (number, Literal(0, INT)))
+    number = _integer(wanted, "RIGHT")
     if isinstance(number, Literal) and isinstance(number.value, int):
-        length = Literal(max(number.value, 0), INT)
-    return scalar("substring", (text, negated(number), length))
-
-
-def negated(days: Expr) -> Expr:
-    """-a for a number of days, at once if it is a literal."""
-    if isinstance(days, Literal) and isinstance(days.value, int):
-        return Literal(-days.value, days.type)
-    return negative(days)
+        count = max(number.value, 0)
+        return scalar("substring", (text, Literal(-count, INT), Literal(count, INT)))
+    zero = Literal(0, INT)
+    length = conditional([(compare("lt", number, zero), zero)], number, "RIGHT")
+    return scalar("substring", (text, negative(length), length))
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +302,11 @@ def add_interval(value: Expr, interval: Interval) -> Expr:
     if isinstance(value.type, DateType):
         return Call("date_add", (value, Literal(days, INT)), DATE, value.nullable)
     total = days * MICROSECONDS_PER_DAY + microseconds
+    if not BIGINT.min <= total <= BIGINT.max:
+        raise TypeMismatch(
+            "an interval is longer than 64 bits of microseconds",
+            hint="The longest has 106,751,991 days.",
+        )
     # Whole days are added to what clocks show, whatever unit they were written in.
     zone = _zone_of(value) if abs(total) >= MICROSECONDS_PER_DAY else ()
     args = (value, Literal(total, BIGINT), *zone)
@@ -320,13 +320,24 @@ def _zone_of(value: Expr) -> tuple[Literal, ...]:
 
 def add_days(day: Expr, days: Expr) -> Expr:
     """DATE plus a number of days."""
-    call = scalar("date_add", (day, days))
-    match call:
-        case Call(args=(Literal(value=datetime.date() as start), Literal(value=int(count)))):
+    return _moved(_day(day, "DATE_ADD"), _days(days, "DATE_ADD"))
+
+
+def subtract_days(day: Expr, days: Expr) -> Expr:
+    """DATE minus a number of days, which is negated as a BIGINT, where none overflows."""
+    number = _days(days, "DATE_SUB")
+    if isinstance(number, Literal) and isinstance(number.value, int):
+        return _moved(_day(day, "DATE_SUB"), Literal(-number.value, BIGINT))
+    return _moved(_day(day, "DATE_SUB"), negative(cast(number, BIGINT)))
+
+
+def _moved(day: Expr, days: Expr) -> Expr:
+    match day, days:
+        case Literal(value=datetime.date() as start), Literal(value=int(count)):
             folded = shift_date(start, 0, count)
-            return call if folded is None else Literal(folded, DATE)
-        case _:
-            return call
+            if folded is not None:
+                return Literal(folded, DATE)
+    return Call("date_add", (day, days), DATE, day.nullable or days.nullable)
 
 
 def shift_date(day: datetime.date, months: int, days: int) -> datetime.date | None:
@@ -452,6 +463,7 @@ _FIXED: dict[str, tuple[tuple[_Coercion, ...], SqlType]] = {
     "make_date": ((_integer, _integer, _integer), DATE),
     "date_add": ((_day, _days), DATE),
     "date_diff": ((_day, _day), INT),
+    "last_day": ((_day,), DATE),
     "add_months": ((_day, _days), DATE),
 }
 #: Those of them that say what a clock shows.
@@ -530,9 +542,11 @@ def positive_remainder(left: Expr, right: Expr) -> Expr:
         return conditional([(compare("lt", rest, Literal(0, INT)), again)], rest, "PMOD")
     # A remainder and a divisor below zero have a sum between the divisor's double and it, of which
     # the remainder is the first again; left alone, it cannot overflow.
-    negative_rest = compare("lt", rest, Literal(0, INT))
-    apart = logic("and", negative_rest, compare("gt", right, Literal(0, INT)))
-    shifted = cast(arithmetic("add", rest, right), rest.type)
+    assert isinstance(rest, Call)
+    divisor = rest.args[1]
+    negative_rest = compare("lt", rest, cast(Literal(0, INT), rest.type))
+    apart = logic("and", negative_rest, compare("gt", divisor, cast(Literal(0, INT), divisor.type)))
+    shifted = Call("add", (rest, divisor), rest.type, rest.nullable)
     return conditional([(apart, shifted)], rest, "PMOD")
 
 
@@ -548,9 +562,7 @@ def next_day(day: Expr, weekday: str) -> Expr:
             f"NEXT_DAY does not know the day '{weekday}'", hint="Write it as 'MON' or 'Monday'."
         )
     date = _day(day, "NEXT_DAY")
-    weeks = arithmetic("subtract", Literal(found[0] + 7, INT), scalar("day_of_week", (date,)))
-    ahead = arithmetic("remainder", weeks, Literal(7, INT))
-    return scalar("date_add", (date, arithmetic("add", ahead, Literal(1, INT))))
+    return Call("next_day", (date, Literal(found[0] + 1, INT)), DATE, date.nullable)
 
 
 def date_format(value: Expr, pattern: str) -> Expr:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from operators.rendering import shortened, texts
+from operators.rendering import texts
+from operators.scalar.text import shortened
 
 #: Rows that `repr` and a notebook show, and that `str` does at most.
 FEW_ROWS, MANY_ROWS = 20, 1_000

@@ -22,7 +22,8 @@ from operators.dataflow import Dataflow, Key
 from operators.delta import Delta
 from operators.executor.protocol import Executor
 from operators.live import TABLE_READER
-from operators.rendering import shortened, texts
+from operators.rendering import texts
+from operators.scalar.text import shortened
 from operators.state.changes import DELETE, DUPLICATE, INSERT
 from operators.stream import events
 from operators.table import Change, Checked, Refusal

@@ -9,6 +9,8 @@ Errors are data: a row that Spark's ANSI mode would fail on is marked with a mes
 goes on. A subexpression that fails counts only on rows where the query evaluates it: the right side
 of AND where the left is not FALSE, a CASE branch where it is taken.
 
+Whatever else a function raises is caught, and looked for row by row: it becomes that row's error.
+
 Invariant: the result on a row, error included, is a function of that row's values alone; it does
 not depend on the batch around it.
 """
@@ -20,7 +22,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from operators.column import Column, narrow
+from operators.column import Column, Ints, concat, narrow, null_column
 from operators.scalar import (
     arithmetic,
     casts,
@@ -41,6 +43,8 @@ from operators.scalar.value import (
     Run,
     constant,
     element,
+    failures,
+    joined,
     physical,
 )
 from planner import types as t
@@ -79,9 +83,37 @@ class Compiled:
         Returns: the values, NULL where SQL says so, and the rows in error (None: none), whose
         values mean nothing. Arrays may be the input's own, and are not to be written to.
         """
-        with np.errstate(all="ignore"):
-            values, valid, errors = self.run(columns, n)
+        try:
+            with np.errstate(all="ignore"):
+                values, valid, errors = self.run(columns, n)
+        except MemoryError:
+            raise
+        except Exception as fault:
+            return self._apart(columns, n, fault)
         return Column(self.type, values, valid), errors
+
+    def _apart(self, columns: Fetch, n: int, fault: Exception) -> Value:
+        """The rows in two halves, down to the row that raised `fault`, which becomes its error.
+
+        No value of a row may end a step: what a function raises that its author did not foresee is
+        a fault of ours, but the row can leave, and the error leaves with it.
+        """
+        if n == 0:
+            return null_column(self.type, 0), None
+        if n == 1:
+            name = type(fault).__name__
+            return null_column(self.type, 1), failures(1, [0], [f"[INTERNAL_ERROR] {name}"])
+        parts = []
+        for rows in np.split(np.arange(n), [n // 2]):
+            taken: dict[int, Column] = {}
+
+            def part(i: int, rows: Ints = rows, taken: dict[int, Column] = taken) -> Column:
+                if i not in taken:
+                    taken[i] = columns(i).take(rows)
+                return taken[i]
+
+            parts.append((*self.evaluate(part, len(rows)), len(rows)))
+        return concat([column for column, _, _ in parts]), joined([e[1:] for e in parts])
 
 
 def compile(expr: Expr) -> Compiled:
@@ -127,13 +159,12 @@ def _reader(index: int, kind: t.SqlType) -> Run:
 def _folded(call: Call, args: tuple[Node, ...]) -> Node:
     """A call over constants: computed now, unless it fails: only a row that is there may fail."""
     run = BUILDERS[call.function](call, args)
-    with np.errstate(all="ignore"):
-        values, valid, errors = run(_no_columns, 1)
+    column, errors = Compiled(call.type, True, run).evaluate(_no_columns, 1)
     if errors is not None:
         return Node(call.type, run)
-    if valid is not None and not valid[0]:
+    if column.valid is not None and not column.valid[0]:
         return constant(call.type, None)
-    return constant(call.type, element(call.type, values, 0))
+    return constant(call.type, element(call.type, column.values, 0))
 
 
 def _no_columns(index: int) -> Column:

@@ -27,8 +27,6 @@ from operators.scalar.value import (
     Run,
     binary,
     binary_checked,
-    display,
-    element,
     failures,
     first_of,
     fits_word,
@@ -39,6 +37,7 @@ from planner import types as t
 from planner.expr import Call
 
 _MIN, _MAX = -(1 << 63), (1 << 63) - 1
+_WORD = (1 << 64) - 1
 _QUOTIENT = Context(prec=39, rounding=ROUND_HALF_UP, Emax=10_000, Emin=-10_000)
 _EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
 
@@ -183,7 +182,7 @@ def _decimal_product(left: Node, right: Node, target: t.DecimalType) -> Run:
     fits = target.precision - target.scale >= digits - scale + (1 if drop else 0)
 
     def op(a: Any, b: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
-        if a.ndim == 1 and b.ndim == 1:
+        if a.ndim == 1 and b.ndim == 1 and (drop == 0 or scale <= t.MAX_PRECISION):
             out = np.empty(n, np.int64)
             if not kernels.multiply_checked(np.ascontiguousarray(a), np.ascontiguousarray(b), out):
                 if drop:
@@ -211,7 +210,7 @@ def _divide(call: Call, args: tuple[Node, ...]) -> Run:
         errors = _by_zero("[DIVIDE_BY_ZERO] division by zero", zero, valid, n)
         return a / np.where(zero, b.dtype.type(1), b), errors
 
-    return binary_checked(left, right, op)
+    return binary_checked(left, right, op, right_first=True)
 
 
 def _decimal_quotient(left: Node, right: Node, target: t.DecimalType) -> Run:
@@ -238,7 +237,7 @@ def _decimal_quotient(left: Node, right: Node, target: t.DecimalType) -> Run:
         values, overflow = decimals.checked(_as_objects(numbers), target, valid, n)
         return values, first_of(errors, overflow)
 
-    return binary_checked(left, right, op)
+    return binary_checked(left, right, op, right_first=True)
 
 
 def _small_quotient(a: Any, b: Any, places: int, n: int) -> Values | None:
@@ -284,36 +283,58 @@ def _by_zero(message: str, zero: Bools, valid: Bools | None, n: int) -> Errors |
 def _integral_divide(call: Call, args: tuple[Node, ...]) -> Run:
     left, right = args
     a_type, b_type = left.type, right.type
-    decimal = isinstance(a_type, t.DecimalType)
-    a_factor = b_factor = 1
     if isinstance(a_type, t.DecimalType) and isinstance(b_type, t.DecimalType):
-        scale = max(a_type.scale, b_type.scale)
-        a_factor, b_factor = 10 ** (scale - a_type.scale), 10 ** (scale - b_type.scale)
+        return binary_checked(left, right, _decimal_whole_quotient(a_type, b_type), True)
 
-    def op(a: Any, b: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
-        x = decimals.objects(a) * a_factor if decimal else a
-        y = decimals.objects(b) * b_factor if decimal else b
-        zero = (y == 0).astype(np.bool_)
+    def op(x: Any, y: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
+        zero = y == 0
         errors = None
         if zero.any():
             errors = _by_zero("[DIVIDE_BY_ZERO] division by zero", zero, valid, n)
             y = np.where(zero, 1, y)
-        if not decimal and not ((y == -1) & (x == _MIN)).any():
+        overflows = (y == -1) & (x == _MIN)
+        if not overflows.any():
             quotient = x // y
             quotient += (quotient * y != x) & ((x ^ y) < 0)
             return quotient, errors
-        wide = np.abs(x.astype(object)) // np.abs(y.astype(object))
-        wide = np.where((x < 0) != (y < 0), -wide, wide)
-        bad = ((wide > _MAX) | (wide < _MIN)).astype(np.bool_)
-        rows = np.flatnonzero(bad if valid is None else bad & valid)
-        shown = [
-            f"[ARITHMETIC_OVERFLOW] BIGINT overflow in "
-            f"{display(a_type, element(a_type, a, i))} DIV {display(b_type, element(b_type, b, i))}"
-            for i in rows.tolist()
-        ]
-        return np.where(bad, 0, wide).astype(np.int64), first_of(errors, failures(n, rows, shown))
+        rows = np.flatnonzero(overflows if valid is None else overflows & valid)
+        shown = [f"[ARITHMETIC_OVERFLOW] BIGINT overflow in {_MIN} DIV -1"] * len(rows)
+        quotient = _truncated(x.astype(object), y.astype(object))
+        return (
+            np.where(overflows, 0, quotient).astype(np.int64),
+            first_of(errors, failures(n, rows, shown)),
+        )
 
-    return binary_checked(left, right, op)
+    return binary_checked(left, right, op, right_first=True)
+
+
+def _truncated(x: Any, y: Any) -> Any:
+    """x / y towards zero, of Python ints."""
+    quotient = np.abs(x) // np.abs(y)
+    return np.where((x < 0) != (y < 0), -quotient, quotient)
+
+
+def _decimal_whole_quotient(
+    a_type: t.DecimalType, b_type: t.DecimalType
+) -> Callable[[Any, Any, Bools | None, int], tuple[Values, Errors | None]]:
+    """Spark checks the quotient as a decimal; a BIGINT takes the lowest 64 bits of it."""
+    scale = max(a_type.scale, b_type.scale)
+    a_factor, b_factor = 10 ** (scale - a_type.scale), 10 ** (scale - b_type.scale)
+    digits = a_type.precision - a_type.scale + b_type.scale
+    kind = t.bounded_decimal(max(digits, 1), 0)
+
+    def op(a: Any, b: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
+        x, y = decimals.objects(a) * a_factor, decimals.objects(b) * b_factor
+        zero = (y == 0).astype(np.bool_)
+        errors = _by_zero("[DIVIDE_BY_ZERO] division by zero", zero, valid, n)
+        whole = _truncated(x, np.where(zero, 1, y))
+        bad = (np.abs(whole) >= 10**kind.precision).astype(np.bool_)
+        rows = np.flatnonzero(bad if valid is None else bad & valid)
+        shown = [decimals.out_of_range(str(whole[i]), kind) for i in rows.tolist()]
+        low = ((np.where(bad, 0, whole) - _MIN) & _WORD) + _MIN
+        return low.astype(np.int64), first_of(errors, failures(n, rows, shown))
+
+    return op
 
 
 def _remainder(call: Call, args: tuple[Node, ...]) -> Run:
@@ -330,7 +351,7 @@ def _remainder(call: Call, args: tuple[Node, ...]) -> Run:
             b = np.where(zero, b.dtype.type(1), b)
         return np.fmod(a, b), errors
 
-    return binary_checked(left, right, op)
+    return binary_checked(left, right, op, right_first=True)
 
 
 def _decimal_remainder(left: Node, right: Node, target: t.DecimalType) -> Run:
@@ -349,7 +370,7 @@ def _decimal_remainder(left: Node, right: Node, target: t.DecimalType) -> Run:
         values, rounded = decimals.rescaled(numbers, exact, target, valid, n)
         return values, first_of(errors, first_of(overflow, rounded))
 
-    return binary_checked(left, right, op)
+    return binary_checked(left, right, op, right_first=True)
 
 
 def _sign(call: Call, args: tuple[Node, ...]) -> Run:
@@ -361,9 +382,12 @@ def _sign(call: Call, args: tuple[Node, ...]) -> Run:
         low = kind.min if isinstance(kind, t.IntegerType) else _MIN
         if a.ndim == 1 and not kernels.outside(np.ascontiguousarray(a), low + 1, _MAX):
             return change(a), None
-        exact = change(decimals.objects(a))
+        exact = decimals.objects(a)
         if isinstance(kind, t.DecimalType):
+            changes = (exact < 0).astype(np.bool_) | (call.function == "negate")
+            exact = np.where(changes, -decimals.to_34_digits(exact), exact)
             return decimals.checked(exact, kind, valid, n)
+        exact = change(exact)
         bad = (exact > -low - 1).astype(np.bool_)
         rows = np.flatnonzero(bad if valid is None else bad & valid)
         messages = [

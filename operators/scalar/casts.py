@@ -183,6 +183,8 @@ def _float_to_integer(source: t.FloatType, target: t.IntegerType) -> Conversion:
 
 def _decimal_to_integer(source: t.DecimalType, target: t.IntegerType) -> Conversion:
     unit = 10**source.scale
+    if not source.narrow and target.bits < 64:
+        return _wide_decimal_to_integer(source, target)
 
     def op(a: Any, valid: Bools | None, n: int) -> tuple[Values, Bools | None, Errors | None]:
         numbers = decimals.objects(a) if a.ndim == 2 or source.scale > 18 else a
@@ -200,6 +202,24 @@ def _decimal_to_integer(source: t.DecimalType, target: t.IntegerType) -> Convers
             )
             whole = np.where(bad, 0, whole)
         return whole.astype(np.int64), None, errors
+
+    return op
+
+
+def _wide_decimal_to_integer(source: t.DecimalType, target: t.IntegerType) -> Conversion:
+    """Spark goes by way of a double where a decimal does not fit a word by its type."""
+
+    def op(a: Any, valid: Bools | None, n: int) -> tuple[Values, Bools | None, Errors | None]:
+        doubles = _decimal_to_double(a, source.scale)
+        bad = (np.floor(doubles) > target.max) | (np.ceil(doubles) < target.min)
+        exact = decimals.objects(a)
+        errors = _failed(
+            bad,
+            valid,
+            n,
+            lambda i: _overflow(plain_decimal(exact[i], source.scale), source, target),
+        )
+        return np.trunc(np.where(bad, 0.0, doubles)).astype(np.int64), None, errors
 
     return op
 
@@ -271,7 +291,7 @@ def _from_numbers(
         if value is not None and -bound < value < bound:
             unscaled[i] = value
         elif valid is None or valid[i]:
-            failed[i] = decimals.out_of_range(str(number), target)
+            failed[i] = decimals.out_of_range(text.shortened(str(number)), target)
     errors = failures(n, failed, failed.values())
     return decimals.packed(unscaled), None if kept.all() else kept, errors
 
@@ -380,9 +400,9 @@ def _saturated(whole: Any) -> Any:
 
 
 def _decimal_seconds(a: Any, scale: int) -> Values:
-    """Truncated microseconds, wrapping like Java's BigDecimal.longValue."""
+    """Truncated microseconds, wrapping like Java's BigDecimal.longValue; of 34 digits before."""
     unit = 10**scale
-    exact = decimals.objects(a) * _MICROS
+    exact = decimals.to_34_digits(decimals.objects(a) * _MICROS)
     whole = np.where(exact < 0, -(-exact // unit), exact // unit)
     return ((whole - _MIN) % (1 << 64) + _MIN).astype(np.int64)
 
@@ -444,7 +464,7 @@ def _parsed(
         else:
             value = known[word] = parse(word)
         if value is None:
-            failed[i] = f"[CAST_INVALID_INPUT] '{word}' cannot be cast to {target}"
+            failed[i] = f"[CAST_INVALID_INPUT] '{text.shortened(word)}' cannot be cast to {target}"
         values.append(value)
     return values, failed
 
@@ -506,7 +526,10 @@ def _binary_to_string(
             out[i] = data.decode()
         except UnicodeDecodeError:
             if valid is None or valid[i]:
-                failed[i] = f"[CAST_INVALID_INPUT] X'{data.hex().upper()}' cannot be cast to STRING"
+                failed[i] = (
+                    f"[CAST_INVALID_INPUT] X'{text.shortened(data.hex().upper())}' cannot be cast"
+                    " to STRING"
+                )
     return _strings(out), None, failures(n, failed, failed.values())
 
 

@@ -8,6 +8,7 @@ calendar is integer arithmetic (operators.kernels.scalar).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from planner.expr import Call
 MICROS_PER_SECOND = 1_000_000
 MICROS_PER_DAY = 86_400 * MICROS_PER_SECOND
 _INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
+_WORD = (1 << 32) - 1
 _MAX = (1 << 63) - 1
 
 _PARTS = {
@@ -106,15 +108,54 @@ def in_date_range(
     return np.where(bad, 0, days), failures(n, rows, [message] * len(rows))
 
 
-def _date_add(call: Call, args: tuple[Node, ...]) -> Run:
-    def op(a: Any, b: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
-        return in_date_range(a + b, valid, n, "date_add")
+def wrapped(days: Any) -> Values:
+    """Days as Java's int arithmetic leaves them: Spark does not check these functions."""
+    result: Values = ((days - _INT_MIN) & _WORD) + _INT_MIN
+    return result
 
-    return binary_checked(args[0], args[1], op)
+
+def _date_add(call: Call, args: tuple[Node, ...]) -> Run:
+    return binary(args[0], args[1], lambda a, b: wrapped(a + b))
 
 
 def _date_diff(call: Call, args: tuple[Node, ...]) -> Run:
-    return binary(args[0], args[1], lambda a, b: a - b)
+    return binary(args[0], args[1], lambda a, b: wrapped(a - b))
+
+
+def _next(days: Any, weekday: Any) -> Values:
+    """1 to 7 days on. Spark takes the difference of day and weekday in 32 bits."""
+    # Thursday, the day of 1970-01-01, is the fifth day of the week.
+    ahead = np.fmod(wrapped(weekday - 6 - days), 7)
+    return wrapped(days + 1 + (ahead + 7) % 7)
+
+
+def _next_day(call: Call, args: tuple[Node, ...]) -> Run:
+    return binary(args[0], args[1], _next)
+
+
+def _last_day(call: Call, args: tuple[Node, ...]) -> Run:
+    def op(a: Any) -> Values:
+        first, following = np.empty_like(a), np.empty_like(a)
+        kernels.truncate_date(np.ascontiguousarray(a), kernels.MONTH, first)
+        kernels.add_months(first, np.ones(len(a), np.int64), following)
+        return wrapped(following - 1)
+
+    return unary(args[0], op)
+
+
+def _truncated_date(part: int) -> Callable[[Any, Bools | None, int], tuple[Values, Errors | None]]:
+    """The start of a part of the calendar. Spark checks that of quarters, and wraps the others."""
+
+    def op(a: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
+        if part == kernels.WEEK:
+            return _next(wrapped(a - 7), 2), None
+        out = np.empty(n, np.int64)
+        kernels.truncate_date(np.ascontiguousarray(a), part, out)
+        if part == kernels.QUARTER:
+            return in_date_range(out, valid, n, "trunc")
+        return wrapped(out), None
+
+    return op
 
 
 def _add_months(call: Call, args: tuple[Node, ...]) -> Run:
@@ -215,16 +256,25 @@ def _date_trunc(call: Call, args: tuple[Node, ...]) -> Run:
         return _truncated_local(unit, arg, call_clocks(args, 2))
     if unit in _TRUNCATED:
         part = _TRUNCATED[unit]
+        if is_date:
+            return unary_checked(arg, _truncated_date(part))
 
-        def op(a: Any) -> Values:
-            out = np.empty(len(a), np.int64)
+        def op(a: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
+            out = np.empty(n, np.int64)
             kernels.truncate_date(days_of(kind, a), part, out)
-            return out if is_date else out * MICROS_PER_DAY
+            return _timestamps(out, np.zeros(1, np.int64), valid, n)
 
-        return unary(arg, op)
+        return unary_checked(arg, op)
     if unit in _TRUNCATED_MICROS and not is_date:
         micros = _TRUNCATED_MICROS[unit]
-        return unary(arg, lambda a: a // micros * micros)
+        if micros <= MICROS_PER_SECOND:  # wraps around, as in Spark
+            return unary(arg, lambda a: a // micros * micros)
+        lowest = -((_MAX + 1) // micros)
+
+        def to_unit(a: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
+            return _checked((a // micros * micros, a // micros < lowest), valid, n)
+
+        return unary_checked(arg, to_unit)
 
     def unknown(columns: Fetch, n: int) -> Result:
         values, _, errors = inner(columns, n)
@@ -252,6 +302,8 @@ BUILDERS: dict[str, Builder] = {
     **dict.fromkeys(_PARTS, _part),
     **dict.fromkeys(_UNITS, _clock),
     "date_add": _date_add,
+    "next_day": _next_day,
+    "last_day": _last_day,
     "date_diff": _date_diff,
     "add_months": _add_months,
     "add_microseconds": _add_microseconds,

@@ -68,6 +68,20 @@ def to_context(number: int) -> tuple[int, int]:
     return (-kept if number < 0 else kept), dropped
 
 
+def to_34_digits(numbers: Objects) -> Objects:
+    """Half even, which is what Scala's arithmetic of decimals leaves."""
+    limit = 10**34
+    if not len(numbers) or (numbers.max() < limit and numbers.min() > -limit):
+        return numbers
+    out: Objects = numbers.copy()
+    for i in np.flatnonzero((numbers >= limit) | (numbers <= -limit)).tolist():
+        unit = 10 ** (len(str(abs(numbers[i]))) - 34)
+        quotient, rest = divmod(abs(numbers[i]), unit)
+        quotient += 2 * rest > unit or (2 * rest == unit and quotient % 2)
+        out[i] = (-quotient if numbers[i] < 0 else quotient) * unit
+    return out
+
+
 def shift_right(numbers: Objects, places: int) -> Objects:
     """numbers / 10**places in two roundings, as Spark does: to 39 digits first."""
     if places == 0:

@@ -80,14 +80,15 @@ def _reverse(call: Call, args: tuple[Node, ...]) -> Run:
     return unary(args[0], lambda a: reversing.call([a]))
 
 
+def _titled(word: str) -> str:
+    """The first letter as a title has it, the others in lower case."""
+    first = word[:1]
+    return first.title() + word.lower()[len(first.lower()) :]
+
+
 def _initcap(call: Call, args: tuple[Node, ...]) -> Run:
     def capitalised(text: str) -> str:
-        words = text.lower().split(" ")
-        return " ".join(
-            # The lower case of \u0130 is two characters, of which the upper case is one again.
-            "\u0130" + word[2:] if word.startswith("i\u0307") else word[:1].title() + word[1:]
-            for word in words
-        )
+        return " ".join(map(_titled, text.split(" ")))
 
     return rowwise(args, capitalised, pa.string())
 

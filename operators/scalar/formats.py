@@ -2,7 +2,7 @@
 
 A pattern is a literal, and compiled once. Letters as in Java's DateTimeFormatter, in English:
 
-    y  year of era (yy: last two digits)     H  hour 0 to 23       E  day of the week (EEEE: whole)
+    y  year (yy: last two digits)            H  hour 0 to 23       E  day of the week (EEEE: whole)
     M, L  month (MMM, MMMM: its name)        h  hour 1 to 12       q, Q  quarter
     d  day of the month, D  of the year      m  minute, s  second  a  AM or PM
     S  digits of the fraction of a second    'text' and other characters stand for themselves
@@ -89,11 +89,11 @@ _NUMBERS: dict[str, Callable[[int, int], int]] = {
 
 
 def _year(year: int, width: int) -> str:
-    """Of the era, so that the year before 1 is 1; more digits than the width come with a sign."""
-    of_era = year if year > 0 else 1 - year
+    """The year before 1 is 0, those before have a sign; so do years of more digits than four."""
     if width == 2:
-        return f"{of_era % 100:02d}"
-    return f"{'+' if width >= 4 and of_era >= 10**width else ''}{of_era:0{width}d}"
+        return f"{abs(year) % 100:02d}"
+    sign = "-" if year < 0 else "+" if width >= 4 and year >= 10**width else ""
+    return f"{sign}{abs(year):0{width}d}"
 
 
 def _date_format(call: Call, args: tuple[Node, ...]) -> Run:
@@ -112,6 +112,10 @@ def _date_format(call: Call, args: tuple[Node, ...]) -> Run:
 _DIGITS = {1: "([0-9]{1,19})", 2: "([0-9]{2})", 4: r"([0-9]{4}|\+[0-9]{5,9})"}
 
 
+#: Of a timestamp of 64 bits.
+_LAST_DAY = (2**63 - 1) // MICROS_PER_DAY
+
+
 def parser(pattern: str) -> Callable[[str], int]:
     """Text to days since 1970. Raises: ValueError for text that is not of the pattern."""
     regex, order = "", ""
@@ -128,10 +132,13 @@ def parser(pattern: str) -> Callable[[str], int]:
         if found is not None:
             year, month, day = (int(found[order.index(c) + 1]) for c in "yMd")
             parsed = text.days_from(year, month, day) if year > 0 else None
-            if parsed is not None and parsed < 2**31:
+            if parsed is not None and parsed <= _LAST_DAY:
                 return parsed
+            if parsed is not None:  # Spark reads a timestamp, and takes the date of it
+                raise ValueError(f"[DATETIME_OVERFLOW] TIMESTAMP overflow in to_date of '{value}'")
+        shown = text.shortened(value)
         raise ValueError(
-            f"[CANNOT_PARSE_TIMESTAMP] '{value}' is not a date of the form '{pattern}'"
+            f"[CANNOT_PARSE_TIMESTAMP] '{shown}' is not a date of the form '{pattern}'"
         )
 
     return days

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from operators.column import Bools, Values
 from operators.kernels import scalar as kernels
 from operators.scalar.comparison import among, bools, text_buffers
+from operators.scalar.text import shortened
 from operators.scalar.value import (
     Builder,
     Errors,
@@ -215,7 +216,7 @@ def _like_by_row(escape: str) -> Callable[[str, str], bool]:
             tokens = like_tokens(pattern, escape)
         except BindError as error:
             where = "AT_THE_END" if "ends" in str(error.detail) else "IN_THE_MIDDLE"
-            raise ValueError(f"[INVALID_FORMAT.ESC_{where}] {error.message}") from None
+            raise ValueError(f"[INVALID_FORMAT.ESC_{where}] {shortened(error.message)}") from None
         parts = [".*" if x is None else re.escape(x) if x else "." for x in tokens]
         return re.compile("".join(parts), re.DOTALL)
 

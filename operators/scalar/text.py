@@ -25,7 +25,8 @@ from planner import zones
 MICROS_PER_DAY = 86_400_000_000
 _BLANK = "".join(map(chr, range(0x21))) + "\x7f"
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
+#: Of any alphabet, which Java's decimals take.
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
 _DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?\Z")
 _HEX_DOUBLE = re.compile(
     r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[dDfF]?\Z"
@@ -35,6 +36,8 @@ _SPECIALS = {
     **dict.fromkeys(("-inf", "-infinity"), -math.inf),
     "nan": math.nan,
 }
+#: Of an integer.
+_MOST_DIGITS = 40
 _TRUE = frozenset(("t", "true", "y", "yes", "1"))
 _FALSE = frozenset(("f", "false", "n", "no", "0"))
 _DATE = re.compile(
@@ -47,6 +50,15 @@ _TIMESTAMP = re.compile(
 )
 
 
+#: Of a value in the message of an error.
+SHOWN_CHARACTERS = 100
+
+
+def shortened(text: str, characters: int = SHOWN_CHARACTERS) -> str:
+    """At most so many characters and "…": a message does not grow with a value."""
+    return text if len(text) <= characters else f"{text[:characters]}…"
+
+
 def trimmed(text: str) -> str:
     return text.strip(_BLANK)
 
@@ -57,8 +69,12 @@ def parse_boolean(text: str) -> bool | None:
 
 
 def parse_integer(text: str) -> int | None:
+    """None also for numbers of so many digits that no type holds them."""
     word = trimmed(text)
-    return int(word) if _INTEGER.match(word) else None
+    if not _INTEGER.match(word):
+        return None
+    sign, digits = word[:1].strip("0123456789"), word.lstrip("+-").lstrip("0") or "0"
+    return int(sign + digits) if len(digits) <= _MOST_DIGITS else None
 
 
 def parse_double(text: str) -> float | None:
@@ -74,8 +90,13 @@ def parse_double(text: str) -> float | None:
 
 
 def parse_decimal(text: str) -> decimal.Decimal | None:
+    """None also where the exponent has more than 32 bits, which Java does not read."""
     word = trimmed(text)
-    return decimal.Decimal(word) if _NUMBER.match(word) else None
+    found = _NUMBER.match(word)
+    if found is None:
+        return None
+    exponent = decimal.Decimal((found[2] or "e0")[1:])
+    return decimal.Decimal(word) if abs(exponent) < 2**31 and max(word) <= "\uffff" else None
 
 
 def civil_of(days: int) -> tuple[int, int, int]:
@@ -151,7 +172,9 @@ def format_float(value: Any) -> str:
     if value == 0:
         return sign + "0.0"
     mantissa, exponent = np.format_float_scientific(abs(value), unique=True, trim="-").split("e")
-    digits, power = mantissa.replace(".", ""), int(exponent)
+    if len(mantissa) == 1:  # Java takes the nearest of two digits where one would do
+        mantissa, exponent = f"{abs(float(value)):.1e}".split("e")
+    digits, power = mantissa.replace(".", "").rstrip("0"), int(exponent)
     if -3 <= power < 7:
         if power < 0:
             return f"{sign}0.{'0' * (-power - 1)}{digits}"

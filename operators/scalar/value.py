@@ -96,6 +96,19 @@ def first_of(first: Errors | None, then: Errors | None) -> Errors | None:
     return Errors(codes, first.messages + then.messages)
 
 
+def joined(parts: Iterable[tuple[Errors | None, int]]) -> Errors | None:
+    """The errors of batches one after the other, each with its number of rows."""
+    messages: list[str] = []
+    codes: list[npt.NDArray[np.int32]] = []
+    for errors, n in parts:
+        if errors is None:
+            codes.append(np.zeros(n, np.int32))
+            continue
+        codes.append(np.where(errors.codes != 0, errors.codes + len(messages), 0))
+        messages += errors.messages
+    return Errors(np.concatenate(codes).astype(np.int32), tuple(messages)) if messages else None
+
+
 def only_where(errors: Errors | None, rows: Bools | None) -> Errors | None:
     """Errors outside `rows` dropped (None: keep all)."""
     if errors is None or rows is None:
@@ -155,14 +168,21 @@ def binary_checked(
     left: Node,
     right: Node,
     op: Callable[[Any, Any, Bools | None, int], tuple[Values, Errors | None]],
+    right_first: bool = False,
 ) -> Run:
-    """A function that may fail, NULL on NULL: `op(a, b, valid, n)`, arrays of n rows."""
+    """A function that may fail, NULL on NULL: `op(a, b, valid, n)`, arrays of n rows.
+
+    `right_first`: Spark computes the right argument first, and the left one where it is not NULL.
+    """
     run_left, run_right = left.run, right.run
 
     def run(columns: Fetch, n: int) -> Result:
         a, left_valid, left_errors = run_left(columns, n)
         b, right_valid, right_errors = run_right(columns, n)
-        errors = inherited(left_valid, left_errors, right_errors)
+        if right_first:
+            errors = inherited(right_valid, right_errors, left_errors)
+        else:
+            errors = inherited(left_valid, left_errors, right_errors)
         valid = both_valid(left_valid, right_valid)
         values, own = op(a, b, valid, n)
         return values, valid, own if errors is None else first_of(errors, own)
@@ -170,13 +190,12 @@ def binary_checked(
     return run
 
 
-def inherited(
-    left_valid: Bools | None, left_errors: Errors | None, right_errors: Errors | None
-) -> Errors | None:
-    """Errors of the arguments: Spark does not compute the right one where the left one is NULL."""
-    if right_errors is None:
-        return left_errors
-    return first_of(left_errors, only_where(right_errors, left_valid))
+def inherited(valid: Bools | None, first: Errors | None, second: Errors | None) -> Errors | None:
+    """Errors of two arguments: Spark does not compute the second where the first is NULL (`valid`
+    says where it is not)."""
+    if second is None:
+        return first
+    return first_of(first, only_where(second, valid))
 
 
 def scalar_run(node: Node) -> Run:

@@ -98,6 +98,8 @@ def _computes(expr: Expr) -> bool:
     return isinstance(expr, Call)
 
 
+#: The executor rounds decimals that are longer when it changes their sign, as Spark does.
+_NEGATED_DIGITS = 34
 _COMPARISONS = frozenset("eq ne lt le gt ge".split())
 _STRICT = _COMPARISONS | frozenset(
     "add subtract multiply divide negate cast not date_add add_months "
@@ -116,7 +118,7 @@ def _evaluate(call: Call, values: list[Scalar]) -> Scalar:
             return _fit(_EXACT.subtract(_dec(a), _dec(b)), call.type)
         case "multiply", [a, b] if _numbers(a, b):
             return _fit(_EXACT.multiply(_dec(a), _dec(b)), call.type)
-        case "negate", [a] if _numbers(a):
+        case "negate", [a] if _numbers(a) and len(str(a)) <= _NEGATED_DIGITS:
             return _fit(_EXACT.minus(_dec(a)), call.type)
         case "cast", [a]:
             return _cast(a, call.args[0].type, call.type)

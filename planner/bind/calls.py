@@ -40,7 +40,7 @@ def _ts_or_ds_add(binder: Binder, node: exp.Expression) -> Expr:
         binder.report.fail(node, "date_add adds days")
     day, days = binder.bind(node.this), node.expression
     if isinstance(days, exp.Mul) and isinstance(days.expression, exp.Neg):
-        return functions.add_days(day, functions.negated(binder.bind(days.this)))
+        return functions.subtract_days(day, binder.bind(days.this))
     return functions.add_days(day, binder.bind(days))
 
 
@@ -137,11 +137,7 @@ def _negative(binder: Binder, node: exp.Expression) -> Expr:
 
 
 def _last_day(binder: Binder, node: exp.Expression) -> Expr:
-    """The day before the first of the next month."""
-    day = functions.instant(binder.bind(node.this), DATE)
-    first = functions.date_trunc("month", day)
-    following = functions.scalar("add_months", [first, Literal(1, INT)])
-    return functions.add_days(following, Literal(-1, INT))
+    return functions.scalar("last_day", [binder.bind(node.this)])
 
 
 def _is_nan(binder: Binder, node: exp.Expression) -> Expr:

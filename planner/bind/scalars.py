@@ -269,7 +269,7 @@ class Scalars:
         left, right = self.bind(node.this), self.bind(node.expression)
         moments = (DateType, TimestampType)
         if isinstance(left.type, DateType) and isinstance(right.type, IntegerType):
-            return functions.add_days(left, functions.negated(right))
+            return functions.subtract_days(left, right)
         if isinstance(left.type, moments) and isinstance(right.type, (*moments, StringType)):
             self.report.refuse(
                 node,

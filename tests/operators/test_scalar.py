@@ -172,6 +172,9 @@ def simple_cases() -> list[e.Call]:
     for function in ("hour", "minute", "second"):
         add(function, (t.TIMESTAMP,), t.INT)
     add("date_diff", (t.DATE, t.DATE), t.INT)
+    add("last_day", (t.DATE,), t.DATE)
+    for weekday in (1, 4, 7):
+        add("next_day", (t.DATE,), t.DATE, lit(weekday, t.INT))
     for kind in MOMENTS:
         for months in (-13, -1, 0, 1, 2, 12, 100):
             add("add_months", (kind,), kind, lit(months, t.INT))

@@ -12,7 +12,7 @@ import datetime
 import decimal
 import math
 import re
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from planner.zones import UTC
 EPOCH = datetime.datetime(1970, 1, 1)
 MICRO = datetime.timedelta(microseconds=1)
 WIDE = decimal.Context(prec=1000, rounding=ROUND_HALF_UP, Emax=99999, Emin=-99999)
+SCALA = decimal.Context(prec=34, rounding=ROUND_HALF_EVEN, Emax=99999, Emin=-99999)
 SPARK = decimal.Context(prec=39, rounding=ROUND_HALF_UP, Emax=99999, Emin=-99999)
 
 
@@ -116,12 +117,22 @@ def apply(expr: e.Call, values: list[Any]) -> Any:
     a = values[0]
     b = values[1] if len(values) > 1 else None
     match function:
+        case "integral_divide" if isinstance(a, Decimal) and b != 0:
+            quotient = int(WIDE.divide_int(a, b))
+            left, right = source, expr.args[1].type
+            assert isinstance(left, t.DecimalType) and isinstance(right, t.DecimalType)
+            digits = min(max(left.precision - left.scale + right.scale, 1), t.MAX_PRECISION)
+            if abs(quotient) >= 10**digits:
+                raise Failure("NUMERIC_VALUE_OUT_OF_RANGE")
+            return (quotient + 2**63) % 2**64 - 2**63
         case "add" | "subtract" | "multiply" | "divide" | "integral_divide" | "remainder":
             return arithmetic(function, a, b, kind)
         case "negate":
-            return checked(-a if not isinstance(a, Decimal) else a.copy_negate(), kind)
+            return checked(SCALA.minus(a) if isinstance(a, Decimal) else -a, kind)
+        case "abs" if isinstance(a, Decimal):
+            return checked(SCALA.minus(a) if a < 0 else a, kind)
         case "abs":
-            return checked(abs(a) if not isinstance(a, Decimal) else a.copy_abs(), kind)
+            return checked(abs(a), kind)
         case "eq":
             return order(a) == order(b)
         case "ne":
@@ -247,7 +258,6 @@ def arithmetic(function: str, a: Any, b: Any, kind: t.SqlType) -> Any:
             "subtract": lambda: WIDE.subtract(a, b),
             "multiply": lambda: SPARK.multiply(a, b),
             "divide": lambda: SPARK.divide(a, b),
-            "integral_divide": lambda: int(WIDE.divide_int(a, b)),
             "remainder": lambda: WIDE.remainder(a, b),
         }[function]()
         return checked(exact, kind)
@@ -530,6 +540,10 @@ def moment(function: str, a: Any, b: Any) -> Any:
             return a + datetime.timedelta(b)
         case "date_diff":
             return (a - b).days
+        case "next_day":
+            return a + datetime.timedelta((b - 3 - a.weekday()) % 7 + 1)
+        case "last_day":
+            return a.replace(day=calendar.monthrange(a.year, a.month)[1])
         case "add_months":
             months = a.year * 12 + a.month - 1 + b
             year, month = months // 12, months % 12 + 1
