@@ -191,6 +191,10 @@ class JoinGraph:
         self._home = [i for i, x in enumerate(inputs) for _ in x.schema]
         #: By class: the occurrences that have a column in it.
         self._homes = [frozenset(self._home[m.index] for m in c.columns) for c in links]
+        self._linked = [
+            tuple(k for k, homes in enumerate(self._homes) if i in homes)
+            for i in range(len(inputs))
+        ]
         self._values: dict[tuple[int, frozenset[int]], float] = {}  # see _distinct
         self._residuals = residuals
         self._comparisons = comparisons(residuals, self._home)
@@ -244,9 +248,7 @@ class JoinGraph:
 
     def _bound_classes(self, j: int, order: tuple[int, ...]) -> tuple[int, ...]:
         """Classes with a column in j and a column in a visited occurrence."""
-        return tuple(
-            k for k, homes in enumerate(self._homes) if j in homes and not homes.isdisjoint(order)
-        )
+        return tuple(k for k in self._linked[j] if not self._homes[k].isdisjoint(order))
 
     def _range(self, j: int, order: tuple[int, ...]) -> Range | None:
         """The range to look j up by, where no equality does and it is no single row."""

@@ -128,10 +128,32 @@ def equal(left: Plan, right: Plan) -> bool:
 
 
 def walk(plan: Plan) -> Iterator[Plan]:
-    """`plan` and every node under it, parents first; a shared subtree once per occurrence."""
-    yield plan
-    for i in inputs(plan):
-        yield from walk(i)
+    """`plan` and every node object under it once, after all that read it."""
+    return (node for node, _ in nodes(plan))
+
+
+def nodes(plan: Plan) -> list[tuple[Plan, int]]:
+    """What `walk` gives, with how often each occurs: the number of ways down to it.
+    Cost: O(nodes), however often they are shared."""
+    known = {id(plan)}
+    done: list[Plan] = []
+    stack: list[tuple[Plan, Iterator[Plan]]] = [(plan, iter(inputs(plan)))]
+    while stack:
+        node, rest = stack[-1]
+        below = next(rest, None)
+        if below is None:
+            done.append(node)
+            stack.pop()
+        elif id(below) not in known:
+            known.add(id(below))
+            stack.append((below, iter(inputs(below))))
+    done.reverse()
+    ways = dict.fromkeys(known, 0)
+    ways[id(plan)] = 1
+    for node in done:
+        for below in inputs(node):
+            ways[id(below)] += ways[id(node)]
+    return [(node, ways[id(node)]) for node in done]
 
 
 def expressions(plan: Plan) -> tuple[Expr, ...]:

@@ -6,7 +6,7 @@ its successor is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 from operators.dataflow import Dataflow
@@ -16,9 +16,13 @@ from planner import dataflow as ir
 from planner.analysis.keys import plan_keys
 from planner.bind import bind_view
 from planner.errors import CatalogError, UnsupportedError
+from planner.expr import children
 from planner.lower import lower, table_key
 from planner.names import folded
 from planner.optimizer import optimize
+from planner.room import refuse_deep, with_room
+from planner.visit import expressions, walk
+from planner.zones import Zone
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
 from sqlview.settings import Settings
 
@@ -115,11 +119,16 @@ class Definitions:
         Raises: UnsupportedError where Spark would take the text for something else.
         """
         self._settings.check()
-        zone = self._settings.zone()
+        zone = self._settings.zone()  # asked here: Spark's active session is the thread's
+        return with_room(lambda: self._plan(statement, zone))
+
+    def _plan(self, statement: parse.CreateView, zone: Zone) -> View:
         bound = bind_view(statement, self._catalog, zone)
         reader = self._catalog.free_reader(statement.name)
         plan = optimize(bound.plan)
+        refuse_deep((e for p in walk(plan) for e in expressions(p)), children, "an expression")
         root = ir.Store(lower(plan, self._catalog, reader=reader))
+        refuse_deep(ir.inputs(root), ir.inputs, "a query")
         keys = plan_keys(plan, table_key(self._catalog))
         view = View(
             name=statement.name,
@@ -127,7 +136,7 @@ class Definitions:
             schema=root.schema,
             root=root,
             order=bound.order,
-            reads=tuple(dict.fromkeys(_scanned(bound.plan))),
+            reads=_scanned(bound.plan),
             owner="" if self._share else reader,
             reader=reader,
             key=min(keys, key=lambda key: (len(key), key), default=None),
@@ -189,8 +198,7 @@ class Definitions:
             )
 
 
-def _scanned(plan: algebra.Plan) -> Iterator[str]:
-    if isinstance(plan, algebra.Scan):
-        yield plan.relation
-    for i in algebra.inputs(plan):
-        yield from _scanned(i)
+def _scanned(plan: algebra.Plan) -> tuple[str, ...]:
+    """The relations that the plan reads, from left to right."""
+    scans = [p.relation for p in walk(plan) if isinstance(p, algebra.Scan)]
+    return tuple(dict.fromkeys(reversed(scans)))

@@ -33,6 +33,7 @@ from planner.bind import bind_query
 from planner.errors import DataError, SqlViewError, ViewError
 from planner.explain import explain_dataflow, explain_logical
 from planner.optimizer import optimize
+from planner.room import with_room
 from planner.types import Schema
 from sqlview import describe, introspect
 from sqlview.arguments import (
@@ -475,6 +476,10 @@ class Session:
         else:
             planned = self._catalog.view(statement.name)
             query = parse.parse_query(planned.text)
+        plan = with_room(lambda: self._explained(planned, query))
+        return Explanation(Given(plan, self._dataframe))
+
+    def _explained(self, planned: View, query: parse.Query) -> pa.Table:
         logical = optimize(bind_query(query, self._catalog, planned.zone).plan)
         live = self._dataflow.indexes
         readers = {spec: len(i.readers) for i in live for spec in (i.spec, *i.served)}
@@ -486,8 +491,7 @@ class Session:
             "== Dataflow ==",
             explain_dataflow(planned.root, lambda index: readers.get(index, 0), whole.get),
         ]
-        plan = pa.table({"plan": "\n".join(lines).splitlines()})
-        return Explanation(Given(plan, self._dataframe))
+        return pa.table({"plan": "\n".join(lines).splitlines()})
 
     def _verification(self, outcome: Verification) -> Result:
         return self._result(

@@ -103,9 +103,17 @@ def _concat(binder: Binder, node: exp.Expression) -> Expr:
 
 
 def _dpipe(binder: Binder, node: exp.Expression) -> Expr:
-    if isinstance(node.expression, (exp.Add, exp.Sub)):
-        binder.report.fail(node, "|| and + or - cannot follow each other without parentheses")
-    return functions.scalar("concat", [binder.bind(node.this), binder.bind(node.expression)])
+    """A chain of them is one concatenation."""
+    parts: list[exp.Expression] = []
+    rest = node
+    while type(rest) is exp.DPipe:
+        binder.report.check(rest)
+        if isinstance(rest.expression, (exp.Add, exp.Sub)):
+            binder.report.fail(rest, "|| and + or - cannot follow each other without parentheses")
+        parts.append(rest.expression)
+        rest = rest.this
+    parts.append(rest)
+    return functions.scalar("concat", [binder.bind(p) for p in reversed(parts)])
 
 
 def _replace(binder: Binder, node: exp.Expression) -> Expr:

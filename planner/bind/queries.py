@@ -41,11 +41,11 @@ from planner.bind.subqueries import (
     filtered,
 )
 from planner.context import CatalogReader
-from planner.errors import UnsupportedError
 from planner.expr import Expr, Literal
 from planner.names import folded
 from planner.parse import CreateView, Query
 from planner.parse.tokens import shortened
+from planner.room import with_room
 from planner.session_zone import bound_in
 from planner.streams import retain_events
 from planner.types import INT, Field
@@ -90,17 +90,15 @@ def bind_query(query: Query, catalog: CatalogReader, zone: Zone = UTC) -> BoundQ
 
 
 def _bind(query: Query, catalog: CatalogReader, zone: Zone) -> BoundQuery:
-    try:
-        report = Report(query.source)
-        with bound_in(zone) as session:
-            bound = _Queries(catalog, report).bind(query.tree, Environment({}))
-        check_stored(bound.plan, query.tree, report)
-        return replace(bound, zoned=session.asked)
-    except RecursionError:
-        raise UnsupportedError(
-            "cannot maintain a query that is nested so deeply",
-            hint="Write long chains of OR as IN, and split the query into views.",
-        ) from None
+    return with_room(lambda: _bound(query, catalog, zone))
+
+
+def _bound(query: Query, catalog: CatalogReader, zone: Zone) -> BoundQuery:
+    report = Report(query.source)
+    with bound_in(zone) as session:
+        bound = _Queries(catalog, report).bind(query.tree, Environment({}))
+    check_stored(bound.plan, query.tree, report)
+    return replace(bound, zoned=session.asked)
 
 
 def bind_view(view: CreateView, catalog: CatalogReader, zone: Zone = UTC) -> BoundQuery:
@@ -187,10 +185,10 @@ class _Queries:
         return sets.set_operation(kind, unified, bool(node.args.get("distinct")))
 
     def _branches(self, node: exp.Union, environment: Environment) -> list[Plan]:
-        """The inputs; a chain of UNION ALL is one node."""
+        """The inputs; a chain of UNION ALL, or of UNION, is one node."""
         others: list[exp.Expression] = []
         left: exp.Expression = node
-        while not others or (type(left) is exp.Union and _is_plain_union_all(node, left)):
+        while not others or (type(left) is exp.Union and _is_part(node, left)):
             self.report.check(left)
             others.append(left.expression)
             left = left.this
@@ -467,11 +465,11 @@ def _ordinal(node: exp.Expression) -> int | None:
     return None
 
 
-def _is_plain_union_all(outer: exp.Expression, inner: exp.Expression) -> bool:
-    """Whether `inner`, the left side in a chain under `outer`, is part of one UNION ALL."""
+def _is_part(outer: exp.Expression, inner: exp.Expression) -> bool:
+    """Whether `inner`, the left side in a chain under `outer`, is part of one union with it: UNION
+    leaves no row twice, whether its left side had some or not."""
     return not (
-        outer.args.get("distinct")
-        or inner.args.get("distinct")
+        (inner.args.get("distinct") and not outer.args.get("distinct"))
         or any(inner.args.get(a) for a in ("with_", "order", "limit", "offset"))
     )
 

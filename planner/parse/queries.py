@@ -25,6 +25,7 @@ from sqlglot.parsers.spark import SparkParser
 
 from planner.errors import BindError, SqlSyntaxError, UnsupportedError
 from planner.parse.tokens import Cursor, Token, lexemes, line_and_column, shortened
+from planner.room import with_room
 
 _INTERVAL_UNITS = frozenset(
     f"{unit}{plural}"
@@ -138,11 +139,13 @@ def _parse_tree(cursor: Cursor, text: str) -> exp.Expression:
     logger = logging.getLogger("sqlglot")
     disabled, logger.disabled = logger.disabled, True  # sqlglot warns where it falls back
     try:
-        tree = sqlglot.parse_one(text, read=_ViewLanguage, error_message_context=len(text))
+        tree = with_room(
+            lambda: sqlglot.parse_one(text, read=_ViewLanguage, error_message_context=len(text))
+        )
     except ParseError as error:
         raise _syntax_error(cursor.text, error) from None
-    except RecursionError:
-        raise cursor.error(cursor.peek(), "the query is nested too deeply to be parsed") from None
+    except UnsupportedError as error:
+        raise cursor.error(cursor.peek(), error.message, hint=error.hint) from None
     except SqlglotError:
         raise cursor.error(cursor.peek(), "the text cannot be split into tokens") from None
     finally:

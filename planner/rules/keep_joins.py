@@ -15,6 +15,8 @@ by estimate. Law: predicates that cannot fail move inside.
 
 from __future__ import annotations
 
+from math import prod
+
 from planner.algebra import Join, Plan, Project, UnionAll, identity
 from planner.analysis.equality import as_link, classes
 from planner.analysis.keys import TableKey
@@ -40,13 +42,16 @@ def apply(plan: Plan, table_key: TableKey) -> Plan:
 def _keep(plan: Plan, table_key: TableKey) -> Plan:
     if not isinstance(plan, Join) or len(plan.inputs) < 3 or has_stream(plan):
         return plan
+    if prod(map(passing, plan.inputs)) >= _WORTH_WHILE:
+        return plan
+    chains: dict[int, tuple[int, ...]] = {}
     found = [
         (part, members)
         for fact in range(len(plan.inputs))
         if is_table(plan.inputs[fact])
         for seed in led_to(plan, frozenset((fact,)), table_key)
         if is_table(plan.inputs[seed])
-        for part, members in _candidate(plan, fact, seed, table_key)
+        for part, members in _candidate(plan, fact, seed, table_key, chains)
     ]
     if not found:
         return plan
@@ -54,18 +59,25 @@ def _keep(plan: Plan, table_key: TableKey) -> Plan:
 
 
 def _candidate(
-    plan: Join, fact: int, seed: int, table_key: TableKey
+    plan: Join,
+    fact: int,
+    seed: int,
+    table_key: TableKey,
+    chains: dict[int, tuple[int, ...]],
 ) -> list[tuple[float, tuple[int, ...]]]:
     """The inputs to keep as one join: the fact, and the seed with the tables it leads to; and the
-    part of the fact's rows that is left. None where no index is spared."""
-    along = tuple(m for m in chain(plan, seed, table_key) if m != fact)
+    part of the fact's rows that is left. None where no index is spared. `chains`: of the seeds that
+    have been asked for."""
+    if seed not in chains:
+        chains[seed] = chain(plan, seed, table_key)
+    along = tuple(m for m in chains[seed] if m != fact)
     members = (fact, *along)
-    part = 1.0
-    for m in along:
-        part *= passing(plan.inputs[m])
+    part = prod(passing(plan.inputs[m]) for m in along)
+    if part >= _WORTH_WHILE:
+        return []
     small, _ = join_of(plan, members)
     led = led_to(small, frozenset((0,)), table_key)
-    if part >= _WORTH_WHILE or len(led) < len(along) or not _spares(plan, fact, members):
+    if len(led) < len(along) or not _spares(plan, fact, members):
         return []
     return [(part, members)]
 

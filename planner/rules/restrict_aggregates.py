@@ -30,7 +30,7 @@ from planner.analysis.restriction import (
     starts_of,
 )
 from planner.expr import Column, Expr, conjunction, conjuncts, remap
-from planner.visit import walk, with_inputs
+from planner.visit import nodes, with_inputs
 
 #: The largest part of the groups to be kept apart.
 _WORTH_WHILE = 0.1
@@ -38,19 +38,24 @@ _WORTH_WHILE = 0.1
 
 def apply(plan: Plan, table_key: TableKey) -> Plan:
     proposals: dict[Aggregate, list[Aggregate]] = {}
-    for node in walk(plan):
+    # How often each aggregate occurs, and for how many of these there is a proposal.
+    occurrences: Counter[Aggregate] = Counter()
+    proposed: Counter[Aggregate] = Counter()
+    for node, times in nodes(plan):
+        if isinstance(node, Aggregate):
+            occurrences[node] += times
         if isinstance(node, Join):
             for i in range(len(node.inputs)):
                 found = _proposal(node, i, table_key)
                 if found is not None:
                     proposals.setdefault(found[0], []).append(found[1])
+                    proposed[found[0]] += times
     if not proposals:
         return plan
-    occurrences = Counter(node for node in walk(plan) if isinstance(node, Aggregate))
     agreed = {
         old: new[0]
         for old, new in proposals.items()
-        if len(new) == occurrences[old] and all(n == new[0] for n in new)
+        if proposed[old] == occurrences[old] and all(n == new[0] for n in new)
     }
     return _Replacing(agreed).visit(plan)
 
