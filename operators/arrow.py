@@ -51,7 +51,6 @@ _INTEGER_LAYOUTS: dict[int, tuple[np.dtype[Any], int]] = {
 }
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _DATE32, _DECIMAL128 = pa.date32().id, pa.decimal128(1).id
-#: What Arrow data from pandas has beside its columns, where rows were selected.
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 
@@ -180,7 +179,7 @@ def places_of(
             twice.append(name)
     known = {folded(name) for name in wanted}
     missing = [name for name in wanted if folded(name) not in found]
-    unknown = [n for n in names if folded(n) not in known and not _PANDAS_INDEX.fullmatch(n)]
+    unknown = [n for n in names if folded(n) not in known and not is_pandas_index(n)]
     errors = [DataError(f"the data has {listed([name])} twice") for name in twice]
     near = next((hint for n in unknown if (hint := suggestion(n, missing or wanted))), None)
     if missing:
@@ -191,6 +190,11 @@ def places_of(
         has = f"the data has {listed(unknown)}, which the table lacks"
         errors.append(DataError(has, hint=near or "Leave it out, or select the table's columns."))
     return [found.get(folded(name)) for name in wanted], errors
+
+
+def is_pandas_index(name: str) -> bool:
+    """Whether Arrow data from pandas has this beside its columns, where rows were selected."""
+    return _PANDAS_INDEX.fullmatch(name) is not None
 
 
 def to_column(array: pa.Array | pa.ChunkedArray, field: t.Field, cast: bool = False) -> Column:

@@ -30,7 +30,7 @@ from operators.executor.protocol import Executor
 from planner import dataflow as ir
 from planner import parse
 from planner.bind import bind_query
-from planner.errors import DataError, SqlViewError, ViewError
+from planner.errors import CatalogError, DataError, SqlViewError, ViewError
 from planner.explain import explain_dataflow, explain_logical
 from planner.optimizer import optimize
 from planner.room import with_room
@@ -54,8 +54,11 @@ from sqlview.progress import Progress, ignore
 from sqlview.reader import Reader, positions
 from sqlview.settings import Settings
 from sqlview.sources.files import Loaded, Paths, find_files
+from sqlview.sources.given import Given as GivenRows
+from sqlview.sources.given import recognised
+from sqlview.sources.schemas import fields, typed
 from sqlview.subscriptions import Subscriber, Subscriptions
-from sqlview.transaction import Transaction, Transactions
+from sqlview.transaction import Data, Transaction, Transactions, about
 from sqlview.verify import ENGINES, Verification, Verifier
 from sqlview.view import Explanation, Given, Result, Selected, ViewReader
 from sqlview.writer import Dated, Writer
@@ -125,6 +128,8 @@ class Session:
             match statement:
                 case parse.CreateTable():
                     self._definitions.create_table(statement)
+                case parse.CreateTableAs():
+                    self._create_table_as(statement)
                 case parse.CreateStream():
                     self._definitions.create_stream(statement)
                 case parse.CreateView():
@@ -200,6 +205,30 @@ class Session:
         return self._apply(
             checked_sequence("transactions", transactions, Transaction, hint), placement
         )
+
+    def create_table(
+        self, name: str, data: Data | pa.Schema, key: str | Sequence[str] = ()
+    ) -> None:
+        """Create a table with the columns of `data`, and insert its rows at one epoch.
+
+        data: as for Transaction.insert, with names for its columns; or a pyarrow schema, for a
+        table without rows. key: the columns of the primary key, which are NOT NULL. Types are those
+        of Arrow data; Python's values make BIGINT, DOUBLE, STRING …, and decimals of 18 digits, or
+        38 if need be.
+        Raises: CatalogError if there is such a table or view; DataError for types that no table has
+        and for rows that it refuses: then there is no table; TypeError for other arguments.
+        """
+        check_text("name", name)
+        if not name:
+            raise CatalogError("the name of a table is empty")
+        columns = (key,) if isinstance(key, str) else tuple(checked_sequence("key", key, str, ""))
+        with self._working():
+            if isinstance(data, pa.Schema):
+                self._create_table(name, data, columns, None)
+            else:
+                with _creating(name):
+                    schema, given = typed(recognised(data, self._read_dataframe))
+                self._create_table(name, schema, columns, given)
 
     def load(
         self, table: str, paths: Paths, *, cast: bool = True, format: str | None = None
@@ -341,6 +370,33 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _create_table(
+        self, name: str, schema: pa.Schema, key: tuple[str, ...], given: GivenRows | None
+    ) -> None:
+        """A table with the rows given; without them it has what the schema says of NULLs."""
+        with _creating(name):
+            columns = fields(schema, key, given is None)
+        comments = (None,) * len(columns)
+        self._definitions.create_table(parse.CreateTable(name, columns, key, True, False, comments))
+        if given is None:
+            return
+        try:
+            tx = self.begin()
+            tx._fill(self._catalog.table(name), given)
+            if tx.statements:
+                self._apply([tx], None)
+        except BaseException:
+            self._definitions.drop_table(parse.DropTable(name, False))
+            raise
+
+    def _create_table_as(self, statement: parse.CreateTableAs) -> None:
+        if self._catalog.find(statement.name) is not None:
+            if statement.if_not_exists:
+                return
+            raise CatalogError(f'"{statement.name}" exists already')
+        rows = self._read_dataframe(self._select(statement.text).to_df())
+        self._create_table(statement.name, rows.schema, (), rows)
 
     def _create_view(self, statement: parse.CreateView) -> None:
         with self._progress.task(f'creating "{statement.name}"', unit="rows read") as advance:
@@ -610,3 +666,11 @@ class _ViewRows:
     @property
     def _view(self) -> View:
         return self._session._catalog.view(self._name)
+
+
+@contextmanager
+def _creating(name: str) -> Iterator[None]:
+    try:
+        yield
+    except DataError as error:
+        raise about(f'create "{name}"', error) from None

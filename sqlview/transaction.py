@@ -152,7 +152,7 @@ class _Changes:
         try:
             self._take(table, action, recognised(data, self._read_dataframe), cast, times)
         except DataError as error:
-            raise _about(f'change "{table.name}"', error) from None
+            raise about(f'change "{table.name}"', error) from None
 
     def _take(
         self, table: Table | Stream, action: int, given: Given, cast: bool, times: Times | None
@@ -302,6 +302,13 @@ class Transaction(_Changes):
         """
         self._insert(table, data, cast)
 
+    def _fill(self, table: Table, given: Given) -> None:
+        """Insert the rows that a table is made with. Raises: as `insert`."""
+        try:
+            self._take(table, INSERT, given, False, None)
+        except DataError as error:
+            raise about(f'create "{table.name}"', error) from None
+
     def _insert_file(self, table: str, file: File, cast: bool, advance: Advance) -> int:
         """Insert the rows of a file; how many. `advance` is told as they are read.
 
@@ -312,7 +319,7 @@ class Transaction(_Changes):
             return self._take(entry, INSERT, file.read(entry.schema, advance), cast, None)
         except DataError as error:
             path = represented(file.path)
-            raise _about(f'load {path} into "{entry.name}"', error) from None
+            raise about(f'load {path} into "{entry.name}"', error) from None
 
     def upsert(self, table: str, data: Data, *, cast: bool = False) -> None:
         """Insert rows, replacing those with the same primary key. Raises: as `insert`."""
@@ -407,5 +414,5 @@ def _checked_times(times: Times, rows: int) -> Ints:
     return checked
 
 
-def _about(what: str, error: SqlViewError) -> DataError:
+def about(what: str, error: SqlViewError) -> DataError:
     return DataError(f"cannot {what}: {error.message}", detail=error.detail, hint=error.hint)

@@ -16,6 +16,7 @@ from planner.parse.queries import (
 from planner.parse.statements import (
     CreateStream,
     CreateTable,
+    CreateTableAs,
     CreateView,
     Describe,
     DropStream,
@@ -39,6 +40,7 @@ from planner.parse.tokens import line_and_column, words_of
 __all__ = [
     "CreateStream",
     "CreateTable",
+    "CreateTableAs",
     "CreateView",
     "Describe",
     "DropStream",

@@ -6,6 +6,7 @@ knows is an error at its place; only queries go to sqlglot.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
@@ -29,6 +30,16 @@ class CreateTable:
     enforced: bool
     if_not_exists: bool
     comments: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTableAs:
+    """A table with the columns and rows of a query that Spark SQL runs once. `text`: the query,
+    with blanks before it so that its lines and columns are those of the statement."""
+
+    name: str
+    text: str
+    if_not_exists: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +152,7 @@ class SetTimeZone:
 
 Statement: TypeAlias = (
     CreateTable
+    | CreateTableAs
     | CreateStream
     | CreateView
     | DropTable
@@ -195,6 +207,22 @@ _TYPES: dict[str, SqlType] = {
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _PADDED = ("CHAR", "CHARACTER", "VARCHAR")
 _OTHER_TYPES = ("ARRAY", "MAP", "STRUCT", "INTERVAL", "VARIANT", "VOID", "GEOMETRY", "GEOGRAPHY")
+_STORED = ("says how files are laid out, and rows are kept in memory here", "Leave it out.")
+_PLACED = (
+    "says where rows lie, and they are kept in memory and found through indexes here",
+    "Leave it out; indexes are made as views need them.",
+)
+_DESCRIBED = ("is kept by no table of this library", "Leave it out.")
+#: Clauses of Spark's CREATE TABLE: what each would do, and what to write.
+_CLAUSES = {
+    **dict.fromkeys(("USING", "STORED", "ROW", "OPTIONS"), _STORED),
+    **dict.fromkeys(("PARTITIONED", "CLUSTERED", "CLUSTER", "SORTED"), _PLACED),
+    **dict.fromkeys(("COMMENT", "TBLPROPERTIES", "DEFAULT", "WITH"), _DESCRIBED),
+    "LOCATION": (
+        "names files that others may change, and a view would not hear of it",
+        "Leave it out, and load the files: db.load(table, path).",
+    ),
+}
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 
 
@@ -249,7 +277,7 @@ def _meant(token: Token, known: Sequence[str]) -> str | None:
     return None if token.word in known else suggestion(token.word, known)
 
 
-def _create(cursor: Cursor) -> CreateTable | CreateStream | CreateView:
+def _create(cursor: Cursor) -> CreateTable | CreateTableAs | CreateStream | CreateView:
     start = cursor.expect("CREATE")
     or_replace = cursor.accept("OR", "REPLACE")
     if cursor.accept("MATERIALIZED", "VIEW"):
@@ -285,9 +313,18 @@ def _create_view(cursor: Cursor, or_replace: bool) -> CreateView:
     return CreateView(name, query_at(cursor), columns, or_replace, exists)
 
 
-def _create_table(cursor: Cursor) -> CreateTable:
+def _create_table(cursor: Cursor) -> CreateTable | CreateTableAs:
     exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.name("table")
+    _refuse_clauses(cursor)
+    if cursor.accept("AS"):
+        start = cursor.peek().start
+        if cursor.peek().word not in _QUERY_STARTS:
+            cursor.fail(detail="Expected a query.")
+        blanks = re.sub(r"[^\n]", " ", cursor.text[:start])
+        return CreateTableAs(name, blanks + cursor.text[start : cursor.stop], exists)
+    if cursor.peek().word != "(":
+        cursor.fail(hint="Write CREATE TABLE name (column type, …), or CREATE TABLE name AS query.")
     cursor.expect("(")
     columns: list[Field] = []
     taken: set[str] = set()
@@ -322,6 +359,12 @@ def _create_table(cursor: Cursor) -> CreateTable:
         if not cursor.accept(","):
             break
     cursor.expect(")")
+    _refuse_clauses(cursor)
+    if cursor.peek().word == "AS":
+        cursor.fail(
+            detail="A table that is made of a query has the query's columns.",
+            hint="Write CREATE TABLE name AS query, with aliases and casts in the query.",
+        )
     cursor.end(hint="A table of this library has columns and a primary key, and no other clauses.")
     by_name = {folded(c.name): c.name for c in columns}
     spelled: list[str] = []
@@ -334,6 +377,14 @@ def _create_table(cursor: Cursor) -> CreateTable:
         spelled.append(by_name[folded(part)])
     fields = tuple(Field(c.name, c.type, c.nullable and c.name not in spelled) for c in columns)
     return CreateTable(name, fields, tuple(spelled), enforced, exists, tuple(comments))
+
+
+def _refuse_clauses(cursor: Cursor) -> None:
+    """Refuse what Spark's tables have and say of it why these do not."""
+    clause = _CLAUSES.get(cursor.peek().word)
+    if clause is not None:
+        why, hint = clause
+        cursor.unsupported(f"a table with {cursor.peek().word}", cursor.peek(), why, hint)
 
 
 def _create_stream(cursor: Cursor) -> CreateStream:
@@ -477,7 +528,7 @@ def _explain(cursor: Cursor) -> ExplainView:
     if cursor.peek().word == "CREATE":
         created = _create(cursor)
         if not isinstance(created, CreateView):
-            kind = "table" if isinstance(created, CreateTable) else "stream"
+            kind = "stream" if isinstance(created, CreateStream) else "table"
             cursor.fail_at(cursor.first, f"EXPLAIN shows how a view is maintained, not a {kind}")
         return ExplainView(created.name, created)
     if cursor.peek().word != "MATERIALIZED":

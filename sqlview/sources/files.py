@@ -88,8 +88,8 @@ class File:
         with _reading():
             if self.format == "json":
                 return Rows(_told(_json_rows(self.path, schema, self.named), advance))
-            schema_and_batches = _READERS[self.format](self.path)
-            return Pieces(_completed(*schema_and_batches, self.named, advance))
+            schema, batches = _READERS[self.format](self.path)
+            return Pieces(schema, _completed(schema, batches, self.named, advance))
 
 
 def find_files(paths: Paths, wanted: str | None = None) -> list[File]:

@@ -53,6 +53,7 @@ class Rows:
 class Pieces:
     """Arrow tables of one schema, one after the other, of which there is at least one."""
 
+    schema: pa.Schema
     tables: Iterator[pa.Table]
 
 
@@ -84,11 +85,8 @@ def recognised(data: Any, read_dataframe: Callable[[Any], pa.Table]) -> Given:
     if isinstance(data, pa.ChunkedArray) and pa.types.is_struct(data.type):
         # Through the protocol, chunks that were sliced are not taken.
         batches = iter([_of_structs(chunk) for chunk in data.chunks])
-        return Pieces(
-            _pieces(
-                data, batches, pa.schema([data.type.field(i) for i in range(data.type.num_fields)])
-            )
-        )
+        schema = pa.schema([data.type.field(i) for i in range(data.type.num_fields)])
+        return Pieces(schema, _pieces(data, batches, schema))
     if hasattr(data, "__arrow_c_stream__"):
         return _read_in_pieces(data, pa.RecordBatchReader.from_stream)
     if hasattr(data, "__arrow_c_array__"):
@@ -120,7 +118,7 @@ def _scanned(data: Any) -> pa.RecordBatchReader:
 def _read_in_pieces(data: Any, opened: Callable[[Any], pa.RecordBatchReader]) -> Pieces:
     with _reading(data):
         reader = opened(data)
-    return Pieces(_pieces(data, reader, reader.schema))
+    return Pieces(reader.schema, _pieces(data, reader, reader.schema))
 
 
 def _pieces(
@@ -194,7 +192,8 @@ def _rows(data: Iterable[Any]) -> Rows | Pieces:
         first = next(source, None)
         data = [] if first is None else chain([first], source)
     if isinstance(first, (pa.RecordBatch, pa.Table)):
-        return Pieces(_pieces(data, _batches(iter(data), first.schema), first.schema))
+        schema = first.schema
+        return Pieces(schema, _pieces(data, _batches(iter(data), schema), schema))
     return Rows(data)
 
 
