@@ -30,6 +30,7 @@ from operators.recompute import RecomputeOperator
 from operators.reduce import ReduceOperator
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
+from operators.state.hashing import Hashing
 from operators.state.relation import Relation
 from operators.state.work import Work
 from operators.store import StoreOperator
@@ -38,6 +39,7 @@ from operators.threshold import ThresholdOperator
 from operators.topk import TopKOperator
 from planner import dataflow as ir
 from planner.expr import Expr
+from planner.types import Schema
 
 Operator: TypeAlias = (
     MapOperator
@@ -75,6 +77,8 @@ class Dataflow:
     """Everything that is kept for the installed views, and how a step runs through it."""
 
     def __init__(self) -> None:
+        #: One secret for all keys of the store.
+        self.hashing = Hashing.drawn()
         self.tables: dict[ir.Source, TableState] = {}
         self._installed: dict[Key, Installed] = {}
         self._relations: dict[Key, Relation] = {}
@@ -93,7 +97,7 @@ class Dataflow:
         """Register a base table; an enforced key gets its index now."""
         self.tables[table.source] = table
         self._relations["", table.source] = table.relation
-        table.relation.work = self.work
+        table.relation.work, table.relation.hashing = self.work, self.hashing
         if enforced:
             self.index(table.row_index, TABLE_READER)
 
@@ -462,17 +466,17 @@ class Dataflow:
                     node, self.index(node.index, view, owner), self.index(node.bound, view, owner)
                 )
             case ir.Store():
-                relation = self._relations[owner, node] = Relation(node.schema, self.work)
+                relation = self._relations[owner, node] = self._new_relation(node.schema)
                 return StoreOperator(
                     node, relation, self.index(ir.HashArrangement(node), view, owner)
                 )
             case ir.Recompute():
-                relation = self._relations[owner, node] = Relation(node.schema, self.work)
+                relation = self._relations[owner, node] = self._new_relation(node.schema)
                 group_index = self.index(ir.group_index(node), view, owner)
                 members = self.index(node.index, view, owner)
                 return RecomputeOperator(node, relation, group_index, members)
             case ir.Reduce():
-                relation = self._relations[owner, node] = Relation(node.schema, self.work)
+                relation = self._relations[owner, node] = self._new_relation(node.schema)
                 group_index = self.index(ir.group_index(node), view, owner)
                 ordered = {
                     a.index: self.index(a.index, view, owner)
@@ -488,7 +492,7 @@ class Dataflow:
                 return DeltaJoinOperator(
                     node,
                     [
-                        Relation(i.schema, self.work)
+                        self._new_relation(i.schema)
                         if ir.gives_events(i.relation)
                         else self._relations[k]
                         for i, k in zip(node.inputs, keys, strict=True)
@@ -506,6 +510,9 @@ class Dataflow:
                 raise AssertionError("tables are added, not installed, and streams do nothing")
             case _:
                 assert_never(node)
+
+    def _new_relation(self, schema: Schema) -> Relation:
+        return Relation(schema, self.work, self.hashing)
 
     def _start(
         self,

@@ -91,8 +91,8 @@ def _relevant(function: str, args: list[Column]) -> Bools | None:
 def _first_of_equals(args: list[Column], group: Ints) -> Ints:
     """One position of each distinct row of a group, ascending by group."""
     signs = [c for a in args for c in _signs(a)]
-    words = np.vstack((group, encode.equality_words(args, [True] * len(args))))
-    rest = encode.equality_words(signs, [False] * len(signs)) if signs else words[:0]
+    words = np.vstack((group, encode.local_words(args)))
+    rest = encode.local_words(signs) if signs else words[:0]
     order = np.lexsort(np.vstack((words, rest))[::-1])
     kept: Ints = order[_run_starts(words[:, order])]
     return kept
@@ -177,7 +177,7 @@ def _mode(column: Column, order: tuple[SortKey, ...], group: Ints, groups: int) 
     if len(group) == 0:
         return null_column(column.type, groups)
     by_value = _sorted([column], order, group)
-    words = np.vstack((group, encode.equality_words([column], [False])))[:, by_value]
+    words = np.vstack((group, encode.local_words([column])))[:, by_value]
     starts = _run_starts(words)
     copies = np.diff(starts, append=len(group))
     runs = np.lexsort((-copies, words[0, starts]))  # stable: among as many copies the first

@@ -120,16 +120,18 @@ class _Totals:
             keys, runs = self._parts[0]
             return keys, _numbered(runs)
         parts = [runs for _, runs in self._parts]
+        count = len(self._operator.keys)
+        keys = [concat([k[i] for k, _ in self._parts]) for i in range(count)]
         runs = add_up(
             np.concatenate([p.words for p in parts], axis=1),
+            keys,
+            self._operator.index.hashed,
             np.concatenate([p.time for p in parts]),
             np.concatenate([p.change for p in parts], axis=1),
             tuple(map(pa.concat_arrays, zip(*(p.exact for p in parts), strict=True))),
             self._operator.mode,
         )
-        count = len(self._operator.keys)
-        keys = [concat([k[i] for k, _ in self._parts]).take(runs.first_row) for i in range(count)]
-        return keys, _numbered(runs)
+        return [k.take(runs.first_row) for k in keys], _numbered(runs)
 
 
 def _numbered(runs: Runs) -> Runs:

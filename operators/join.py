@@ -22,7 +22,7 @@ from operators.column import Ints
 from operators.delta import Delta, Sought
 from operators.linear import passing, without_unchanged
 from operators.range_join import RangeJoinOperator
-from operators.state import encode
+from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
 from operators.state.probes import Probes, sort_probes
@@ -118,10 +118,15 @@ class HalfJoinOperator:
         """`extend`, with the key words at hand, which an exchange has sent here."""
         return self._extend(prefix, sort_probes(words), as_of)
 
+    def _values(self, prefix: Delta) -> equality.Values:
+        return lambda k, at: prefix.column(self.node.probe[k]).take(at)
+
     def _extend(self, prefix: Delta, probes: Probes, as_of: bool) -> Delta:
         occurrence = self.occurrence
         bits = _NONE if self._filter is None else self._filter.bits
         matches = self.index.lookup_sorted(probes, prefix.time, as_of, bits)
+        if self.index.hashed:
+            matches = equality.matching(self.index, probes, self._values(prefix), matches)
         joined = prefix.select(matches.probe).extend(
             occurrence.first, occurrence.relation, matches.row
         )

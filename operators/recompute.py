@@ -25,8 +25,8 @@ from operators.delta import Delta, Pairs
 from operators.group_values import group_value
 from operators.kernels import versions
 from operators.linear import without_unchanged
-from operators.reduce import gather_or_null, group_rows, normal_key
-from operators.state import encode
+from operators.reduce import gather_or_null, group_rows, normal_key, own_rows
+from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState
 from operators.state.relation import Relation
 from operators.state.spine import keys_at
@@ -95,6 +95,9 @@ class RecomputeOperator:
         before = self.members.lookup(
             touched.words, np.full(groups, delta.time.min()), False, order=np.arange(groups)
         )
+        before = equality.matching(
+            self.members, touched.words, self._group_values(delta, touched), before
+        )
         born = np.flatnonzero((delta.diff > 0) & (touched.group >= 0))
         group = np.concatenate((before.probe, touched.group[born]))
         rows = np.concatenate((before.row, delta.bindings[0].rows[born]))
@@ -117,8 +120,9 @@ class RecomputeOperator:
 
     def _touched(self, delta: Delta) -> _Touched:
         n = len(delta)
-        words, _ = self.index.key_words(np.arange(n), [delta.column(c) for c in self._keys])
-        grouped = group_rows(words, delta.time)
+        keys = [delta.column(c) for c in self._keys]
+        words = self.index.probe_words(keys, n)
+        grouped = group_rows(words, delta.time, keys, self.index.hashed)
         groups = len(grouped.key_starts) - 1
         first = grouped.first_row
         group = np.empty(n, np.int64)
@@ -147,16 +151,18 @@ class RecomputeOperator:
     def _apply(self, delta: Delta, touched: _Touched, members: _Members) -> Delta:
         """Put the new rows of the touched groups in the place of the old ones."""
         present, values = self._values(touched, members)
-        old_row, old = self._stored(touched)
+        old_row, old = self._stored(delta, touched)
         group = np.repeat(np.arange(len(old_row)), np.diff(touched.starts))
         before = np.empty_like(present)
         before[1:] = present[:-1]
         before[touched.starts[:-1]] = old_row >= 0
-        new_words = encode.equality_words(values, [True] * len(values))
-        old_words = np.empty_like(new_words)
-        old_words[:, 1:] = new_words[:, :-1]
-        old_words[:, touched.starts[:-1]] = encode.equality_words(old, [True] * len(old))
-        changed = (present != before) | (present & (new_words != old_words).any(axis=0))
+        # What each run's values are compared with: the run's before it, or what is stored.
+        runs = len(present)
+        source = np.arange(-1, runs - 1)
+        source[touched.starts[:-1]] = np.arange(runs, runs + len(old_row))
+        changed = present != before
+        for value, stored in zip(values, old, strict=True):
+            changed |= present & ~encode.equal_values(value, concat([value, stored]).take(source))
         births = np.flatnonzero(changed & present)
         deaths = np.flatnonzero(changed & before)
         births = births[np.argsort(touched.time[births], kind="stable")]  # row ids ascend with time
@@ -187,13 +193,12 @@ class RecomputeOperator:
         pairs = Pairs(replaced, place[deaths[replaced]], may_be_equal=False)
         return deltas.bound(self.relation, rows, times, diff, pairs)
 
-    def _stored(self, touched: _Touched) -> tuple[Ints, list[Column]]:
+    def _group_values(self, delta: Delta, touched: _Touched) -> equality.Values:
+        return lambda k, group: delta.peek(self._keys[k], touched.first[group])
+
+    def _stored(self, delta: Delta, touched: _Touched) -> tuple[Ints, list[Column]]:
         """The stored row of each group from before the step, or -1, and its values."""
-        groups = touched.words.shape[1]
-        old_row = np.full(groups, -1, np.int64)
-        once = np.ones(groups, np.int64)
-        matches = self.index.living(touched.words, once, order=np.arange(groups))
-        old_row[matches.probe] = matches.row
+        old_row = own_rows(self.index, touched.words, self._group_values(delta, touched))
         first, end = len(self._keys), len(self.node.schema)
         return old_row, [gather_or_null(self.relation, c, old_row) for c in range(first, end)]
 

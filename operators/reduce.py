@@ -12,6 +12,7 @@ Source: Shared Arrangements §5.3.2 (output arrangements); K-Pg §5.3.2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +25,8 @@ from operators.column import Bools, Column, Ints, concat, null_column
 from operators.delta import Delta, Pairs
 from operators.kernels import grouping, sorting
 from operators.kernels.extremes import extremes
-from operators.state import encode
-from operators.state.arrangement import ArrangementState, order_keys
+from operators.state import encode, equality
+from operators.state.arrangement import ArrangementState, Matches, order_keys
 from operators.state.relation import Relation
 from operators.state.spine import keys_at, sort_keys
 from operators.topk import sort_rows
@@ -72,7 +73,7 @@ def slots_of(node: ir.Reduce) -> tuple[tuple[Slot, ...], Ints]:
             case "sum":
                 mode += [grouping.WIDE, grouping.ADD]
             case "first" | "least" | "greatest":
-                width = encode.key_width([node.schema[column].type], [True])
+                width = encode.local_width([node.schema[column].type])
                 mode += [grouping.SET] * width
             case kind if kind in EXACT:
                 pass
@@ -97,12 +98,26 @@ class Grouping:
         return self.order[self.starts[:-1]]
 
 
-def group_rows(words: Ints, time: Ints) -> Grouping:
-    """Rows of keys int64[w, n] at times int64[n], grouped.
+def group_rows(
+    words: Ints, time: Ints, columns: Sequence[Column] = (), hashed: encode.Hashed = ()
+) -> Grouping:
+    """Rows of keys int64[w, n] at times int64[n], grouped; `columns`: what the keys are made of, as
+    far as they are `hashed` (see operators.state.equality). Groups of one hash come one after the
+    other.
 
     Cost: O(n), and a sort of one row of each run where rows share keys; where they do not, of one
     row of each stretch of neighbours that do, or of the rows themselves.
     """
+    grouped = _grouped(words, time)
+    if hashed:
+        starts = grouped.starts[grouped.key_starts]
+        apart = equality.told_apart(words, columns, hashed, grouped.order, starts)
+        if apart is not None:
+            return _grouped(apart, time)
+    return grouped
+
+
+def _grouped(words: Ints, time: Ints) -> Grouping:
     n = len(time)
     order = np.empty(n, np.int64)
     starts, key_starts = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
@@ -127,9 +142,10 @@ def group_rows(words: Ints, time: Ints) -> Grouping:
 class Runs:
     """What a delta adds to groups: run r belongs to group group_of its key and one time.
 
-    words int64[w, groups]: keys in (bucket, key) order; key_starts int64[groups + 1] into the runs;
-    first_row int64[runs]: an input row of each run; time int64[runs]; change int64[words, runs] as
-    `sweep_groups` takes it; exact[a]: for the a-th exact sum, the states of what each run adds;
+    words int64[w, groups]: keys in (bucket, key) order, hashes may recur; key_starts
+    int64[groups + 1] into the runs; first_row int64[runs]: an input row of each run; time
+    int64[runs]; change int64[words, runs] as `sweep_groups` takes it, but for values, which
+    `apply` enters; exact[a]: for the a-th exact sum, the states of what each run adds;
     extreme[e]: for the e-th accumulator of EXTREME, the input row of each run that has it, int64.
     grouped: the delta's rows by run, where they are at hand.
     """
@@ -144,10 +160,18 @@ class Runs:
     grouped: Grouping | None = None
 
 
-def add_up(words: Ints, time: Ints, change: Ints, exact: tuple[pa.Array, ...], mode: Ints) -> Runs:
-    """What parts add to groups, as one; of each part and run, its key int64[w, n], its time, and
-    change int64[words, n] and states as Runs has them. `first_row` is a part's, by position."""
-    grouped = group_rows(words, time)
+def add_up(
+    words: Ints,
+    columns: Sequence[Column],
+    hashed: encode.Hashed,
+    time: Ints,
+    change: Ints,
+    exact: tuple[pa.Array, ...],
+    mode: Ints,
+) -> Runs:
+    """What parts add to groups, as one; of each part and run, its key (see group_rows), its time,
+    and change int64[words, n] and states as Runs has them. `first_row` is a part's, by position."""
+    grouped = group_rows(words, time, columns, hashed)
     order, starts, first_row = grouped.order, grouped.starts, grouped.first_row
     added = np.empty((len(mode), len(first_row)), np.int64)
     grouping.add_runs(order, starts, len(first_row), change, mode, added)
@@ -212,8 +236,9 @@ class ReduceOperator:
 
     def runs(self, delta: Delta) -> Runs:
         """Group by (key, time) and sum each run. Cost: O(n), and sorting the runs."""
-        words = self.index.probe_words([delta.column(k) for k in self.keys], len(delta))
-        grouped = group_rows(words, delta.time)
+        keys = [delta.column(k) for k in self.keys]
+        words = self.index.probe_words(keys, len(delta))
+        grouped = group_rows(words, delta.time, keys, self.index.hashed)
         order, starts = grouped.order, grouped.starts
         count = len(starts) - 1
         first_row = grouped.first_row
@@ -265,8 +290,10 @@ class ReduceOperator:
         groups, count = len(runs.key_starts) - 1, len(runs.time)
         if self.relation.next_row == 0 and groups == count and self.keys:
             return self._born(delta, runs)
-        old_row, old = self._stored(runs.words)
+        old_row, old = self._stored(delta, runs)
         valued = self._firsts(delta, runs, old_row) | self._running_extremes(delta, runs, old_row)
+        for slot, value in valued.items():
+            self._enter(slot, value, old_row, runs.change, old)
         touched = _NONE_TOUCHED
         for changes in runs.exact:
             adds = exact_sum.changed(changes)
@@ -337,25 +364,29 @@ class ReduceOperator:
         self.index.insert(rows, words, np.arange(n) if len(place) == 0 else None)
         return deltas.births(self.relation, rows, time)
 
-    def _stored(self, words: Ints) -> tuple[Ints, Ints]:
-        """Stored row of each group before the step, or -1, and its accumulators' words."""
-        groups = words.shape[1]
-        old_row = np.full(groups, -1, np.int64)
+    def _stored(self, delta: Delta, runs: Runs) -> tuple[Ints, Ints]:
+        """Stored row of each group before the step, or -1, and the words of what is added up."""
+        groups = runs.words.shape[1]
         old = np.zeros((len(self.mode), groups), np.int64)
-        once = np.ones(groups, np.int64)
-        matches = self.index.living(words, once, order=np.arange(groups))
-        if len(matches.row) == 0:
-            return old_row, old
-        old_row[matches.probe] = matches.row
-        self.relation.gather_words(self._added, matches.row, matches.probe, old)
-        for slot in [*(s for s, _ in self._firsts_of), *self._extremes]:
-            column = self.relation.gather(slot.column, matches.row)
-            words_of = encode.equality_words([column], [True])
-            old[slot.word : slot.word + slot.width, matches.probe] = words_of
+        first = runs.first_row[runs.key_starts[:-1]]
+        old_row = own_rows(
+            self.index, runs.words, lambda k, group: delta.peek(self.keys[k], first[group])
+        )
+        stored = np.flatnonzero(old_row >= 0)
+        if len(stored):
+            self.relation.gather_words(self._added, old_row[stored], stored, old)
         return old_row, old
 
+    def _enter(self, slot: Slot, value: Column, old_row: Ints, change: Ints, old: Ints) -> None:
+        """Enter an accumulator's value after each run, and the one that is stored, into `change`
+        and `old`, as words that are equal where the values are."""
+        stored = gather_or_null(self.relation, slot.column, old_row)
+        words = encode.local_words([concat([value, stored])])
+        change[slot.word : slot.word + slot.width] = words[:, : len(value)]
+        old[slot.word : slot.word + slot.width] = words[:, len(value) :]
+
     def _running_extremes(self, delta: Delta, runs: Runs, old_row: Ints) -> dict[Slot, Column]:
-        """For each accumulator of EXTREME its value after each run, entered into runs.change: the
+        """For each accumulator of EXTREME its value after each run: the
         best so far of the group's stored value and its runs'."""
         values: dict[Slot, Column] = {}
         groups, count = len(old_row), len(runs.time)
@@ -380,14 +411,12 @@ class ReduceOperator:
             below = np.cumsum(below)
             running = (np.minimum.accumulate(series - below) + below)[at]
             value = candidates.take(ranked[running])
-            words = encode.equality_words([value], [True])
-            runs.change[slot.word : slot.word + slot.width] = words
             values[slot] = value
         return values
 
     def _firsts(self, delta: Delta, runs: Runs, old_row: Ints) -> dict[Slot, Column]:
-        """For each accumulator `first` its value after each run, also entered into runs.change:
-        what was in front or came in, where that is sure, else from the index."""
+        """For each accumulator `first` its value after each run: what was in front or came in,
+        where that is sure, else from the index."""
         values: dict[Slot, Column] = {}
         count = len(runs.time)
         group = np.repeat(np.arange(len(old_row)), np.diff(runs.key_starts))
@@ -411,8 +440,6 @@ class ReduceOperator:
                 place = np.empty(count, np.int64)
                 place[np.concatenate((sought, came, stays))] = np.arange(count)
                 value = concat(parts).take(place)
-            words = encode.equality_words([value], [True])
-            runs.change[slot.word : slot.word + slot.width] = words
             values[slot] = value
         return values
 
@@ -522,6 +549,16 @@ def gather_or_null(relation: Relation, column: int, rows: Ints) -> Column:
     )
 
 
+def own_rows(index: ArrangementState, words: Ints, values: equality.Values) -> Ints:
+    """The living row of each group of `index`, at most one, or -1. Shapes: words int64[w, groups]
+    as Runs has them; `values` of the keys' columns; returns int64[groups]."""
+    groups = words.shape[1]
+    found = equality.living(index, words, values, np.ones(groups, np.int64))
+    row = np.full(groups, -1, np.int64)
+    row[found.probe] = found.row
+    return row
+
+
 def first_rows(index: ArrangementState, keys: list[Column], times: Ints) -> Ints:
     """The row in front of each partition as of its time, or -1; ties on the index's words (texts
     that share their first bytes) are broken by the values.
@@ -532,16 +569,33 @@ def first_rows(index: ArrangementState, keys: list[Column], times: Ints) -> Ints
     words = index.partition_words(keys, n)
     framed = np.vstack((words, times))
     order = sort_keys(framed)
-    matches = index.first(keys_at(words, order), times[order])
+    words, times = keys_at(words, order), times[order]
+    found = index.first(words, times)
+
+    def values(k: int, probe: Ints) -> Column:
+        return keys[k].take(order[probe])
+
+    differs = equality.differing(index, words, values, found)
+    if differs is not None:
+        # Who is in front of several partitions is looked for among all their rows.
+        mixed = np.zeros(n, np.bool_)
+        mixed[found.probe[differs]] = True
+        kept, sought = ~mixed[found.probe], np.flatnonzero(mixed)
+        every = index.lookup(keys_at(words, sought), times[sought], True)
+        every = equality.matching(index, words, values, Matches(sought[every.probe], every.row))
+        found = Matches(
+            np.concatenate((found.probe[kept], every.probe)),
+            np.concatenate((found.row[kept], every.row)),
+        )
     out = np.full(n, -1, np.int64)
-    probe, row = matches.probe, matches.row
+    probe, row = found.probe, found.row
     if len(probe) > len(np.unique(probe)):
         spec = index.spec
         assert isinstance(spec, ir.OrderedArrangement)
-        key = order_keys(spec)[0]
-        values = [index.relation.gather(key.column, row)]
+        ordered = order_keys(spec)[:1]
         ranks = np.empty(len(row), np.int64)
-        ranks[sort_rows(values, (key,))] = np.arange(len(row))
+        columns = [index.relation.gather(k.column, row) for k in ordered]
+        ranks[sort_rows(columns, ordered)] = np.arange(len(row))
         best = np.lexsort((ranks, probe))
         probe, row = probe[best], row[best]
         starts = np.flatnonzero(np.diff(probe, prepend=-1))

@@ -9,15 +9,18 @@ Invariant: the relation's rows as of t are the multiset that the deltas up to t 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
 from operators import delta as deltas
 from operators.column import Column, Ints
 from operators.delta import Delta, Pairs
-from operators.kernels import bags
-from operators.state import changes, encode
+from operators.kernels import bags, sorting
+from operators.state import changes, encode, equality
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import Normalised
+from operators.state.hashing import Hashing
 from operators.state.relation import Relation
 from operators.state.spine import keys_at, sort_keys
 from planner import dataflow as ir
@@ -43,71 +46,144 @@ class StoreOperator:
         if len(delta) == 0:
             return deltas.empty(self.node.schema)
         columns = delta.columns()
-        words, row, sign = consolidate(columns, delta.time, delta.diff, delta.one_time)
+        net = consolidate(columns, delta.time, delta.diff, self.relation.hashing, delta.one_time)
+        row, sign = net.row, net.sum
         if len(row) == 0:
             return deltas.empty(self.node.schema)
-        # One action per copy, in (hash, time) order.
+        # One action per copy; `order` puts those that lie in the order of their rows, which is that
+        # of the births, into the order of (hash, time).
         copies = np.abs(sign)
         if copies.max() > 1:
             row, sign = np.repeat(row, copies), np.repeat(np.sign(sign), copies)
-        applied = self._normalise(words, row, sign, delta.time[row], delta.one_time)
+        place, order = _in_place(row, len(delta))
+        applied = self._normalise(columns, net, row, sign, delta, place, order)
         if applied.problem != changes.OK:
             raise AssertionError("a derived bag lost a row that it did not have")
-        births = row[applied.births]
-        # Births at one time are in order of their hashes already.
-        order = np.arange(len(births)) if delta.one_time else None
+        # By row id: nothing that anybody sees is in an order that depends on the hash's secret.
+        by_row = np.argsort(applied.killed)
+        applied = replace(
+            applied, killed=applied.killed[by_row], killed_time=applied.killed_time[by_row]
+        )
+        births = place[applied.births]
         delta = apply_changes(self.relation, [c.take(births) for c in columns], applied)
-        # The delta tells the dead first.
-        rows = delta.bindings[0].rows
         if self._retracts:
-            self.index.insert(rows[len(rows) - len(births) :], keys_at(words, births), order)
+            # The delta tells the dead first.
+            rows = delta.bindings[0].rows[len(delta) - len(births) :]
+            birth = np.full(len(row), -1, np.int64)
+            birth[applied.births] = np.arange(len(births))
+            by_key = birth[order]
+            sorted_births = by_key[by_key >= 0] if net.keys is net.words else None
+            self.index.insert(rows, keys_at(net.words, births), sorted_births)
         return delta
 
     def _normalise(
-        self, words: Ints, row: Ints, sign: Ints, time: Ints, one_time: bool
+        self,
+        columns: list[Column],
+        net: Consolidated,
+        row: Ints,
+        sign: Ints,
+        delta: Delta,
+        place: Ints,
+        order: Ints,
     ) -> Normalised:
+        """The births and deaths of actions `sign` on rows `row`, in the order of (hash, time);
+        place[order] is `row`, and births are positions in `place`."""
         n = len(row)
         starts, losing = np.empty(n + 1, np.int64), np.empty(n, np.int64)
-        keys, some = bags.keys_that_lose(words, row, sign, starts, losing)
+        keys, some = bags.keys_that_lose(net.keys, row, sign, starts, losing)
         starts, losing = starts[: keys + 1], losing[:some]
+        time = delta.time[place]
         if some == 0:
-            births = np.arange(n) if one_time else np.argsort(time, kind="stable")
+            births = np.arange(n) if delta.one_time else np.argsort(time, kind="stable")
             return Normalised(
                 births, time[births], _NONE, _NONE, _NONE, _NONE, _NONE, changes.OK, 0
             )
         self._retracts = True
         self.index.absorb()
         # Only keys that lose a row need their living copies.
-        probes = keys_at(words, row[starts[losing]])
-        live_start, live_rows = living(self.index, probes, losing, starts)
-        return changes.normalise(np.arange(n), starts, sign, time, live_start, live_rows, False)
+        lost = row[starts[losing]]
+        live_start, live_rows = living_copies(
+            self.index, net.words, columns, lost, losing, starts, has_them=True
+        )
+        action = np.empty(n, np.int64)
+        action[order] = sign
+        return changes.normalise(order, starts, action, time, live_start, live_rows, False)
+
+
+def _in_place(row: Ints, n: int) -> tuple[Ints, Ints]:
+    """Positions `row`, below n, ascending; and where each of `row` is among those, equal ones in
+    the order in which they are. Both int64[len(row)]. Cost: O(n)."""
+    every = np.arange(len(row))
+    start, ascending = np.empty(n + 1, np.int64), np.empty(len(row), np.int64)
+    bags.by_key(every, every, row, start, ascending)
+    order = np.empty(len(row), np.int64)
+    order[ascending] = every
+    return row[ascending], order
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidated:
+    """Updates added up, in the order of (bucket of the hash, hash, time).
+
+    words int64[2, n]: the key of every row; keys int64[w, n]: the same, or with further words that
+    tell rows apart; row int64[m]: one row of each sum that is not zero; sum int64[m].
+    """
+
+    words: Ints
+    keys: Ints
+    row: Ints
+    sum: Ints
 
 
 def consolidate(
-    columns: list[Column], time: Ints, diff: Ints, one_time: bool = False
-) -> tuple[Ints, Ints, Ints]:
-    """Add up the updates of each (row, time), in the order of (bucket of the hash, hash, time).
+    columns: list[Column], time: Ints, diff: Ints, hashing: Hashing, one_time: bool = False
+) -> Consolidated:
+    """Add up the updates of each (row, time).
 
-    Returns: hashes int64[2, n] of all rows; the position of one row of each sum that is not zero;
-    those sums. `one_time`: all times are the same. Cost: O(n) after hashing and sorting.
+    `one_time`: all times are the same. Cost: O(n) after hashing and sorting, and a look at the rows
+    that have the hash of another.
     """
     n = len(time)
-    words = encode.row_hash(columns) if columns else np.zeros((2, n), np.int64)
-    order = sort_keys(words if one_time else np.vstack((words, time)))
+    words = encode.row_words(columns, hashing) if columns else np.zeros((2, n), np.int64)
+    keys = words
+    order = _sorted_updates(keys, time, one_time)
     row, net = np.empty(n, np.int64), np.empty(n, np.int64)
-    count = bags.add_up(words, time, diff, order, row, net)
-    return words, row[:count], net[:count]
+    count, again = bags.add_up(keys, time, diff, order, row, net)
+    if again and columns and not encode.rows_are_exact([c.type for c in columns], hashing):
+        starts = np.empty(n + 1, np.int64)
+        starts = starts[: sorting.run_starts(words, order, starts) + 1]
+        every = tuple((c, -1) for c in range(len(columns)))
+        apart = equality.told_apart(words, columns, every, order, starts)
+        if apart is not None:
+            keys = apart
+            order = _sorted_updates(keys, time, one_time)
+            count, _ = bags.add_up(keys, time, diff, order, row, net)
+    return Consolidated(words, keys, row[:count], net[:count])
 
 
-def living(index: ArrangementState, probes: Ints, groups: Ints, starts: Ints) -> tuple[Ints, Ints]:
-    """Rows alive now for keys probes int64[w, m], in the order of spine.sort_keys, of the groups
-    numbered `groups` (ascending), as many as the group has actions at most; starts
-    int64[count + 1] delimits those.
+def _sorted_updates(keys: Ints, time: Ints, one_time: bool) -> Ints:
+    return sort_keys(keys if one_time else np.vstack((keys, time)))
 
-    Returns: start int64[count + 1] into rows, and rows, by group.
+
+def living_copies(
+    index: ArrangementState,
+    words: Ints,
+    columns: list[Column],
+    at: Ints,
+    groups: Ints,
+    starts: Ints,
+    has_them: bool = False,
+) -> tuple[Ints, Ints]:
+    """Rows alive now of the groups numbered `groups` (ascending), whose keys have the words
+    words[:, at], in the order of spine.sort_keys, and the values of `columns` at positions `at`:
+    as many as the group has actions, or more; starts int64[count + 1] delimits those.
+
+    `has_them`: see equality.living. Returns: start int64[count + 1] into rows, and rows, by group.
     """
     limit = starts[groups + 1] - starts[groups]
-    matches = index.living(probes, limit, order=np.arange(len(groups)))
+    matches = equality.living(
+        index, keys_at(words, at), lambda c, probe: columns[c].take(at[probe]), limit, has_them
+    )
     start, rows = np.empty(len(starts), np.int64), np.empty(len(matches.row), np.int64)
     bags.by_key(matches.probe, matches.row, groups, start, rows)
     return start, rows

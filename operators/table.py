@@ -22,12 +22,12 @@ from operators import delta as deltas
 from operators.column import Column, Ints, Unread, concat
 from operators.delta import Delta
 from operators.kernels import encoding, sorting
-from operators.state import changes, encode
+from operators.state import changes, encode, equality
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import Normalised
 from operators.state.relation import Relation
-from operators.state.spine import keys_at, sort_keys
-from operators.store import apply_changes, living
+from operators.state.spine import sort_keys
+from operators.store import apply_changes, living_copies
 from planner import dataflow as ir
 from planner import types as t
 
@@ -124,7 +124,8 @@ class TableState:
             end = np.ascontiguousarray(words[:, -1])
             return self._ascending(_taken(values, places), times, end, words, index, deferred)
         index.absorb()
-        applied, order = self._normalise(words, actions, times, index)
+        columns = self._columns(batch, values, places) if index.hashed else []
+        applied, order = self._normalise(words, columns, actions, times, index)
         if applied.problem != changes.OK:
             row = applied.problem_row if places is None else int(places[applied.problem_row])
             sizes = np.cumsum(_sizes(batch))
@@ -140,7 +141,8 @@ class TableState:
         rows = applied.births if places is None else places[applied.births]
         if len(inserts) < len(batch):
             rows = (np.cumsum(_actions(batch) != changes.DELETE) - 1)[rows]
-        keys = Sorted(words, order) if len(rows) == words.shape[1] else None
+        all_born = order is not None and len(rows) == words.shape[1]
+        keys = Sorted(words, order) if all_born and order is not None else None
         if len(rows) == len(values[0]) and bool((np.diff(rows) > 0).all()):
             return Checked(values, applied, greatest, keys)
         return Checked(_taken(values, rows), applied, greatest, keys)
@@ -161,24 +163,34 @@ class TableState:
         return snapshot(self.relation, time)
 
     def _normalise(
-        self, words: Ints, actions: Ints, times: Ints, index: ArrangementState
-    ) -> tuple[Normalised, Ints]:
-        """The births and deaths of changes with the key words int64[w, n], and their order."""
+        self,
+        words: Ints,
+        columns: list[Column],
+        actions: Ints,
+        times: Ints,
+        index: ArrangementState,
+    ) -> tuple[Normalised, Ints | None]:
+        """The births and deaths of changes with the key words int64[w, n]; and their order, where
+        that is the order of the words alone. `columns`: the keys' values, if they may be hashed."""
         n = words.shape[1]
-        order, starts = sort_keys(words), np.empty(n + 1, np.int64)
-        groups = sorting.run_starts(words, order, starts)
-        starts = starts[: groups + 1]
+        order, starts = _runs(words)
+        apart = equality.told_apart(words, columns, index.hashed, order, starts)
+        if apart is not None:
+            order, starts = _runs(apart)
+        groups = len(starts) - 1
         wanted = np.arange(groups)
         if self.key is None:
             sorted_actions = actions[order]
             wanted = np.flatnonzero(np.minimum.reduceat(sorted_actions, starts[:-1]) < 0)
-        probes = keys_at(words, order[starts[wanted]])
-        live_start, live_rows = living(index, probes, wanted, starts)
+        live_start, live_rows = living_copies(
+            index, words, columns, order[starts[wanted]], wanted, starts
+        )
+        in_order = order if apart is None else None
         if len(live_rows) == 0 and groups == n and (actions != changes.DELETE).all():
-            return _plain_births(times), order
+            return _plain_births(times), in_order
         unique = self.key is not None
         applied = changes.normalise(order, starts, actions, times, live_start, live_rows, unique)
-        return applied, order
+        return applied, in_order
 
     def _ascended(self, values: list[Column], index: ArrangementState) -> Ints | None:
         """The last key of `values` if the keys are seen to ascend from the greatest so far without
@@ -239,10 +251,30 @@ class TableState:
         words[:, actions != changes.DELETE] = inserted
         return words
 
+    def _columns(
+        self, batch: Sequence[Change], values: list[Column], places: Ints | None
+    ) -> list[Column]:
+        """The values that the key words of all changes are made of, in the same order."""
+        inserted = [values[k] for k in self.key] if self.key else values
+        deletes = [c.columns for c in batch if c.action == changes.DELETE]
+        place = np.argsort(_actions(batch) == changes.DELETE, kind="stable").argsort()
+        if places is not None:
+            place = place[places]
+        return [
+            concat([column, *(columns[i] for columns in deletes)]).take(place)
+            for i, column in enumerate(inserted)
+        ]
+
     def _key_words(self, columns: list[Column], index: ArrangementState) -> Ints:
         if self.key is None:
-            return encode.row_hash(columns)
+            return encode.row_words(columns, self.relation.hashing)
         return index.probe_words(columns, len(columns[0]))
+
+
+def _runs(words: Ints) -> tuple[Ints, Ints]:
+    """The order of keys int64[w, n], and where the runs of equal ones start in it."""
+    order, starts = sort_keys(words), np.empty(words.shape[1] + 1, np.int64)
+    return order, starts[: sorting.run_starts(words, order, starts) + 1]
 
 
 def snapshot(relation: Relation, time: int) -> Delta:

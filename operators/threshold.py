@@ -20,8 +20,8 @@ from operators.delta import Delta
 from operators.kernels import ranges
 from operators.linear import passing
 from operators.reduce import group_rows
-from operators.state import encode
-from operators.state.arrangement import ArrangementState
+from operators.state import encode, equality
+from operators.state.arrangement import ArrangementState, Matches
 from operators.state.ranges import Bound, between
 from planner import dataflow as ir
 from planner.expr import Call, column
@@ -75,7 +75,13 @@ class ThresholdOperator:
         that all rows share is looked up once for each time."""
         relation, n = self.bound.relation, len(times)
         if keys:
-            matches = self.bound.lookup(self.bound.probe_words(keys, n), times, True)
+            words = self.bound.probe_words(keys, n)
+            matches = equality.matching(
+                self.bound,
+                words,
+                lambda k, at: keys[k].take(at),
+                self.bound.lookup(words, times, True),
+            )
             return matches.probe, relation.gather(self.node.scalar, matches.row)
         each, time_of = np.unique(times, return_inverse=True)
         matches = self.bound.lookup(self.bound.probe_words([], len(each)), each, True)
@@ -94,7 +100,8 @@ class ThresholdOperator:
             scalars = scalars.filter(present)
             keys = [scalars.column(c) for c in spec.columns]
         value = scalars.column(self.node.scalar)
-        grouped = group_rows(self.bound.probe_words(keys, len(scalars)), scalars.time)
+        scalar_keys = self.bound.probe_words(keys, len(scalars))
+        grouped = group_rows(scalar_keys, scalars.time, keys, self.bound.hashed)
         words = encode.order_words([value], [self.node.index.order[0]])
         most = len(grouped.starts) - 1
         places, counts = np.empty((2, most), np.int64), np.empty((2, most), np.int64)
@@ -114,6 +121,10 @@ class ThresholdOperator:
             for i, words in enumerate((low, high))
         )
         probe, row = between(self.index, partition, start, end, times, False)
+        found = equality.matching(
+            self.index, partition, lambda k, p: keys[k].take(at[p]), Matches(probe, row)
+        )
+        probe, row = found.probe, found.row
         values = self.index.relation.gather(self._column, row)
         before = self._passes_at(values, value, old[probe])
         after = self._passes_at(values, value, new[probe])

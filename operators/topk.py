@@ -13,6 +13,8 @@ last on the index's words.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow.compute as pc
 
@@ -20,11 +22,24 @@ from operators import delta as deltas
 from operators.column import Column, Ints, is_textual
 from operators.delta import Delta
 from operators.kernels import fronts, sorting, versions
-from operators.state import encode
-from operators.state.arrangement import ArrangementState, order_keys
+from operators.state import encode, equality
+from operators.state.arrangement import ArrangementState, Matches, order_keys
 from operators.state.spine import keys_at, sort_keys
 from planner import dataflow as ir
 from planner.algebra import SortKey
+
+
+@dataclass(frozen=True, slots=True)
+class _Partitions:
+    """Distinct partition keys int64[w, groups] of rows, in (bucket, key) order: those of `columns`
+    at positions first int64[groups]; starts int64[groups + 1]: how many rows have each. `mixed`:
+    whether rows of several values share a key."""
+
+    columns: list[Column]
+    words: Ints
+    starts: Ints
+    first: Ints
+    mixed: bool
 
 
 class TopKOperator:
@@ -46,11 +61,10 @@ class TopKOperator:
         start, end = int(delta.time.min()), int(delta.time.max())
         if not self._partition and start == end:
             return self._replace(start)
-        probes, group = self._groups([delta.column(c) for c in self._partition], len(delta))
+        partitions = self._partitions([delta.column(c) for c in self._partition], len(delta))
         # Rows that some time of the step does not see yet, or any more, come in between.
-        between = np.bincount(group, minlength=probes.shape[1])
-        group, rows = self._fronts(probes, self._high + between, start)
-        changes = self._follow(group, rows, probes.shape[1], start)
+        wanted = self._high + np.diff(partitions.starts)
+        changes = self._follow(*self._fronts(partitions, wanted, start), start)
         if not self._partition:
             self._members = self._first(end)
         return changes
@@ -82,22 +96,23 @@ class TopKOperator:
         if self._partition:
             everything = relation.visible(time)
             columns = [relation.gather(c, everything) for c in self._partition]
-            probes, _ = self._groups(columns, len(everything))
+            partitions = self._partitions(columns, len(everything))
         else:
-            probes = np.zeros((1, 1), np.int64)
-        group, rows = self._fronts(probes, np.full(probes.shape[1], self._high), time + 1)
-        rank = np.arange(len(rows)) - _starts(group, probes.shape[1])[group]
+            partitions = self._partitions([], 1)
+        wanted = np.full(len(partitions.starts) - 1, self._high)
+        group, rows, groups = self._fronts(partitions, wanted, time + 1)
+        rank = np.arange(len(rows)) - _starts(group, groups)[group]
         return rows[(rank >= self.node.offset) & (rank < self._high)]
 
-    def _groups(self, columns: list[Column], n: int) -> tuple[Ints, Ints]:
-        """Distinct partition keys in (bucket, key) order, and which one each of the n rows has."""
+    def _partitions(self, columns: list[Column], n: int) -> _Partitions:
+        """The partitions of n rows with these values in its columns."""
         words = self.index.partition_words(columns, n)
         order = sort_keys(words)
         starts = np.empty(n + 1, np.int64)
-        count = sorting.run_starts(words, order, starts)
-        group = np.empty(n, np.int64)
-        group[order] = np.repeat(np.arange(count), np.diff(starts[: count + 1]))
-        return keys_at(words, order[starts[:count]]), group
+        starts = starts[: sorting.run_starts(words, order, starts) + 1]
+        apart = equality.told_apart(words, columns, self.index.hashed, order, starts)
+        first = order[starts[:-1]]
+        return _Partitions(columns, keys_at(words, first), starts, first, apart is not None)
 
     def _follow(self, group: Ints, rows: Ints, groups: int, start: int) -> Delta:
         """Changes of the ranks [offset, high) from `start` on; rows in exact order by group."""
@@ -126,9 +141,31 @@ class TopKOperator:
         places, times, diffs = (o[:count] for o in out)
         return deltas.bound(self.index.relation, rows[places], times, diffs)
 
-    def _fronts(self, probes: Ints, wanted: Ints, since: int) -> tuple[Ints, Ints]:
+    def _fronts(self, partitions: _Partitions, wanted: Ints, since: int) -> tuple[Ints, Ints, int]:
         """For each partition its first `wanted` rows that did not die before `since`, and some
-        more, in exact order: (group, row), int64[n] each."""
+        more, in exact order: (group, row), int64[n] each, and how many groups there are."""
+        group, rows = self._read(partitions.words, wanted, since)
+        groups = len(wanted)
+
+        def values(k: int, probe: Ints) -> Column:
+            return partitions.columns[k].take(partitions.first[probe])
+
+        found = Matches(group, rows)
+        mixed = partitions.mixed
+        if mixed or equality.differing(self.index, partitions.words, values, found) is not None:
+            # Partitions that share a hash: all their rows, dealt out by value.
+            every = np.full(groups, self.index.spine.entries)
+            group, rows = self._read(partitions.words, every, since)
+            columns = [self.index.relation.gather(c, rows) for c in self._partition]
+            keys = np.vstack((group, encode.local_words(columns)))
+            _, group = np.unique(keys, axis=1, return_inverse=True)
+            order = np.argsort(group, kind="stable")
+            group, rows = group[order], rows[order]
+            groups = int(group[-1]) + 1 if len(group) else 0
+        return group, rows, groups
+
+    def _read(self, probes: Ints, wanted: Ints, since: int) -> tuple[Ints, Ints]:
+        """`_fronts` of partitions by their words alone."""
         spine = self.index.spine
         dead, _, _, died_row, died_time = self.index.relation.versions
         wanted = np.minimum(wanted, spine.entries)

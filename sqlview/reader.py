@@ -17,6 +17,7 @@ from operators.column import Ints
 from operators.dataflow import Dataflow
 from operators.naive import naive_in
 from operators.rows import RowReader
+from operators.state import equality
 from operators.state.relation import Relation
 from operators.topk import sort_rows
 from planner import dataflow as ir
@@ -91,7 +92,12 @@ class Reader:
         spec = ir.Arrangement(view.root, tuple(columns), null_safe=nullable)
         index = self._dataflow.index(spec, view.reader, view.owner)
         probe = index.probe_words(given, 1)
-        found = index.lookup(probe, np.array([self._writer.epoch]), as_of=True).row
+        found = equality.matching(
+            index,
+            probe,
+            lambda k, at: given[k].take(at),
+            index.lookup(probe, np.array([self._writer.epoch]), as_of=True),
+        ).row
         return arrow.from_columns(relation.gather_all(np.sort(found)), view.schema)
 
     def _relation(self, view: View) -> Relation:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.collisions import colliding
 from tests.harness import Checked
 
 settings.register_profile(
@@ -26,6 +27,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="rewrite goldens from this run")
+    parser.addoption(
+        "--hash-bits", type=int, help="run with keys that collide: see tests/collisions.py"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,6 +40,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str:
     return f"hypothesis profile: {settings.get_current_profile_name()}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _hash_bits(request: pytest.FixtureRequest) -> Iterator[None]:
+    bits = request.config.getoption("--hash-bits")
+    if bits is None:
+        yield
+        return
+    with colliding(bits) as found:
+        yield
+    print(f"\nkeys of {bits} bits that collided: {dict(found)}")
+    assert found, "nothing collided"
 
 
 @pytest.fixture

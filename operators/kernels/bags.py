@@ -8,19 +8,24 @@ from operators.kernels.sorting import compare
 
 @kernel(signatures=[(INTS2, INTS, INTS, INTS, INTS_OUT, INTS_OUT)])
 def add_up(words, time, diff, order, out_row, out_net):
-    """The sum of the updates of each key and time where it is not zero; returns how many.
+    """The sum of the updates of each key and time where it is not zero; returns how many there are,
+    and how many of the updates have the key of the one before.
 
     Shapes: words int64[w, n], time, diff, order int64[n], of which `order` sorts by key, then time;
     out int64[n]: one row of each sum, and the sum.
     """
     n = order.shape[0]
     count = 0
+    again = 0
     start = 0
     while start < n:
         row = order[start]
         net = diff[row]
         end = start + 1
-        while end < n and time[order[end]] == time[row] and compare(words, row, order[end]) == 0:
+        while end < n and compare(words, row, order[end]) == 0:
+            again += 1
+            if time[order[end]] != time[row]:
+                break
             net += diff[order[end]]
             end += 1
         if net != 0:
@@ -28,7 +33,7 @@ def add_up(words, time, diff, order, out_row, out_net):
             out_net[count] = net
             count += 1
         start = end
-    return count
+    return count, again
 
 
 @kernel(signatures=[(INTS2, INTS, INTS, INTS_OUT, INTS_OUT)])
@@ -56,7 +61,7 @@ def keys_that_lose(words, row, sign, starts, losing):
 def by_key(probe, found, keys, out_start, out):
     """Sort rows found by the number of their key, stable.
 
-    Shapes: probe, found, out int64[m]: row found[i] is of key keys[probe[i]]; keys ascend;
+    Shapes: probe, found, out int64[m]: row found[i] is of key keys[probe[i]];
     out_start int64[count + 1]: where the rows of each key begin in `out`.
     """
     out_start[:] = 0

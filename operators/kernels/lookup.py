@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.jit import BOOL, INT64, INTS, INTS2, INTS2_OUT, INTS_OUT, kernel
+from operators.kernels.jit import BOOL, BOOLS_OUT, INT64, INTS, INTS2, INTS2_OUT, INTS_OUT, kernel
 from operators.kernels.memory import bit_is_set, load_i64, prefetch
 from operators.kernels.sorting import BUCKETS, argsort, bucket_of
 from operators.kernels.versions import NEVER, born_at, died_at, is_visible
@@ -410,11 +410,16 @@ def emit(
     return np.int64(0)
 
 
-@kernel(signatures=[(INTS2, INTS2, INT64, INTS, INTS, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)])
-def living(spine, runs, n_runs, order, starts, limit, dead, out_probe, out_row, work):
+@kernel(
+    signatures=[
+        (INTS2, INTS2, INT64, INTS, INTS, INTS, INTS, INTS_OUT, INTS_OUT, BOOLS_OUT, INTS_OUT)
+    ]
+)
+def living(spine, runs, n_runs, order, starts, limit, dead, out_probe, out_row, left, work):
     """Pairs (probe, row of its key that has not died), at most limit[p] for probe p.
 
-    Shapes: as for emit; limit int64[n]; out int64[limit.sum()]. Returns: how many pairs.
+    Shapes: as for emit; limit int64[n]; out int64[limit.sum()]; left bool[n], false: whether the
+    key has entries that were not visited. Returns: how many pairs.
     Cost: entries are visited until the limit is reached, the latest first: where rows come and go
     under one key, those are the ones that live.
     """
@@ -435,4 +440,6 @@ def living(spine, runs, n_runs, order, starts, limit, dead, out_probe, out_row, 
                     out_row[count] = row
                     count += 1
                     found[p] += 1
+            if i > runs[r, 2]:
+                left[p] = True
     return count

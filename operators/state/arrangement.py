@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.column import Column, Ints
+from operators.column import Bools, Column, Ints
 from operators.kernels import fronts, lookup
 from operators.kernels.memory import BLOCK_ROWS
 from operators.state import bulk, encode
@@ -57,22 +57,29 @@ class ArrangementState:
         self.filter = filter
         self._counted_deaths = 0
         self.work = Work()
+        #: Of the key, or of an ordered index's partition.
+        self.hashed: encode.Hashed
         fields = relation.schema
         match spec:
             case ir.Arrangement():
-                self._columns = spec.columns
+                self.columns = spec.columns
                 self._nulls = tuple(spec.null_safe and fields[c].nullable for c in spec.columns)
-                width = encode.key_width([fields[c].type for c in spec.columns], self._nulls)
+                types = [fields[c].type for c in spec.columns]
+                width = encode.key_width(types, self._nulls)
+                self.hashed = encode.hashed_words(types, self._nulls)
             case ir.HashArrangement():
-                self._columns = tuple(range(len(fields)))
+                self.columns = tuple(range(len(fields)))
                 width = 2
+                exact = encode.rows_are_exact([f.type for f in fields], relation.hashing)
+                self.hashed = () if exact else tuple((c, -1) for c in self.columns)
             case ir.OrderedArrangement():
-                self._columns = (*spec.partition, *(k.column for k in spec.order), *spec.ties)
+                self.columns = (*spec.partition, *(k.column for k in spec.order), *spec.ties)
                 self._nulls = tuple(fields[c].nullable for c in spec.partition)
-                types = [fields[c].type for c in self._columns]
+                types = [fields[c].type for c in self.columns]
                 split = len(spec.partition)
                 self.partition_width = encode.key_width(types[:split], self._nulls) or 1
                 width = self.partition_width + encode.order_width(types[split:])
+                self.hashed = encode.hashed_words(types[:split], self._nulls)
         self.spine = Spine(max(width, 1))
         self.insert(relation.visible_to_any())
 
@@ -82,7 +89,7 @@ class ArrangementState:
         `columns`: the key columns' values at rows, where the caller has them at hand.
         """
         if columns is None:
-            columns = [self.relation.gather(c, rows) for c in self._columns]
+            columns = [self.relation.gather(c, rows) for c in self.columns]
         match self.spec:
             case ir.Arrangement():
                 if not columns:  # the one group of a global aggregate
@@ -94,9 +101,9 @@ class ArrangementState:
                 if present is not None and not present.all():
                     rows = rows[present]
                     columns = [c.filter(present) for c in columns]
-                return encode.equality_words(columns, self._nulls), rows
+                return encode.equality_words(columns, self._nulls, self.relation.hashing), rows
             case ir.HashArrangement():
-                return encode.row_hash(columns), rows
+                return encode.row_words(columns, self.relation.hashing), rows
             case ir.OrderedArrangement():
                 split = len(self.spec.partition)
                 words = encode.order_words(columns[split:], order_keys(self.spec))
@@ -106,7 +113,7 @@ class ArrangementState:
         """Words int64[w, n] of an ordered index's partition, of n rows."""
         if not columns:  # a total order is one shard
             return np.zeros((1, n), np.int64)
-        return encode.equality_words(columns, self._nulls)
+        return encode.equality_words(columns, self._nulls, self.relation.hashing)
 
     def first(self, probes: Ints, times: Ints) -> Matches:
         """Of an ordered index: the rows in front of each partition as of its time.
@@ -181,7 +188,8 @@ class ArrangementState:
         gone already where the index leaves them out."""
         if not columns:  # every row has the empty key
             return np.zeros((1, n), np.int64)
-        return encode.equality_words(columns, self._nulls[: len(columns)])
+        nulls = self._nulls[: len(columns)]
+        return encode.equality_words(columns, nulls, self.relation.hashing)
 
     def candidates(self, probes: Ints) -> Ints | None:
         """Positions of the probes int64[w, n] that may have a match, where those that have none are
@@ -241,10 +249,13 @@ class ArrangementState:
         found = int(state[2])
         return Matches(out_probe[:found], out_row[:found])
 
-    def living(self, probes: Ints, limit: Ints, order: Ints | None = None) -> Matches:
+    def living(
+        self, probes: Ints, limit: Ints, order: Ints | None = None, left: Bools | None = None
+    ) -> Matches:
         """Rows alive now for each probe, at most limit[p] for probe p: a key may have many.
 
-        Shapes: probes int64[w, n], limit int64[n]. order: sort_keys(probes), if known. Cost: as
+        Shapes: probes int64[w, n], limit int64[n]. order: sort_keys(probes), if known. left
+        bool[n], false: set where the key may have further ones. Cost: as
         `lookup`, up to the limit, from the latest rows on.
         """
         total = int(limit.sum())
@@ -256,8 +267,9 @@ class ArrangementState:
         out_probe, out_row = np.empty(total, np.int64), np.empty(total, np.int64)
         dead = self.relation.versions[0]
         found = lookup.living(
-            table, runs, count, sought.order, sought.starts, limit, dead, out_probe, out_row, work
-        )
+            table, runs, count, sought.order, sought.starts, limit, dead, out_probe, out_row,
+            np.zeros(len(limit), np.bool_) if left is None else left, work,
+        )  # fmt: skip
         self.looked_up(work)
         return Matches(out_probe[:found], out_row[:found])
 

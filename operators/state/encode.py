@@ -2,48 +2,57 @@
 
 An equality key is the words of its columns in turn: one exact, order-preserving int64 for any type
 that fits 64 bits (booleans, integers, dates, timestamps, decimals of at most 18 digits, floats
-with -0.0 as 0.0 and one NaN), two hash words for the rest (128 bits; the real value stays in the
-row). A null-safe key has one more word behind each column that may be NULL: 0 for NULL, else 1.
+with -0.0 as 0.0 and one NaN); the two words of a wider decimal; two words for a text or a binary,
+exact up to 15 bytes, else a hash of 127 bits, as the lowest bit of the second word says. A
+null-safe key has one more word behind each column that may be NULL: 0 for NULL, else 1. A row's key
+is the hash of its words, or the words themselves where there are no more than two.
 
 An order key sorts as SQL's ORDER BY does: the same words, complemented where descending, behind a
 word that places NULLs; a text contributes its first 16 bytes and ends the key, for words after an
 inexact one would not sort right. Ties are compared through the row (see operators.topk).
 
-Invariant: equal values have equal words; unequal values have unequal words, but for a collision of
-128-bit hashes; an order key never sorts two rows against their SQL order.
+Hashes are made with the store's secret (operators.state.hashing): nobody else can choose values
+that collide.
+
+Invariant: equal values have equal words; unequal values have unequal words, except that two of
+which both are hashed may collide; an order key never sorts two rows against their SQL order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow.compute as pc
 
-from operators.column import Column, Ints, is_textual, narrow, widen
+from operators.column import Bools, Column, Ints, is_textual, narrow, widen
 from operators.kernels import encoding
+from operators.state.hashing import Hashing
 from planner import types as t
 from planner.algebra import SortKey
 
 _PREFIX_WORDS = 2
+#: Columns of a key whose words may be a hash, each with the word whose lowest bit tells whether
+#: they are; -1 where they always are.
+Hashed: TypeAlias = tuple[tuple[int, int], ...]
+#: Columns of a row that share a word for their NULLs.
+_FLAGS = 63
 
 
-def equality_words(columns: Sequence[Column], nulls: Sequence[bool]) -> Ints:
+def equality_words(columns: Sequence[Column], nulls: Sequence[bool], hashing: Hashing) -> Ints:
     """Words int64[w, n] of an equality key; nulls[i] says whether column i has a NULL word.
 
     Columns without one must have no NULLs, or their rows must be left out (see `not_null`).
     """
-    if len(columns) == 1 and not nulls[0] and not _hashed(columns[0].type):
+    if len(columns) == 1 and not nulls[0] and _width(columns[0].type) == 1:
         return np.ascontiguousarray(_value_word(columns[0])).reshape(1, -1)
     out = np.empty((key_width([c.type for c in columns], nulls), len(columns[0])), np.int64)
     word = 0
     for column, has_null_word in zip(columns, nulls, strict=True):
-        if _hashed(column.type):
-            _hash_into(column, out[word : word + 2])
-            word += 2
-        else:
-            out[word] = _value_word(column)
-            word += 1
+        width = _width(column.type)
+        _words_into(column, hashing, out[word : word + width])
+        word += width
         if has_null_word:
             out[word] = 1 if column.valid is None else column.valid
             word += 1
@@ -53,10 +62,60 @@ def equality_words(columns: Sequence[Column], nulls: Sequence[bool]) -> Ints:
 def key_width(types: Sequence[t.SqlType], nulls: Sequence[bool]) -> int:
     """Words of an equality key over columns of these types."""
     pairs = zip(types, nulls, strict=True)
-    return sum((2 if _hashed(kind) else 1) + has_null_word for kind, has_null_word in pairs)
+    return sum(_width(kind) + has_null_word for kind, has_null_word in pairs)
 
 
-def not_null(columns: Sequence[Column]) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
+def hashed_words(types: Sequence[t.SqlType], nulls: Sequence[bool]) -> Hashed:
+    """The texts of an equality key over columns of these types."""
+    word, found = 0, []
+    for column, (kind, has_null_word) in enumerate(zip(types, nulls, strict=True)):
+        if is_textual(kind):
+            found.append((column, word + 1))
+        word += _width(kind) + has_null_word
+    return tuple(found)
+
+
+def local_words(columns: Sequence[Column]) -> Ints:
+    """Words int64[w, n] that are equal where rows are, NULLs like any value, and nowhere else; they
+    mean nothing beside words made by another call. At least one column.
+
+    Cost: a hash table of each column of texts.
+    """
+    words: list[Ints] = []
+    for column in columns:
+        if is_textual(column.type):
+            numbers = column.values.dictionary_encode().indices
+            words += _masked([numbers.to_numpy(zero_copy_only=False).astype(np.int64)], column)
+        elif _width(column.type) == 2:
+            words += _masked(list(widen(column).values.T), column)
+        else:
+            words.append(_value_word(column))
+        words.append(_null_word(column))
+    return np.stack(words)
+
+
+def local_width(types: Sequence[t.SqlType]) -> int:
+    """Words that `local_words` makes of columns of these types."""
+    return sum(1 if is_textual(kind) else _width(kind) for kind in types) + len(types)
+
+
+def equal_values(left: Column, right: Column) -> Bools:
+    """Whether values are equal as keys are, NULL with NULL, bool[n]."""
+    same: Bools
+    if is_textual(left.type):
+        same = pc.equal(left.values, right.values).to_numpy(zero_copy_only=False)
+    elif left.wide or right.wide:
+        same = (widen(left).values == widen(right).values).all(axis=1)
+    else:
+        same = _value_word(left) == _value_word(right)
+    if left.valid is None and right.valid is None:
+        return same
+    left_null, right_null = _null_word(left), _null_word(right)
+    equal: Bools = (left_null == right_null) & (same | (left_null == 0))
+    return equal
+
+
+def not_null(columns: Sequence[Column]) -> Bools | None:
     """Mask of rows without NULL in any of the columns, or None where no row has one."""
     mask = None
     for column in columns:
@@ -65,12 +124,35 @@ def not_null(columns: Sequence[Column]) -> np.ndarray[tuple[int], np.dtype[np.bo
     return mask
 
 
-def row_hash(columns: Sequence[Column]) -> Ints:
-    """128-bit hash of whole rows, int64[2, n]; NULL is a value of its own."""
-    words = equality_words(columns, [True] * len(columns))
-    out = np.empty((2, words.shape[1]), np.int64)
-    encoding.hash_words(words, out)
+def row_words(columns: Sequence[Column], hashing: Hashing) -> Ints:
+    """Key of whole rows, int64[2, n]; NULL is a value of its own. At least one column.
+
+    It is exact where `rows_are_exact`, else a hash.
+    """
+    types = [c.type for c in columns]
+    widths = [_width(kind) for kind in types]
+    n, width = len(columns[0]), sum(widths)
+    words = np.empty((width + -(-len(columns) // _FLAGS), n), np.int64)
+    word = 0
+    for column, own in zip(columns, widths, strict=True):
+        _words_into(column, hashing, words[word : word + own])
+        word += own
+    # Behind the values a bit for each column: whether it is NULL.
+    words[width:] = 0
+    for i, column in enumerate(columns):
+        if column.valid is not None:
+            flags = words[width + i // _FLAGS]
+            flags |= (~column.valid).astype(np.int64) << (i % _FLAGS)
+    if rows_are_exact(types, hashing):
+        return words
+    out = np.empty((2, n), np.int64)
+    encoding.hash_words(words, hashing.array, out)
     return out
+
+
+def rows_are_exact(types: Sequence[t.SqlType], hashing: Hashing) -> bool:
+    """Whether rows of these types whose keys are equal are equal."""
+    return len(types) == 1 and _width(types[0]) < hashing.exact_words
 
 
 def order_words(columns: Sequence[Column], keys: Sequence[SortKey]) -> Ints:
@@ -83,7 +165,7 @@ def order_words(columns: Sequence[Column], keys: Sequence[SortKey]) -> Ints:
         nulls = _null_word(column)
         words.append(nulls if key.nulls_first else 1 - nulls)
         if is_textual(column.type):
-            offsets, text = _text_buffers(column)
+            offsets, text = text_buffers(column)
             parts = np.empty((_PREFIX_WORDS, len(column)), np.int64)
             encoding.text_prefixes(offsets, text, parts)
             values = _masked(list(parts), column)
@@ -115,8 +197,9 @@ def order_is_exact(types: Sequence[t.SqlType]) -> bool:
     return not any(is_textual(kind) for kind in types)
 
 
-def _hashed(kind: t.SqlType) -> bool:
-    return is_textual(kind) or (isinstance(kind, t.DecimalType) and not kind.narrow)
+def _width(kind: t.SqlType) -> int:
+    """Words of a value of the type."""
+    return 2 if is_textual(kind) or (isinstance(kind, t.DecimalType) and not kind.narrow) else 1
 
 
 def _null_word(column: Column) -> Ints:
@@ -141,13 +224,16 @@ def _value_word(column: Column) -> Ints:
     return _masked([word], column)[0]
 
 
-def _hash_into(column: Column, out: Ints) -> None:
-    """The hashes of texts or wide decimals into out int64[2, n]; that of NULLs is 0."""
+def _words_into(column: Column, hashing: Hashing, out: Ints) -> None:
+    """The words of each value into out int64[w, n]; those of NULLs are 0."""
     if is_textual(column.type):
-        offsets, text = _text_buffers(column)
-        encoding.hash_texts(offsets, text, out)
+        offsets, text = text_buffers(column)
+        encoding.text_words(offsets, text, hashing.array, out)
+    elif len(out) == 2:
+        out[:] = widen(column).values.T
     else:
-        encoding.hash_words(np.ascontiguousarray(widen(column).values.T), out)
+        out[0] = _value_word(column)
+        return
     if column.valid is not None:
         out *= column.valid
 
@@ -167,7 +253,8 @@ def _float_words(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Ints:
     return np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
 
 
-def _text_buffers(column: Column) -> tuple[Any, Any]:
+def text_buffers(column: Column) -> tuple[Any, Any]:
+    """Arrow's offsets int32[n + 1] and bytes uint8[m] of a column of texts."""
     array = column.values
     _, raw_offsets, raw_text = array.buffers()
     if len(array) == 0:

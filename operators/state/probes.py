@@ -34,6 +34,13 @@ class Probes:
     def __len__(self) -> int:
         return len(self.order)
 
+    def word(self, number: int) -> Ints:
+        """A word of each lookup's key, int64[n]."""
+        out = np.empty(len(self.order), np.int64)
+        counts = np.diff(self.starts[: self.distinct + 1])
+        out[self.order] = np.repeat(self.keys[number, : self.distinct], counts)
+        return out
+
 
 def sort_probes(words: Ints, order: Ints | None = None) -> Probes:
     """Lookups of the keys words int64[w, n]; `order` is sort_keys(words) where it is known.

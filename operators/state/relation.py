@@ -35,6 +35,7 @@ from operators.column import Bools, Column, Ints, widen
 from operators.kernels import memory, versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.slabs import ROWS
+from operators.state.hashing import Hashing
 from operators.state.storage import Adopted, can_wait, layout_of, stored_values
 from operators.state.work import Work
 from planner import types as t
@@ -84,10 +85,14 @@ class Relation:
     """
 
     # Slots after those of the columns: dead bits, ids, and how many ids.
-    def __init__(self, schema: t.Schema, work: Work | None = None) -> None:
-        """`work`: where to count, for the whole of a dataflow."""
+    def __init__(
+        self, schema: t.Schema, work: Work | None = None, hashing: Hashing | None = None
+    ) -> None:
+        """`work`: where to count, for the whole of a dataflow; `hashing`: how it makes keys; one of
+        its own if there is none."""
         self.schema = schema
         self.work = Work() if work is None else work
+        self.hashing = Hashing.drawn() if hashing is None else hashing
         self._gathered: weakref.ref[Ints] | None = None
         #: The latest append of the step; whether the rows gathered last are all of it, or where in
         #: it they are, if they all are.

@@ -25,7 +25,8 @@ def test_add_up_and_number_the_keys(updates: list[tuple[int, int, int, int]]) ->
     time, diff = np.ascontiguousarray(table[:, 2]), np.ascontiguousarray(table[:, 3])
     order = sort_keys(np.vstack((words, time)))
     row, net = np.empty(n, np.int64), np.empty(n, np.int64)
-    count = bags.add_up(words, time, diff, order, row, net)
+    count, again = bags.add_up(words, time, diff, order, row, net)
+    assert again == n - len({(a, b) for a, b, _, _ in updates})
     expected: Counter[tuple[int, int, int]] = Counter()
     for a, b, at, d in updates:
         expected[a, b, at] += d

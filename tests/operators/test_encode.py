@@ -1,4 +1,5 @@
-"""Key words: equal values have equal words and no others do; order words sort as SQL does."""
+"""Key words: equal values have equal words and no others do, but for hashes that are made to
+collide; order words sort as SQL does."""
 
 from __future__ import annotations
 
@@ -15,12 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.column import Column, Ints
-from operators.kernels import encoding
-from operators.state import encode
+from operators.kernels import encoding, sorting
+from operators.state import encode, hashing
+from operators.state.hashing import Hashing
 from operators.topk import sort_rows
 from planner import types as t
 from planner.algebra import SortKey
 from tests.operators.columns import ints, schema, to_columns
+from tests.reference.siphash import siphash128
+
+HASHING = Hashing.drawn()
 
 WIDE = t.DecimalType(38, 2)
 NARROW = t.DecimalType(9, 3)
@@ -75,7 +80,7 @@ def keys_of(words: Ints) -> list[tuple[int, ...]]:
 @KINDS
 def test_equality_words(kind: t.SqlType) -> None:
     pairs = ranked(kind)
-    words = keys_of(encode.equality_words([column(kind, [v for _, v in pairs])], [True]))
+    words = keys_of(encode.equality_words([column(kind, [v for _, v in pairs])], [True], HASHING))
     assert len(words[0]) == encode.key_width([kind], [True])
     for (a, x), (b, y) in product(zip(pairs, words, strict=True), repeat=2):
         assert (a[0] == b[0]) == (x == y)
@@ -88,10 +93,13 @@ def test_words_do_not_depend_on_neighbours(kind: t.SqlType) -> None:
     whole = column(kind, [None, *values, None])
     part = Column(kind, whole.values[1:-1], None)
     alone = column(kind, values)
-    for words in (encode.equality_words, lambda c, _: encode.order_words(c, [SortKey(0)])):
-        middle = words([whole], [False])[:, 1:-1]
-        assert np.array_equal(middle, words([alone], [False]))
-        assert np.array_equal(middle, words([part], [False]))
+    for words in (
+        lambda c: encode.equality_words([c], [False], HASHING),
+        lambda c: encode.order_words([c], [SortKey(0)]),
+    ):
+        middle = words(whole)[:, 1:-1]
+        assert np.array_equal(middle, words(alone))
+        assert np.array_equal(middle, words(part))
 
 
 @KINDS
@@ -159,10 +167,10 @@ def test_what_lies_under_a_null_does_not_count(kind: t.SqlType) -> None:
     visible = column(kind, two)
     hidden = Column(kind, visible.values, np.zeros(2, np.bool_))
     for words in (
-        encode.equality_words([hidden], [True]),
+        encode.equality_words([hidden], [True], HASHING),
         encode.order_words([hidden], [SortKey(0)]),
         encode.order_words([hidden], [SortKey(0, descending=True)]),
-        encode.row_hash([hidden]),
+        encode.row_words([hidden], HASHING),
     ):
         first, second = keys_of(words)
         assert first == second
@@ -176,75 +184,146 @@ def test_wide_and_narrow_representations_agree() -> None:
     narrow = Column(WIDE, ints(-5, 0, 7, 2**62))
     wide = Column(WIDE, np.stack([narrow.values, narrow.values >> 63], axis=1))
     for make in (
-        lambda c: encode.equality_words([c], [True]),
+        lambda c: encode.equality_words([c], [True], HASHING),
         lambda c: encode.order_words([c], [SortKey(0)]),
-        lambda c: encode.row_hash([c]),
+        lambda c: encode.row_words([c], HASHING),
     ):
         assert np.array_equal(make(narrow), make(wide))
 
 
 @given(st.lists(st.tuples(st.text(max_size=20), st.none() | st.integers(0, 3)), max_size=20))
-def test_row_hash(rows: list[tuple[str, int | None]]) -> None:
-    hashes = keys_of(encode.row_hash(to_columns(rows, schema(t.STRING, t.INT))))
+def test_row_words(rows: list[tuple[str, int | None]]) -> None:
+    hashes = keys_of(encode.row_words(to_columns(rows, schema(t.STRING, t.INT)), HASHING))
     for (a, x), (b, y) in product(zip(rows, hashes, strict=True), repeat=2):
         assert (a == b) == (x == y)
 
 
-@given(st.lists(st.binary(max_size=24), min_size=1, max_size=20))
-def test_hashes_of_texts_are_their_own(texts: list[bytes]) -> None:
-    """The twin spells the hash out with Python's integers."""
+def test_rows_of_many_columns() -> None:
+    """Of which one is NULL: more than one word holds the bits that say so."""
+    n = 130
+    rows = [(None,) * n, *(tuple(None if i == j else 0 for i in range(n)) for j in range(n))]
+    columns = to_columns(rows, schema(*(t.INT,) * n))
+    assert len(set(keys_of(encode.row_words(columns, HASHING)))) == n + 1
+
+
+def test_what_siphash_is() -> None:
+    """The first of the authors' test vectors for 128 bits."""
+    first, second = siphash128(bytes(range(16)), b"", (2, 4))
+    expected = "a3817f04ba25a8e66df67214c7550293"
+    assert (first.to_bytes(8, "little") + second.to_bytes(8, "little")).hex() == expected
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=20), st.binary())
+def test_words_of_texts(texts: list[bytes], behind: bytes) -> None:
+    """Short texts can be read from their words; long ones have the hash of the twin."""
     offsets = np.cumsum([0, *map(len, texts)]).astype(np.int32)
+    data = np.frombuffer(b"".join(texts) + behind, np.uint8)
     out = np.empty((2, len(texts)), np.int64)
-    encoding.hash_texts(offsets, np.frombuffer(b"".join(texts) + b"-", np.uint8), out)
-    assert keys_of(out) == [_hash(text) for text in texts]
+    encoding.text_words(offsets, data, HASHING.array, out)
+    for text, (low, high) in zip(texts, keys_of(out), strict=True):
+        if len(text) > encoding.EXACT_BYTES:
+            low_hash, high_hash = siphash128(_secret(HASHING), text, (1, 3))
+            assert (low, high) == (_signed(low_hash), _signed(high_hash | 1))
+        else:
+            assert _text_of(low, high) == text
 
 
-def test_short_texts_that_recur_hash_as_they_do_alone() -> None:
-    """So many come from the cache of short texts."""
-    texts = [bytes(p) for n in range(4) for p in product(b"\0a\xff", repeat=n)]
-    texts = [text * k for text in texts for k in (1, 2, 3, 4)] * 10
-    assert len(texts) >= 1024
-    words = encode.equality_words([column(t.BINARY, texts)], [False])
-    assert keys_of(words) == [_hash(text) for text in texts]
+@given(st.lists(st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 3), min_size=1, max_size=140))
+def test_hashes_of_words(rows: list[tuple[int, int, int]]) -> None:
+    words = np.array(rows, np.int64).T.copy()
+    out = np.empty((2, len(rows)), np.int64)
+    encoding.hash_words(words, HASHING.array, out)
+    for row, found in zip(rows, keys_of(out), strict=True):
+        message = b"".join(w.to_bytes(8, "little", signed=True) for w in row)
+        first, second = siphash128(_secret(HASHING), message, (1, 3))
+        assert found == (_signed(first), _signed(second))
 
 
-def _hash(text: bytes) -> tuple[int, int]:
+def _secret(of: Hashing) -> bytes:
+    return b"".join(w.to_bytes(8, "little", signed=True) for w in of.numbers[:2])
+
+
+def _signed(x: int) -> int:
+    return x - 2**64 if x >= 2**63 else x
+
+
+def _text_of(low: int, high: int) -> bytes:
+    """Takes what is mixed into either word out again."""
     wrap = 2**64 - 1
-    a, b, c, d = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93
+    low, high = low & wrap, high & wrap
+    product = high * 0xBF58476D1CE4E5B9 & wrap
+    low ^= product ^ product >> 29
+    product = low * 0x9E3779B97F4A7C15 & wrap
+    high ^= (product ^ product >> 32) & ~1
+    assert high & 1 == 0, "the lowest bit says that this is no hash"
+    length = high >> 1 & 127
+    return (low.to_bytes(8, "little") + (high >> 8).to_bytes(7, "little"))[:length]
 
-    def mix1(h: int, x: int) -> int:
-        h = (h ^ x) * b & wrap
-        h = (h ^ h >> 31) * c & wrap
-        return h ^ h >> 29
 
-    def mix2(h: int, x: int) -> int:
-        h = (h + x) * d & wrap
-        h = (h ^ h >> 32) * a & wrap
-        return h ^ h >> 31
+def test_each_store_has_a_secret_of_its_own() -> None:
+    """Which nothing shows. The words of short texts and of single numbers do not depend on it."""
+    other = Hashing.drawn()
+    assert other.numbers[:2] != HASHING.numbers[:2]
+    assert repr(other) == str(other) == "Hashing(…)"
+    texts = column(t.STRING, ["a", "Clerk#000000951", "Supplier#000000001"])
+    ours, theirs = (encode.equality_words([texts], [False], h) for h in (HASHING, other))
+    assert (ours[0] == theirs[0]).tolist() == [True, True, False]
+    numbers = [column(t.BIGINT, [1, 2])]
+    ours, theirs = (encode.row_words(numbers, h) for h in (HASHING, other))
+    assert np.array_equal(ours, theirs)
+    ours, theirs = (encode.row_words(numbers * 2, h) for h in (HASHING, other))
+    assert not np.array_equal(ours, theirs)
 
-    h1, h2 = mix1(0x243F6A8885A308D3, len(text)), mix2(0x13198A2E03707344, len(text))
-    for i in range(0, len(text), 8):
-        word = int.from_bytes(text[i : i + 8], "little")
-        h1, h2 = mix1(h1, word), mix2(h2, word)
-    signed = [x - 2**64 if x >= 2**63 else x for x in (mix1(h1, h2), mix2(h2, h1))]
-    return signed[0], signed[1]
+
+def test_fewer_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests make collisions with."""
+    monkeypatch.setattr(hashing, "HASH_BITS", 8)
+    monkeypatch.setattr(hashing, "EXACT_BYTES", 0)
+    monkeypatch.setattr(hashing, "EXACT_WORDS", 0)
+    few = Hashing.drawn()
+    texts = column(t.BINARY, [b"", *(bytes([i, j]) for i in range(64) for j in range(64))])
+    assert len(set(keys_of(encode.equality_words([texts], [False], few)))) == 1 + 256
+    numbers = Column(t.BIGINT, np.arange(4096))
+    assert len(set(keys_of(encode.row_words([numbers], few)))) == 256
 
 
 def test_lengths_and_texts_do_not_make_up_for_each_other() -> None:
     """All texts of up to three of these bytes, of which zero is one."""
     texts = [bytes(p) for n in range(4) for p in product(b"\0\1\2abc", repeat=n)]
-    longer = [b"12345678" + text for text in texts]
-    words = encode.equality_words([column(t.BINARY, texts + longer)], [False])
-    assert len(set(keys_of(words))) == 2 * len(texts)
+    longer = [front + text for front in (b"12345678", b"1234567890123") for text in texts]
+    words = encode.equality_words([column(t.BINARY, texts + longer)], [False], HASHING)
+    assert len(set(keys_of(words))) == 3 * len(texts)
 
 
-def test_hashes_spread_over_both_words() -> None:
-    """Small integers and short texts collide in neither word."""
-    numbers = np.arange(50_000).reshape(1, -1).copy()
-    texts = column(t.STRING, [f"Customer#{i:09d}" for i in range(50_000)])
-    for words in (encode.row_hash([Column(t.BIGINT, numbers[0])]), encode.row_hash([texts])):
-        for word in words:
+def test_words_spread() -> None:
+    """Texts of every length are dealt out to shards evenly, as rows are, and neither word of a hash
+    collides."""
+    for form in ("{}", "{:08d}", "{:09d}", "Clerk#{:09d}", "Customer#{:09d}"):
+        texts = column(t.STRING, [form.format(i) for i in range(50_000)])
+        words = encode.equality_words([texts], [False], HASHING)
+        buckets = np.empty(50_000, np.int64)
+        sorting.buckets_of(words[0], buckets)
+        assert np.bincount(buckets, minlength=64).max() < 1.2 * 50_000 / 64
+        assert len(np.unique(words[0])) == 50_000
+    for hashes in (words, encode.row_words([texts], HASHING)):
+        for word in hashes:
             assert len(np.unique(word)) == 50_000
+
+
+@KINDS
+def test_local_words(kind: t.SqlType) -> None:
+    pairs = ranked(kind) * 2
+    words = keys_of(encode.local_words([column(kind, [v for _, v in pairs])]))
+    for (a, x), (b, y) in product(zip(pairs, words, strict=True), repeat=2):
+        assert (a[0] == b[0]) == (x == y)
+
+
+@KINDS
+def test_equal_values(kind: t.SqlType) -> None:
+    left, right = zip(*product(ranked(kind), repeat=2), strict=True)
+    columns = [column(kind, [v for _, v in side]) for side in (left, right)]
+    expected = [a == b for (a, _), (b, _) in zip(left, right, strict=True)]
+    assert encode.equal_values(*columns).tolist() == expected
 
 
 def test_prefixes_of_texts_sort_as_bytes() -> None:

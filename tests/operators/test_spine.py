@@ -67,7 +67,8 @@ def lookup(spine: Spine, probes: Ints) -> set[tuple[int, int]]:
     probe, row = np.empty(10_000, np.int64), np.empty(10_000, np.int64)
     found = lookup_kernels.living(
         spine.table, runs, n_runs, sought.order, sought.starts,
-        np.full(probes.shape[1], 10_000), np.zeros(100, np.int64), probe, row, work,
+        np.full(probes.shape[1], 10_000), np.zeros(100, np.int64), probe, row,
+        np.zeros(probes.shape[1], np.bool_), work,
     )  # fmt: skip
     return set(zip(probe[:found].tolist(), row[:found].tolist(), strict=True))
 

@@ -195,7 +195,7 @@ class SparkExecutor:
         for number, cut in enumerate(builder.active):
             payloads = rows.get(first + number)
             if payloads:
-                sink = sink_of(cut.sink.node)
+                sink = sink_of(cut.sink.node, dataflow.hashing)
                 parts = [blobs.decode_columns(p, sink.types) for p in payloads]
                 operator = cut.sink.operator
                 assert isinstance(operator, ReduceOperator | StoreOperator)

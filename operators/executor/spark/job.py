@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -76,7 +76,7 @@ class Job:
     by routes).
     `counted`: maps whose failing rows an earlier job of the step has counted. `tasks`: per stage.
     `exchanges`: half joins with an exchange on the longest route. `combined`: whether a last stage
-    adds up what other tasks found for the same group or row.
+    adds up what other tasks found for the same group or row. `hashing`: how the store makes keys.
     """
 
     nodes: tuple[ir.Node, ...]
@@ -92,6 +92,7 @@ class Job:
     tasks: int
     exchanges: int
     combined: bool
+    hashing: tuple[int, ...] = field(repr=False)
 
     @property
     def stages(self) -> int:
@@ -200,6 +201,7 @@ class JobBuilder:
             tasks=tasks,
             exchanges=exchanges,
             combined=tasks > 1 and self.rows >= limits.combine_rows,
+            hashing=self._dataflow.hashing.numbers,
         )
 
     @property
@@ -256,8 +258,12 @@ class JobBuilder:
         read = {h.node.index for r in routes for h in operator.paths[r.source]}
         looked_up = {h.node.input for r in routes for h in operator.paths[r.source]}
         columns = set(needed)
+        #: Of each input the columns of keys that a lookup compares.
+        compared: dict[int, set[int]] = {}
         for r in routes:
             for h in operator.paths[r.source]:
+                own = {h.index.columns[k] for k, _ in h.index.hashed}
+                compared.setdefault(h.node.input, set()).update(own)
                 columns.update(h.node.reads)
                 columns.update(columns_used(*h.node.residual))
             first = operator.occurrences[r.source].first
@@ -269,6 +275,7 @@ class JobBuilder:
         ):
             width = len(source.schema)
             own = {c - occurrence.first for c in columns} & set(range(width))
+            own.update(compared.get(i, ()))
             number = self._relation(occurrence.relation, own)
             if i in looked_up:
                 self._relation_blocks[number] = None

@@ -21,6 +21,7 @@ from operators.delta import Delta
 from operators.kernels import sorting
 from operators.reduce import ReduceOperator, Runs, add_up, slots_of
 from operators.state.arrangement import ArrangementState
+from operators.state.hashing import Hashing
 from operators.state.relation import Relation
 from operators.store import StoreOperator, consolidate
 from planner import dataflow as ir
@@ -49,8 +50,8 @@ class Part:
 class GroupSink:
     """Changes of a Reduce: its keys, the time, the words to add, the exact sums to add."""
 
-    def __init__(self, node: ir.Reduce) -> None:
-        relation = Relation(node.schema)
+    def __init__(self, node: ir.Reduce, hashing: Hashing) -> None:
+        relation = Relation(node.schema, hashing=hashing)
         self._operator = ReduceOperator(
             node, relation, ArrangementState(ir.group_index(node), relation), {}
         )
@@ -96,7 +97,8 @@ class GroupSink:
         words = self._operator.index.probe_words(keys, n)
         added = np.stack([c.values for c in columns[width + 1 : width + 1 + len(self._mode)]])
         exact = tuple(c.values for c in columns[len(columns) - self._exact :])
-        return keys, add_up(words, time, added, exact, self._mode)
+        hashed = self._operator.index.hashed
+        return keys, add_up(words, keys, hashed, time, added, exact, self._mode)
 
     def _part(self, runs: Runs, keys: list[Column]) -> Part:
         buckets = np.empty(runs.words.shape[1], np.int64)
@@ -113,18 +115,19 @@ class GroupSink:
 class BagSink:
     """Changes of a Store: its columns, the time, how many copies come or go."""
 
-    def __init__(self, node: ir.Store) -> None:
+    def __init__(self, node: ir.Store, hashing: Hashing) -> None:
         self._node = node
+        self._hashing = hashing
         self.types: tuple[t.SqlType, ...] = (*(f.type for f in node.schema), t.BIGINT, t.BIGINT)
 
     def part(self, delta: Delta) -> Part:
         """The changes of one delta of the node's input."""
-        return _consolidated(delta.columns(), delta.time, delta.diff)
+        return self._consolidated(delta.columns(), delta.time, delta.diff)
 
     def merge(self, parts: Sequence[list[Column]]) -> Part:
         """The sum of several parts."""
         *columns, time, diff = self._joined(parts)
-        return _consolidated(columns, time.values, diff.values)
+        return self._consolidated(columns, time.values, diff.values)
 
     def apply(
         self, operator: ReduceOperator | StoreOperator, parts: Sequence[list[Column]]
@@ -138,24 +141,23 @@ class BagSink:
     def _joined(self, parts: Sequence[list[Column]]) -> list[Column]:
         return [concat([p[i] for p in parts]) for i in range(len(self.types))]
 
+    def _consolidated(self, columns: list[Column], time: Ints, diff: Ints) -> Part:
+        net = consolidate(columns, time, diff, self._hashing)
+        buckets = np.empty(len(net.row), np.int64)
+        sorting.buckets_of(net.words[0][net.row], buckets)
+        out = [c.take(net.row) for c in columns]
+        return Part([*out, Column(t.BIGINT, time[net.row]), Column(t.BIGINT, net.sum)], buckets)
+
 
 Sink: TypeAlias = GroupSink | BagSink
 
 
-def sink_of(node: ir.Node) -> Sink:
-    """The sink of a node that keeps rows."""
+def sink_of(node: ir.Node, hashing: Hashing) -> Sink:
+    """The sink of a node that keeps rows; `hashing`: how the store makes keys."""
     if isinstance(node, ir.Reduce):
-        return GroupSink(node)
+        return GroupSink(node, hashing)
     assert isinstance(node, ir.Store)
-    return BagSink(node)
-
-
-def _consolidated(columns: list[Column], time: Ints, diff: Ints) -> Part:
-    words, rows, net = consolidate(columns, time, diff)
-    buckets = np.empty(len(rows), np.int64)
-    sorting.buckets_of(words[0][rows], buckets)
-    out = [c.take(rows) for c in columns]
-    return Part([*out, Column(t.BIGINT, time[rows]), Column(t.BIGINT, net)], buckets)
+    return BagSink(node, hashing)
 
 
 def _sliced(column: Column, start: int, end: int) -> Column:

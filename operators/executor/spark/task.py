@@ -39,6 +39,7 @@ from operators.linear import MapOperator, RepeatOperator
 from operators.state import encode
 from operators.state.arrangement import ArrangementState
 from operators.state.files import check_directory, create
+from operators.state.hashing import Hashing
 from operators.state.publish import Attachment
 from operators.state.relation import Relation
 from planner import dataflow as ir
@@ -226,6 +227,9 @@ class AttachedJob:
         self.job = job
         attachment = self._attachment = Attachment(directory)
         self._relations = [attachment.relation(r) for r in job.relations]
+        hashing = Hashing(job.hashing)
+        for relation in self._relations:
+            relation.hashing = hashing
         filters = [attachment.filter(ref, self._relations[r]) for r, ref in job.filters]
         indexes = [attachment.index(ref, self._relations[r]) for r, ref in job.indexes]
         self._joins: list[DeltaJoinOperator] = []
@@ -250,7 +254,7 @@ class AttachedJob:
             **self._maps,
             **{n: RepeatOperator(r) for n, r in enumerate(job.nodes) if isinstance(r, ir.Repeat)},
         }
-        self._sinks = {n: sink_of(job.nodes[n]) for n in job.sinks}
+        self._sinks = {n: sink_of(job.nodes[n], hashing) for n in job.sinks}
         self._sink_tags = {n: len(job.routes) + i for i, n in enumerate(job.sinks)}
         self._error_tag = len(job.routes) + len(job.sinks)
         #: Half joins of each route that follow an exchange.
