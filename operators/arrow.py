@@ -188,7 +188,7 @@ def places_of(
         errors.append(DataError(lacks, detail=f"It has {given}.", hint=near))
     if exact and unknown:
         has = f"the data has {listed(unknown)}, which the table lacks"
-        errors.append(DataError(has, hint=near or "Leave it out, or select the table's columns."))
+        errors.append(DataError(has, hint=near or "Select the table's columns."))
     return [found.get(folded(name)) for name in wanted], errors
 
 

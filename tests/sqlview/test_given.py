@@ -312,6 +312,8 @@ def test_data_that_changes_later_changes_nothing(db: Session) -> None:
         (pl.LazyFrame({"id": [1]}), "Collect it first"),
         ((1, "a", None, None), "row 0 is neither a tuple nor a dict"),
         ([1, 2], "row 0 is neither a tuple nor a dict"),
+        (iter([None, *ROWS]), "row 0 is neither a tuple nor a dict"),
+        ([{**DICTS[0], "ID": 1}], 'row 0 has column "ID" twice'),
         ({"id": 1, "v": "a", "d": None, "day": None}, 'Column "id" cannot be given as int'),
         ({**LISTS, "id": "abc"}, 'column "id" cannot be given as str'),
         ({"id": [1, 2], "v": ["a"], "d": [None], "day": [None]}, "the columns differ in length"),
@@ -355,7 +357,7 @@ def test_all_that_is_wrong_is_said_at_once(db: Session) -> None:
         '  NULL in column "id", which is NOT NULL. Row 0 of the data has it first.\n'
         '  Column "d" is DECIMAL(5,2), but the data has string. Not every value of that type is one'
         " of the column's.\n"
-        "Hint: Leave it out, or select the table's columns.\n"
+        "Hint: Select the table's columns.\n"
         "  Fill in a value, or leave such rows out.\n"
         "  Pass cast=True, which converts where nothing is lost; or convert it first, as it is"
         " meant: column.cast(pa.decimal128(5, 2))."
