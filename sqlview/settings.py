@@ -34,7 +34,6 @@ RELIED_ON = {
     "spark.sql.groupByOrdinal": "true",
     "spark.sql.lateralColumnAlias.enableImplicitResolution": "true",
     "spark.sql.legacy.allowStarWithSingleTableIdentifierInCount": "false",
-    "spark.sql.legacy.compareDateTimestampInTimestamp": "true",
     "spark.sql.legacy.consecutiveStringLiterals.enabled": "false",
     "spark.sql.legacy.ctePrecedencePolicy": "CORRECTED",
     "spark.sql.legacy.decimal.retainFractionDigitsOnTruncate": "false",
