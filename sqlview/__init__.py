@@ -35,7 +35,7 @@ from sqlview.arguments import check_text  # noqa: E402
 from sqlview.metrics import Metrics, StepMetrics, ViewMetrics  # noqa: E402
 from sqlview.session import Session  # noqa: E402
 from sqlview.sources.files import Loaded  # noqa: E402
-from sqlview.transaction import Transaction  # noqa: E402
+from sqlview.transaction import Transaction, Transactions  # noqa: E402
 from sqlview.verify import Verification  # noqa: E402
 from sqlview.view import Result, ViewReader  # noqa: E402
 
@@ -57,6 +57,7 @@ __all__ = [
     "StepMetrics",
     "SubscriberError",
     "Transaction",
+    "Transactions",
     "UnsupportedError",
     "Verification",
     "ViewError",

@@ -244,6 +244,8 @@ class Session:
         """
         check_text("table", table)
         check_flag("cast", cast)
+        if format is not None:
+            check_text("format", format)
         tx = self.begin()
         files = find_files(paths, format)
         with self._progress.task(f'loading "{table}"') as advance:

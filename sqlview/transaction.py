@@ -26,7 +26,7 @@ from operators.state.changes import DELETE, INSERT, UPSERT
 from planner.errors import DataError, SqlViewError
 from planner.names import folded
 from planner.zones import Zone
-from sqlview.arguments import check_text
+from sqlview.arguments import check_flag, check_text
 from sqlview.catalog import Catalog, Stream, Table
 from sqlview.progress import Advance
 from sqlview.sources.files import File
@@ -147,6 +147,7 @@ class _Changes:
 
     def _add(self, name: str, action: int, data: Data, cast: bool, times: Times | None) -> None:
         check_text("table", name)
+        check_flag("cast", cast)
         self._check_open()
         table = self._catalog.changeable(name)
         try:
@@ -388,7 +389,7 @@ def _checked_times(times: Times, rows: int) -> Ints:
     if not isinstance(times, (pa.Array, pa.ChunkedArray)):
         try:
             times = pa.array(times)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
             raise DataError("times are integers") from None
     if isinstance(times, pa.ChunkedArray):
         times = times.combine_chunks()

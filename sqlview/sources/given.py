@@ -146,7 +146,7 @@ def gathered(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[p
 def _reading(data: Any) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, TypeError) as error:
+    except (pa.ArrowException, TypeError, ValueError) as error:
         said = str(error).splitlines()
         raise DataError(
             f"changes cannot be read from {_kind(data)}",
