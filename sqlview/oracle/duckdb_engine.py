@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from planner import types as t
 from planner.names import folded
+from planner.room import with_room
 from sqlview.oracle.comparison import plain
 from sqlview.oracle.database import connect
 from sqlview.oracle.kinds import MaybeType, spark_type
@@ -193,7 +194,8 @@ def _translated(
 
     `catalog` has all the tables and views that the text mentions; more do no harm.
     """
-    return translate(text, {name: dict(columns) for name, columns in catalog})
+    known = {name: dict(columns) for name, columns in catalog}
+    return with_room(lambda: translate(text, known))
 
 
 def _said(error: BaseException) -> str:

@@ -63,7 +63,7 @@ SAID = {
     "columns": "SELECT id AS `Été`, s AS `w;e`, x AS `İ` FROM t",
     "many ANDs": f"SELECT id FROM t WHERE {' AND '.join(_EACH)}",
     "many ORs": f"SELECT id FROM t WHERE {' OR '.join(_EACH)}",
-    "nested": _nested(30),
+    "nested": _nested(100),
     "a long IN": f"SELECT id FROM t WHERE id IN ({', '.join(map(str, range(3_000)))})",
     "a long sum": f"SELECT {' + '.join(['x'] * 200)} AS s FROM t",
 }
@@ -72,7 +72,6 @@ UNSAID = {
     "letters": "SELECT upper(s) AS u, lower(s) AS l, initcap(s) AS i FROM t",
     "exponents": "SELECT CAST(x AS STRING) AS s FROM t",
     "natural joins": "SELECT * FROM t NATURAL JOIN (SELECT 1 AS q UNION ALL SELECT 2) s",
-    "nested deeply": _nested(100),
     "divisions": f"SELECT {' / '.join(['(dec + 1)'] * 9)} AS q FROM t",
 }
 
