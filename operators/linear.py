@@ -9,6 +9,7 @@ Source: Shared Arrangements §5.1-5.2.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,10 @@ from planner.expr import columns_used
 
 #: Of one value, in the message of a row that cannot be computed.
 _SHOWN_CHARACTERS = 100
+#: Names of accumulators that no query has.
+_KEPT = re.compile(
+    r"(sum_top|sum_double|sum_square\w*|count_rows|first|least|greatest)\(|count\(\*\)"
+)
 #: So many pairs are compared as quickly as a part of them.
 _FEW_PAIRS = 1024
 
@@ -102,6 +107,7 @@ class MapOperator:
         The values are the same when the row leaves, whatever changes in its other columns.
         """
         rows = np.flatnonzero(errors.mask)
+        columns = _shown(self.node.input, columns, self.used)
         named = [f"{self.node.input.schema[c].name} = " for c in columns]
         values = [
             texts(from_column(delta.peek(c, rows), delta.schema[c].type), quoted=True)
@@ -241,3 +247,15 @@ def equal_rows(left: Column, right: Column) -> Bools:
     right_valid = ones if right.valid is None else right.valid
     equal: Bools = (left_valid == right_valid) & (same | ~left_valid)
     return equal
+
+
+def _shown(input: ir.Node, columns: tuple[int, ...], used: tuple[int, ...]) -> tuple[int, ...]:
+    """The columns that a message names, of those that an expression reads: a group by its keys,
+    which the query has, and not by its accumulators, which it has not."""
+    if ir.is_grouped(input):
+        keys = input.keys if isinstance(input, ir.Reduce) else input.index.columns
+        return tuple(k for k in range(len(keys)) if k in used)
+    names = [f.name for f in input.schema]
+    # What was joined with groups has their accumulators too.
+    halves = {name.replace("sum_top", "sum", 1) for name in names if name.startswith("sum_top(")}
+    return tuple(c for c in columns if not _KEPT.match(names[c]) and names[c] not in halves)

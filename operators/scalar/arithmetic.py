@@ -390,9 +390,8 @@ def _sign(call: Call, args: tuple[Node, ...]) -> Run:
         exact = change(exact)
         bad = (exact > -low - 1).astype(np.bool_)
         rows = np.flatnonzero(bad if valid is None else bad & valid)
-        messages = [
-            f"[ARITHMETIC_OVERFLOW] {kind} overflow in {call.function} {a[i]}" for i in rows
-        ]
+        form = "-({})" if call.function == "negate" else "abs({})"
+        messages = [f"[ARITHMETIC_OVERFLOW] {kind} overflow in {form.format(a[i])}" for i in rows]
         return np.where(bad, 0, exact).astype(np.int64), failures(n, rows, messages)
 
     if isinstance(kind, t.FloatType):
