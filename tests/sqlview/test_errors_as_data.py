@@ -55,7 +55,7 @@ CASES = {
     "having": (
         "SELECT k FROM u GROUP BY k HAVING 44 / sum(y) > 1",
         (insert("u", (7, 3), (7, -3)),),
-        ("DIVIDE_BY_ZERO", "= 0"),
+        ("DIVIDE_BY_ZERO", "(where "),
         (insert("u", (7, 1)),),
     ),
     "sum": (
