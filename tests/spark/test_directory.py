@@ -189,10 +189,10 @@ def test_a_path_that_cannot_be_used(spark: Any, tmp_path: Path) -> None:
 def test_close_releases_everything(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever part of closing fails, all others are done; the first failure is raised."""
+    """Whatever part of closing fails, all others are done; a failure is raised."""
     released: list[str] = []
 
-    def failing(kind: type, name: str) -> None:
+    def failing(kind: Any) -> None:
         real = kind.close
 
         def close(self: Any) -> None:
