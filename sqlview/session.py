@@ -27,6 +27,7 @@ from operators.delta import Delta
 from operators.executor.inline import InlineExecutor
 from operators.executor.placement import choose
 from operators.executor.protocol import Executor
+from operators.rows import represented
 from planner import dataflow as ir
 from planner import parse
 from planner.bind import bind_query
@@ -55,7 +56,7 @@ from sqlview.reader import Reader, positions
 from sqlview.settings import Settings
 from sqlview.sources.files import Loaded, Paths, find_files
 from sqlview.sources.given import Given as GivenRows
-from sqlview.sources.given import recognised
+from sqlview.sources.given import is_unicode, recognised
 from sqlview.sources.schemas import fields, typed
 from sqlview.subscriptions import Subscriber, Subscriptions
 from sqlview.transaction import Data, Transaction, Transactions, about
@@ -219,8 +220,8 @@ class Session:
         and for rows that it refuses: then there is no table; TypeError for other arguments.
         """
         check_text("name", name)
-        if not name:
-            raise CatalogError("the name of a table is empty")
+        if not name or not is_unicode(name):
+            raise CatalogError(f"no table can have the name {represented(name)}")
         columns = (key,) if isinstance(key, str) else tuple(checked_sequence("key", key, str, ""))
         with self._working():
             if isinstance(data, pa.Schema):

@@ -98,6 +98,15 @@ def recognised(data: Any, read_dataframe: Callable[[Any], pa.Table]) -> Given:
     raise _refused(data)
 
 
+def is_unicode(name: str) -> bool:
+    """Whether the name is text that Arrow and Spark take: it has no half of a character."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def is_spark_dataframe(data: Any) -> bool:
     """Whether this is a DataFrame of Spark, classic or Connect; pyspark is not imported for it."""
     return any(
@@ -222,6 +231,8 @@ def _columns(data: Mapping[Any, Any]) -> Columns:
     errors: list[DataError] = []
     for key, values in data.items():
         name = str(key)
+        if not is_unicode(name):
+            errors.append(DataError(f"no column can have the name {represented(name)}"))
         if name in columns:
             errors.append(DataError(f"the data has {listed([name])} twice"))
         try:

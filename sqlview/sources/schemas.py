@@ -17,7 +17,7 @@ from operators.rows import by_name, represented
 from planner import types as t
 from planner.errors import DataError, suggestion
 from planner.names import folded
-from sqlview.sources.given import Columns, Given, Rows
+from sqlview.sources.given import Columns, Given, Rows, is_unicode
 
 #: Decimals of Python's are given so many digits, or the most, so that later ones fit too.
 _NARROW_DIGITS = 18
@@ -110,6 +110,9 @@ def _columns(given: Rows) -> Mapping[str, list[Any]]:
             )
         if number == 0:
             columns = {str(name): [] for name in named}
+            for name in columns:
+                if not is_unicode(name):
+                    raise DataError(f"no column can have the name {represented(name)}")
         if list(named) != list(columns) and {str(n) for n in named} != set(columns):
             raise DataError(
                 f"row {number} has other columns than row 0",

@@ -153,8 +153,12 @@ def test_nothing_is_left_of_one_that_fails(db: Session, data: Any, key: Any, say
 
 
 def test_arguments_of_other_types(db: Session) -> None:
-    with pytest.raises(CatalogError, match="empty"):
-        db.create_table("", {"a": [1]})
+    for bad in ("", "a\ud800"):
+        with pytest.raises(CatalogError, match="no table can have the name"):
+            db.create_table(bad, {"a": [1]})
+    for data in ({"a\ud800": [1]}, [{"a\ud800": 1}]):
+        with pytest.raises(DataError, match="no column can have the name"):
+            db.create_table("t", data)
     for name, key in ((5, ()), ("t", 5), ("t", [5])):
         with pytest.raises(TypeError):
             db.create_table(name, {"a": [1]}, key)  # type: ignore[arg-type]

@@ -222,6 +222,12 @@ def test_a_file_that_changes_later_changes_nothing(db: Session) -> None:
     assert sum(row[0] for row in db.view("q").rows()) == 499_500
 
 
+def test_formats_of_other_types(db: Session) -> None:
+    for odd in (5, b"csv", ["csv"]):
+        with pytest.raises(TypeError, match="format"):
+            db.load("t", "t.csv", format=odd)  # type: ignore[arg-type]
+
+
 def test_parquet_is_strict_if_told(db: Session) -> None:
     pq.write_table(pa.table({"id": ["1"], "day": ["a"], "n": [1.0]}), "x.parquet")
     with pytest.raises(DataError, match="2 reasons"):
