@@ -38,6 +38,8 @@ VERSION_KEYS = {
 class FakeVerification:
     epoch: int
     difference: duckdb_oracle.Difference | None
+    error: str | None = None
+    recompute_error: str | None = None
 
 
 @dataclass
