@@ -23,13 +23,14 @@ from operators import delta as deltas
 from operators import exact_sum
 from operators.column import Bools, Column, Ints, concat, null_column
 from operators.delta import Delta, Pairs
+from operators.extreme_rows import first_rows
 from operators.kernels import grouping, sorting
 from operators.kernels.extremes import extremes
 from operators.state import encode, equality
-from operators.state.arrangement import ArrangementState, Matches, order_keys
+from operators.state.arrangement import ArrangementState
 from operators.state.relation import Relation
-from operators.state.spine import keys_at, sort_keys
-from operators.topk import sort_rows
+from operators.state.spine import keys_at
+from operators.topk import exact_words, sort_rows
 from planner import dataflow as ir
 from planner.algebra import SortKey
 from planner.expr import Column as ColumnRef
@@ -429,7 +430,11 @@ class ReduceOperator:
             if len(sought):
                 first_row, times = runs.first_row[sought], runs.time[sought]
                 keys = [delta.peek(k, first_row) for k in self.keys]
-                rows = first_rows(index, keys, times)
+                changed = None
+                if runs.grouped is not None:
+                    rows_of = np.diff(runs.grouped.starts[runs.key_starts])
+                    changed = rows_of[group[sought]]
+                rows = first_rows(index, keys, times, changed)
                 parts.append(gather_or_null(index.relation, slot.arg, rows))
             if len(came):
                 parts.append(delta.peek(slot.arg, best[came]))
@@ -447,19 +452,24 @@ class ReduceOperator:
         self, delta: Delta, runs: Runs, old_row: Ints, slot: Slot, index: ArrangementState
     ) -> tuple[Ints, Bools]:
         """Of each run the row in front after it, as `extremes` finds it, and whether that is sure.
-        It is not where the order is not that of the words alone, nor for the one group of a global
-        aggregate, whose stored NULL may stand for no row."""
+        It is not for the one group of a global aggregate, whose stored NULL may stand for no
+        row."""
         best, known = np.empty(len(runs.time), np.int64), np.zeros(len(runs.time), np.bool_)
         grouped, kind = runs.grouped, self.node.schema[slot.column].type
-        if grouped is None or not self.keys or not encode.order_is_exact([kind]):
+        if grouped is None or not self.keys:
             return best, known
         assert slot.arg is not None and isinstance(index.spec, ir.OrderedArrangement)
         order = index.spec.order
+        n, came = len(delta), delta.column(slot.arg)
         stored = gather_or_null(self.relation, slot.column, old_row)
+        if encode.order_is_exact([kind]):
+            words, before = encode.order_words([came], order), encode.order_words([stored], order)
+        else:
+            both = np.stack(exact_words([concat([came, stored])], order))
+            words, before = both[:, :n].copy(), both[:, n:].copy()
         extremes(
-            grouped.order, grouped.starts, grouped.key_starts, delta.diff,
-            encode.order_words([delta.column(slot.arg)], order),
-            encode.order_words([stored], order), old_row >= 0, best, known,
+            grouped.order, grouped.starts, grouped.key_starts, delta.diff, words, before,
+            old_row >= 0, best, known,
         )  # fmt: skip
         return best, known
 
@@ -557,48 +567,3 @@ def own_rows(index: ArrangementState, words: Ints, values: equality.Values) -> I
     row = np.full(groups, -1, np.int64)
     row[found.probe] = found.row
     return row
-
-
-def first_rows(index: ArrangementState, keys: list[Column], times: Ints) -> Ints:
-    """The row in front of each partition as of its time, or -1; ties on the index's words (texts
-    that share their first bytes) are broken by the values.
-
-    Shapes: keys[i] of n rows, times int64[n]; returns int64[n].
-    """
-    n = len(times)
-    words = index.partition_words(keys, n)
-    framed = np.vstack((words, times))
-    order = sort_keys(framed)
-    words, times = keys_at(words, order), times[order]
-    found = index.first(words, times)
-
-    def values(k: int, probe: Ints) -> Column:
-        return keys[k].take(order[probe])
-
-    differs = equality.differing(index, words, values, found)
-    if differs is not None:
-        # Who is in front of several partitions is looked for among all their rows.
-        mixed = np.zeros(n, np.bool_)
-        mixed[found.probe[differs]] = True
-        kept, sought = ~mixed[found.probe], np.flatnonzero(mixed)
-        every = index.lookup(keys_at(words, sought), times[sought], True)
-        every = equality.matching(index, words, values, Matches(sought[every.probe], every.row))
-        found = Matches(
-            np.concatenate((found.probe[kept], every.probe)),
-            np.concatenate((found.row[kept], every.row)),
-        )
-    out = np.full(n, -1, np.int64)
-    probe, row = found.probe, found.row
-    if len(probe) > len(np.unique(probe)):
-        spec = index.spec
-        assert isinstance(spec, ir.OrderedArrangement)
-        ordered = order_keys(spec)[:1]
-        ranks = np.empty(len(row), np.int64)
-        columns = [index.relation.gather(k.column, row) for k in ordered]
-        ranks[sort_rows(columns, ordered)] = np.arange(len(row))
-        best = np.lexsort((ranks, probe))
-        probe, row = probe[best], row[best]
-        starts = np.flatnonzero(np.diff(probe, prepend=-1))
-        probe, row = probe[starts], row[starts]
-    out[order[probe]] = row
-    return out

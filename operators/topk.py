@@ -24,6 +24,7 @@ from operators.delta import Delta
 from operators.kernels import fronts, sorting, versions
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState, Matches, order_keys
+from operators.state.relation import Relation
 from operators.state.spine import keys_at, sort_keys
 from planner import dataflow as ir
 from planner.algebra import SortKey
@@ -116,7 +117,7 @@ class TopKOperator:
 
     def _follow(self, group: Ints, rows: Ints, groups: int, start: int) -> Delta:
         """Changes of the ranks [offset, high) from `start` on; rows in exact order by group."""
-        born, died = self._lives(rows)
+        born, died = lives(self.index.relation, rows)
         alive = (born < start) & (died >= start)
         births = np.flatnonzero((born >= start) & (born < died))
         ends = np.flatnonzero((died >= start) & (died != versions.NEVER) & (born < died))
@@ -144,7 +145,7 @@ class TopKOperator:
     def _fronts(self, partitions: _Partitions, wanted: Ints, since: int) -> tuple[Ints, Ints, int]:
         """For each partition its first `wanted` rows that did not die before `since`, and some
         more, in exact order: (group, row), int64[n] each, and how many groups there are."""
-        group, rows = self._read(partitions.words, wanted, since)
+        group, rows = front_rows(self.index, partitions.words, wanted, since)
         groups = len(wanted)
 
         def values(k: int, probe: Ints) -> Column:
@@ -155,7 +156,7 @@ class TopKOperator:
         if mixed or equality.differing(self.index, partitions.words, values, found) is not None:
             # Partitions that share a hash: all their rows, dealt out by value.
             every = np.full(groups, self.index.spine.entries)
-            group, rows = self._read(partitions.words, every, since)
+            group, rows = front_rows(self.index, partitions.words, every, since)
             columns = [self.index.relation.gather(c, rows) for c in self._partition]
             keys = np.vstack((group, encode.local_words(columns)))
             _, group = np.unique(keys, axis=1, return_inverse=True)
@@ -164,48 +165,50 @@ class TopKOperator:
             groups = int(group[-1]) + 1 if len(group) else 0
         return group, rows, groups
 
-    def _read(self, probes: Ints, wanted: Ints, since: int) -> tuple[Ints, Ints]:
-        """`_fronts` of partitions by their words alone."""
-        spine = self.index.spine
-        dead, _, _, died_row, died_time = self.index.relation.versions
-        wanted = np.minimum(wanted, spine.entries)
-        capacity = min(int(wanted.sum()), spine.entries) + 64
-        while True:
-            group, rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-            work = np.zeros(2, np.int64)
-            count = fronts.fronts(
-                spine.table_with_skips(),
-                spine.width,
-                probes,
-                wanted,
-                since,
-                dead,
-                died_row,
-                died_time,
-                group,
-                rows,
-                work,
-            )
-            if count <= capacity:
-                break
-            capacity = count
-        self.index.looked_up(work)
-        return self._exactly(group[:count], rows[:count])
 
-    def _exactly(self, group: Ints, rows: Ints) -> tuple[Ints, Ints]:
-        relation = self.index.relation
-        types = [relation.schema[k.column].type for k in self._keys]
-        if encode.order_is_exact(types) or len(rows) < 2:
-            return group, rows
-        columns = [relation.gather(k.column, rows) for k in self._keys]
-        order = sort_rows(columns, self._keys, group)
-        return group[order], rows[order]
+def front_rows(
+    index: ArrangementState, probes: Ints, wanted: Ints, since: int
+) -> tuple[Ints, Ints]:
+    """Of the partitions with these words their first `wanted` rows that did not die before `since`,
+    and some more, in exact order by partition: (partition, row), int64[n] each.
 
-    def _lives(self, rows: Ints) -> tuple[Ints, Ints]:
-        born, died = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-        dead, born_first, born_time, died_row, died_time = self.index.relation.versions
-        versions.lives(rows, dead, born_first, born_time, died_row, died_time, born, died)
-        return born, died
+    Shapes: probes int64[w, p] in the order of spine.sort_keys, wanted int64[p]. Cost: the rows that
+    come, those that tie with the last of them on the index's words included.
+    """
+    spine = index.spine
+    dead, _, _, died_row, died_time = index.relation.versions
+    wanted = np.minimum(wanted, spine.entries)
+    capacity = min(int(wanted.sum()), spine.entries) + 64
+    while True:
+        group, rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+        work = np.zeros(2, np.int64)
+        count = fronts.fronts(
+            spine.table_with_skips(), spine.width, probes, wanted, since,
+            dead, died_row, died_time, group, rows, work,
+        )  # fmt: skip
+        if count <= capacity:
+            break
+        capacity = count
+    index.looked_up(work)
+    return _exactly(index, group[:count], rows[:count])
+
+
+def _exactly(index: ArrangementState, group: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    assert isinstance(index.spec, ir.OrderedArrangement)
+    relation, keys = index.relation, order_keys(index.spec)
+    types = [relation.schema[k.column].type for k in keys]
+    if encode.order_is_exact(types) or len(rows) < 2:
+        return group, rows
+    order = sort_rows([relation.gather(k.column, rows) for k in keys], keys, group)
+    return group[order], rows[order]
+
+
+def lives(relation: Relation, rows: Ints) -> tuple[Ints, Ints]:
+    """When rows were born and died (versions.NEVER: not yet), int64[n] each."""
+    born, died = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    dead, born_first, born_time, died_row, died_time = relation.versions
+    versions.lives(rows, dead, born_first, born_time, died_row, died_time, born, died)
+    return born, died
 
 
 def _without(rows: Ints, others: Ints) -> Ints:
@@ -228,7 +231,14 @@ def sort_rows(columns: list[Column], keys: tuple[SortKey, ...], group: Ints | No
 
     `group` int64[n] goes before all keys. Needs at least one column.
     """
-    words: list[Ints] = [] if group is None else [group]
+    words = exact_words(columns, keys)
+    return np.lexsort((words if group is None else [group, *words])[::-1])
+
+
+def exact_words(columns: list[Column], keys: tuple[SortKey, ...]) -> list[Ints]:
+    """Words int64[n] that sort as `keys` say, and are equal where values are; those of texts are
+    ranks, which mean nothing beside words made by another call."""
+    words: list[Ints] = []
     for column, key in zip(columns, keys, strict=True):
         if is_textual(column.type):
             ranks = pc.rank(column.values, tiebreaker="dense").to_numpy().astype(np.int64)
@@ -238,4 +248,4 @@ def sort_rows(columns: list[Column], keys: tuple[SortKey, ...], group: Ints | No
             words.append(~ranks if key.descending else ranks)
         else:
             words.extend(encode.order_words([column], [key]))
-    return np.lexsort(words[::-1])
+    return words

@@ -334,3 +334,42 @@ def first_visible(
                     count += 1
                 i += 1
     return count
+
+
+@kernel(signatures=[(INTS, INTS, INTS, INTS, INTS, INTS_OUT)])
+def first_alive(starts, born, died, probe_starts, times, out):
+    """For each probe the first candidate of its group that lives as of its time, or -1.
+
+    Shapes: candidates of group g are starts[g]..starts[g + 1], best first, alive in [born, died),
+    int64[n]; its probes probe_starts[g]..probe_starts[g + 1], times int64[m] ascending in each
+    group; out int64[m]: positions of candidates.
+    Cost: nearly linear in both, and a search of the times for each candidate that is looked at.
+    """
+    # Of each probe the next one that has no candidate yet: found ones are leapt over, and paths
+    # are halved on the way (Tarjan's disjoint sets).
+    after = np.arange(times.shape[0] + 1)
+    for g in range(starts.shape[0] - 1):
+        first, end = probe_starts[g], probe_starts[g + 1]
+        for i in range(first, end):
+            out[i] = -1
+        missing = end - first
+        for c in range(starts[g], starts[g + 1]):
+            if missing == 0:
+                break
+            low, high = first, end
+            while low < high:
+                middle = (low + high) >> 1
+                if times[middle] < born[c]:
+                    low = middle + 1
+                else:
+                    high = middle
+            i = low
+            while True:
+                while after[i] != i:
+                    after[i] = after[after[i]]
+                    i = after[i]
+                if i >= end or times[i] >= died[c]:
+                    break
+                out[i] = c
+                after[i] = i + 1
+                missing -= 1
