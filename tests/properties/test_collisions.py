@@ -65,12 +65,11 @@ def test_traps(scenario: Scenario, connect: Connect, found: Counter[str]) -> Non
         assert found.total() > before
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_every_operator(seed: int, connect: Connect, found: Counter[str]) -> None:
+def test_every_operator(connect: Connect, found: Counter[str]) -> None:
     before = found.copy()
     checked = connect(form="arrow")
     _create(checked)
-    run_random(checked, seed=seed, epochs=40)
+    run_random(checked, seed=0, epochs=40)
     modules = {name for name, n in (found - before).items() if n}
     assert modules >= {
         f"operators.{name}"
@@ -80,8 +79,7 @@ def test_every_operator(seed: int, connect: Connect, found: Counter[str]) -> Non
 
 def test_random_queries(connect: Connect, found: Counter[str]) -> None:
     before, tally = found.total(), Tally()
-    for seed in (5_000, 5_001):
-        run(make(seed, 12), connect(), tally)
+    run(make(5_000, 12), connect(), tally)
     assert tally.lively > 0 and found.total() > before
 
 
