@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import multiprocessing
 import os
@@ -25,13 +26,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from random import Random
 from types import FrameType
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.harness import Checked
+from tests import spark_answers
+from tests.harness import Checked, Mismatch
+from tests.properties import events
 from tests.properties.cases import Tally, fault, make, run, shrink
 from tests.properties.features import FEATURES, SUPPORTED
 from tests.properties.values import MAX_ROWS, MAX_WORK
@@ -52,16 +56,31 @@ class Plan:
     reference: str | None
     share: bool
     attempts: int
+    placement: str
+    judge: str
 
-    def connect(self) -> Checked:
+    def connect(self, seed: int) -> Checked:
         import sqlview
 
         db: Any = None
+        share = self.share and seed % 4 != 3
         if self.reference is not None:
             db = ReferenceSession(None if self.reference == "none" else self.reference)
+        elif self.placement == "spark" or (self.placement == "mixed" and seed % 50 == 49):
+            db = sqlview.connect(spark=_spark(), placement="spark", share=share)
         else:
-            db = sqlview.connect(placement="inline", share=self.share)
+            db = sqlview.connect(placement="inline", share=share)
         return Checked(db, form="mixed", most_rows=MAX_ROWS, most_work=MAX_WORK)
+
+
+@functools.cache
+def _spark() -> Any:
+    """This process's Spark."""
+    from sqlview import start_spark
+
+    spark = start_spark("local[1]")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    return spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +115,11 @@ def main(arguments: list[str] | None = None) -> int:
     minutes = options.minutes
     if minutes is None:
         minutes = float("inf") if options.pairs or options.cases is not None else 1.0
+    share, attempts = not options.private, options.attempts
     plan = Plan(
-        options.epochs, options.features, options.reference, not options.private, options.attempts
-    )
+        options.epochs, options.features, options.reference, share, attempts,
+        options.placement, options.judge,
+    )  # fmt: skip
     end = None if options.cases is None else options.seed + options.cases
     started, total = time.monotonic(), Total()
     output = None if options.output is None else options.output.open("a")
@@ -139,6 +160,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--failures", type=int, default=1, help="stop after so many differences")
     parser.add_argument("--attempts", type=int, default=200, help="to cut a difference down")
     parser.add_argument("--private", action="store_true", help="do not share arrangements")
+    parser.add_argument(
+        "--placement",
+        choices=("inline", "spark", "mixed"),
+        default="inline",
+        help="mixed: every fiftieth case on Spark",
+    )
+    parser.add_argument(
+        "--judge",
+        choices=("duckdb", "spark"),
+        default="duckdb",
+        help="spark: beside DuckDB, Spark recomputes the views as they are at the end of a case",
+    )
     parser.add_argument("--processes", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--output", type=Path, metavar="FILE", help="one line of JSON per case")
     parser.add_argument(
@@ -209,10 +242,17 @@ def _seeds(first: int, end: int | None, stride: int) -> Iterator[int]:
 
 def _run_case(seed: int, plan: Plan) -> Outcome:
     started, tally, difference = time.monotonic(), Tally(), None
+    if seed % 25 == 24 and plan.reference is None:
+        return _run_events(seed, plan, started)
     case = make(seed, plan.epochs, plan.features)
-    checked = plan.connect()
+    checked = plan.connect(seed)
     try:
         run(case, checked, tally)
+        if plan.judge == "spark":
+            compared, wrong = spark_answers.judged(checked, _spark())
+            tally.count("judged by Spark", compared)
+            if wrong:
+                raise Mismatch("\n".join(["Spark gives something else", *wrong, *checked.script]))
     except Exception as error:
         difference = _cut_down(seed, plan) or (
             f"seed {seed} failed, but not when run again\n{type(error).__name__}: {error}"
@@ -223,11 +263,32 @@ def _run_case(seed: int, plan: Plan) -> Outcome:
     return Outcome(seed, time.monotonic() - started, tally, difference, disputes)
 
 
+def _run_events(seed: int, plan: Plan, started: float) -> Outcome:
+    """Views over a stream: see `tests.properties.events`."""
+    import sqlview
+
+    tally, difference = Tally(), None
+    checked = events.Checked(sqlview.connect(placement="inline", share=plan.share), Random(seed))
+    try:
+        events.run(checked, seed, plan.epochs)
+    except Exception as error:
+        difference = f"seed {seed} fails over a stream\n{type(error).__name__}: {error}"
+    finally:
+        checked.close()
+    tally.pairs = tally.nonempty = checked.pairs
+    tally.changed = tally.lively = checked.lively
+    tally.count("views over streams, epochs", checked.pairs)
+    return Outcome(seed, time.monotonic() - started, tally, difference, ())
+
+
 def _cut_down(seed: int, plan: Plan) -> str | None:
     case = make(seed, plan.epochs, plan.features)
-    found = fault(shrink(case, plan.connect, plan.attempts), plan.connect) or fault(
-        case, plan.connect
-    )
+
+    def connect() -> Checked:
+        return plan.connect(seed)
+
+    small = shrink(case, connect, plan.attempts)
+    found = fault(small, connect) or fault(case, connect)
     if found is None:
         return None
     error, script = found

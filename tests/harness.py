@@ -21,6 +21,7 @@ as a `Dispute` (`Checked.disputes`) and not as a failure. Whoever runs sessions 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,12 +35,22 @@ from sqlglot import exp
 import sqlview
 from planner import types as t
 from planner.errors import SqlViewError, ViewError
-from sqlview.oracle import Difference, DuckDBOracle, RowError, TooLarge, canonical_rows, compare
+from sqlview.oracle import (
+    CannotSay,
+    Difference,
+    DuckDBOracle,
+    RowError,
+    TooLarge,
+    canonical_rows,
+    compare,
+)
 from tests.reference.engine import parse_table
 from tests.reference.tables import Change, Row, Table, arrow_table, arrow_type, net
 
 __all__ = ["Checked", "Mismatch"]
 
+
+_WORDS = frozenset({"select", "order", "from", "group", "at"})
 
 #: What a view must hold; None while it must be in error.
 Expected = pa.Table | None
@@ -73,6 +84,18 @@ class Dispute:
         return f"{self.view} {self.when}: {self.difference}\n{self.text}"
 
 
+#: The table of what subscribers commit (`Checked.react`).
+LOG = "log"
+LOG_SCHEMA = (t.Field("n", t.INT), t.Field("at", t.BIGINT))
+
+
+def quoted(name: str) -> str:
+    """An identifier as SQL text, in backticks unless it is a plain word."""
+    if re.fullmatch(r"[a-z][a-z0-9_]*", name) and name not in _WORDS:
+        return name
+    return f"`{name.replace('`', '``')}`"
+
+
 def mentioned(query: str) -> tuple[str, ...]:
     """The relations in a query, in lower case, each as often as it is there."""
     tables = sqlglot.parse_one(query, read="databricks").find_all(exp.Table)
@@ -98,7 +121,9 @@ class _Watched:
 
     `reads`: the relations in its text, each as often as it is there. `based`: whether the sum
     started from rows; it did not if the view was in error when it was made, and then starts with
-    the first rows that it shows.
+    the first rows that it shows. `former`: the view that it replaced, of which a subscriber is
+    still to hear that it was. `under`: the tables under it; `latest`: what it must hold while they
+    are as of `state`.
     Counted: epochs compared, and those that changed the view, left rows in it, both (lively), or
     left it in error.
     """
@@ -110,11 +135,18 @@ class _Watched:
     total: Counter[Row] = field(default_factory=Counter)
     based: bool = False
     batches: list[pa.Table] = field(default_factory=list)
+    former: _Watched | None = None
+    under: tuple[str, ...] = ()
+    state: tuple[int, ...] = (-1,)
+    latest: Expected = None
     epochs: int = 0
     changed_epochs: int = 0
     nonempty_epochs: int = 0
     lively_epochs: int = 0
     error_epochs: int = 0
+
+    def hear(self, changes: pa.Table) -> None:
+        self.batches.append(changes)
 
 
 class Checked:
@@ -140,6 +172,8 @@ class Checked:
         self.views: dict[str, _Watched] = {}
         self.script: list[str] = []
         self.disputes: list[Dispute] = []
+        self._reactions: list[tuple[int, Change]] = []
+        self._changed: Counter[str] = Counter()
         self._most_rows = most_rows
         self._most_work = most_work
         self._form = form
@@ -151,8 +185,8 @@ class Checked:
 
     def create_table(self, name: str, columns: str, key: Sequence[str] = ()) -> None:
         """`columns` as in CREATE TABLE; `key`: names of the primary key's columns."""
-        constraint = f", PRIMARY KEY ({', '.join(key)})" if key else ""
-        text = f"CREATE TABLE {name} ({columns}{constraint})"
+        constraint = f", PRIMARY KEY ({', '.join(map(quoted, key))})" if key else ""
+        text = f"CREATE TABLE {quoted(name)} ({columns}{constraint})"
         self.script.append(f"sql: {text}")
         tree = sqlglot.parse_one(text, read="databricks")
         assert isinstance(tree, exp.Create)
@@ -163,8 +197,40 @@ class Checked:
 
     def create_view(self, name: str, query: str) -> None:
         """Create the view over what is there now and compare its first result."""
-        self.script.append(f"sql: CREATE MATERIALIZED VIEW {name} AS {query}")
-        self.db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        self._create_view(name, f"CREATE MATERIALIZED VIEW {quoted(name)} AS {query}", query)
+
+    def replace_view(self, name: str, query: str) -> None:
+        """CREATE OR REPLACE a view. Whoever subscribed to the old one hears, with the next step at
+        the latest, that its rows left and the new ones came."""
+        old, text = self.views[name], f"CREATE OR REPLACE MATERIALIZED VIEW {quoted(name)}"
+        self._create_view(name, f"{text} AS {query}", query)
+        new = self.views[name]
+        if old.based and new.based and old.schema == new.schema:
+            new.former = old
+
+    def react(self, name: str) -> None:
+        """From now on a subscriber of the view commits a row to table LOG for each of its changes.
+
+        A view made before does not read LOG, so one change leads to one commit.
+        """
+        if LOG not in self.tables:
+            self.create_table(LOG, ", ".join(f"{quoted(f.name)} {f.type}" for f in LOG_SCHEMA))
+        self.script.append(f"react({name!r})")
+
+        def commit(changes: pa.Table) -> None:
+            row = (changes.num_rows % 3, changes["__time"][0].as_py() % 2)
+            with self.db.transaction() as tx:
+                tx.insert(LOG, [row])
+            self._reactions.append((tx.epoch, Change("insert", LOG, (row,))))
+
+        self.db.subscribe(name, commit)
+
+    def _create_view(self, name: str, statement: str, query: str) -> None:
+        self.script.append(f"sql: {statement}")
+        self.db.sql(statement)
+        if name in self.views:
+            self.oracle.drop(name)
+            del self.views[name]
         view = self.db.view(name)
         known = self.oracle.describe(query).types
         for column, kind in zip(view.schema, known, strict=True):
@@ -172,13 +238,17 @@ class Checked:
                 self._fail(name, f"column {column.name!r} is {column.type}; Spark gives {kind}")
         self.oracle.create_view(name, query, view.schema)
         watched = _Watched(name, query, view.schema, mentioned(query))
+        above = {v.name.lower(): v.under for v in self.views.values()}
+        tables = {base for read in watched.reads for base in above.get(read, (read,))}
+        watched.under = tuple(sorted(tables))
         self.views[name] = watched
-        self.db.subscribe(name, watched.batches.append)
+        self.db.subscribe(name, watched.hear)
         self._check_snapshot(watched, self._moment())
 
     def drop_view(self, name: str) -> None:
-        self.script.append(f"sql: DROP MATERIALIZED VIEW {name}")
-        self.db.sql(f"DROP MATERIALIZED VIEW {name}")
+        text = f"DROP MATERIALIZED VIEW {quoted(name)}"
+        self.script.append(f"sql: {text}")
+        self.db.sql(text)
         self.oracle.drop(name)
         del self.views[name]
 
@@ -279,9 +349,11 @@ class Checked:
             after[change.table].apply(change)
         for name, table in after.items():
             inserts, deletes = net(self.tables[name], table)
-            self.oracle.apply(
-                name, arrow_table(table.schema, inserts), arrow_table(table.schema, deletes)
-            )
+            if inserts or deletes:
+                self._changed[name.lower()] += 1
+                self.oracle.apply(
+                    name, arrow_table(table.schema, inserts), arrow_table(table.schema, deletes)
+                )
         self.tables = after
         return self._moment()
 
@@ -292,16 +364,23 @@ class Checked:
         for name, watched in self.views.items():
             try:
                 if wrong.isdisjoint(watched.reads):
-                    self._bound_work(watched, expected)
-                    expected[name] = self.oracle.query(
-                        watched.text, watched.schema, self._most_rows
-                    )
-                    continue
+                    expected[name] = self._recomputed(watched, expected)
+                    if expected[name] is not None:
+                        continue
             except RowError:
                 pass
-            expected[name] = None
+            expected[name] = watched.latest = None
             wrong.add(name.lower())
         return _Moment(self.tables, expected)
+
+    def _recomputed(self, watched: _Watched, expected: dict[str, Expected]) -> Expected:
+        """What the view must hold; as before if nothing under it has changed."""
+        state = tuple(self._changed[name] for name in watched.under)
+        if watched.state != state:
+            watched.state = state
+            self._bound_work(watched, expected)
+            watched.latest = self.oracle.query(watched.text, watched.schema, self._most_rows)
+        return watched.latest
 
     def _bound_work(self, watched: _Watched, expected: dict[str, Expected]) -> None:
         if self._most_work is None:
@@ -340,7 +419,7 @@ class Checked:
                 other.create_view(view.name, view.text, view.schema)
             try:
                 return other.query(watched.text, watched.schema)
-            except RowError:
+            except (CannotSay, RowError):
                 return None
 
     def fill(self, tx: Any, changes: Sequence[Change]) -> None:
@@ -392,6 +471,12 @@ class Checked:
     def _check_step(self, before: int, epochs: list[int], expected: list[_Moment]) -> None:
         if epochs != list(range(before + 1, before + 1 + len(epochs))):
             self._fail("session", f"epochs {epochs} do not follow {before}")
+        for epoch, change in self._reactions:
+            epochs.append(epoch)
+            expected.append(self._advance((change,)))
+        self._reactions.clear()
+        if epochs != list(range(before + 1, before + 1 + len(epochs))):
+            self._fail("session", f"epochs {epochs} with what subscribers did")
         if self.db.epoch != epochs[-1]:
             self._fail("session", f"the epoch is {self.db.epoch}, not {epochs[-1]}")
         for watched in self.views.values():
@@ -401,6 +486,9 @@ class Checked:
             for epoch, moment in zip(epochs, expected, strict=True):
                 self._check_epoch(watched, epoch, deltas.get(epoch), moment)
             self._check_snapshot(watched, expected[-1])
+            if watched.former is not None and deltas:
+                self._check_replaced(watched, watched.former)
+                watched.former = None
 
     def _check_epoch(
         self, watched: _Watched, epoch: int, deltas: Counter[Row] | None, moment: _Moment
@@ -425,6 +513,14 @@ class Checked:
             summed = arrow_table(watched.schema, rows)
             when = f"at {epoch}"
             self._report(watched, self._differs(watched, summed, moment, when), when)
+
+    def _check_replaced(self, new: _Watched, old: _Watched) -> None:
+        """A subscriber of the old view has been told how to get from its rows to the new ones."""
+        for batch in old.batches:
+            for *row, _, diff in canonical_rows(batch):
+                old.total[tuple(row)] += diff
+        if Counter({row: n for row, n in old.total.items() if n}) != new.total:
+            self._fail(new.name, f"a subscriber of the view that it replaced has {old.total}")
 
     def _deltas(self, watched: _Watched) -> dict[int, Counter[Row]]:
         names = [f.name for f in watched.schema]

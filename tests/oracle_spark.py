@@ -19,6 +19,11 @@ class SparkOracle:
         self._spark.createDataFrame(table).createOrReplaceTempView(name)
         self._names.append(name)
 
+    def create_view(self, name: str, text: str) -> None:
+        """Let queries read `text` under `name`."""
+        self._spark.sql(text).createOrReplaceTempView(name)
+        self._names.append(name)
+
     def query(self, text: str) -> pa.Table:
         """The result with Spark's own types.
 

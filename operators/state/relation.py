@@ -597,7 +597,7 @@ class Relation:
     def _close_if_dead(self, since: int) -> None:
         """Let the next rows begin a new block if few of those in the last one can be seen."""
         rows = self._block_rows[-1] if self.next_row & BLOCK_MASK else 0
-        if rows < CLOSE_ROWS:
+        if rows < CLOSE_ROWS or rows - self._block_deaths[-1] >= COMPACT_BELOW * rows:
             return
         first = self.next_row & ~BLOCK_MASK
         told = self._died_time[np.searchsorted(self._died_row, first) :] > since

@@ -83,7 +83,7 @@ class Aggregates(Expressions):
                 a = self._key(scope)
                 return Value(f"count(DISTINCT {a.text})", t.BIGINT, MAX_ROWS)
             case "sum distinct" | "avg distinct":
-                a = self._number([v for v in scope if v.kind != "double"])
+                a = self._number([v for v in scope if v.kind in ("int", "decimal")])
                 return self._sum_or_average(function[:3], "DISTINCT ", a)
             case "count_if":
                 return Value(f"count_if({self._predicate(scope, 1).text})", t.BIGINT, MAX_ROWS)
@@ -112,7 +112,7 @@ class Aggregates(Expressions):
             case "moments":
                 return self._moments(scope)
             case _:
-                a = self._number([v for v in scope if v.exactness == DYADIC])
+                a = self._number([v for v in scope if v.exactness == DYADIC], finite=True)
                 a = a if a.exactness == DYADIC else Value("1", t.INT)
                 return Value(f"{function}({a.text})", t.DOUBLE, 5, INEXACT)
 
@@ -120,7 +120,7 @@ class Aggregates(Expressions):
         return self.rng.choice(("0", "0.25", "0.5", "0.75", "1"))
 
     def _percentile(self, scope: Scope) -> Value:
-        a, p = self._number(scope), self._fraction()
+        a, p = self._number(scope, finite=True), self._fraction()
         exactness = INEXACT if a.kind == "decimal" else a.exactness
         order = self.rng.choice((a.text, f"{a.text} DESC"))
         text = self.rng.choice(
@@ -152,7 +152,9 @@ class Aggregates(Expressions):
         text = f"(1e3 + {self.rng.choice(_PAIRS)}({a.text}, {b.text}))"
         return Value(text, t.DOUBLE, 2_000, INEXACT)
 
-    def _number(self, scope: Scope) -> Value:
+    def _number(self, scope: Scope, finite: bool = False) -> Value:
+        """A number to add up; `finite`: without infinities."""
+        scope = [v for v in scope if v.summable or (v.kind == "double" and not finite)]
         numbers = [v.kind for v in scope if v.kind in ("int", "decimal", "double")]
         return self._of_kind(self.rng.choice(numbers or ["int"]), scope, 1)
 
@@ -181,7 +183,7 @@ class Aggregates(Expressions):
         if self._chance(0.5):
             when = f"CASE WHEN {call.text} > 2 THEN 'many' WHEN {call.text} IS NULL THEN 'none' END"
             return Value(when, t.STRING)
-        if call.bound < 1 << 50:
+        if call.bound < 1 << 50 and call.type in (t.INT, t.BIGINT):
             return replace(call, text=f"(count(*) + 2 * {call.text})", bound=4 * call.bound)
         return call
 

@@ -18,26 +18,24 @@ from typing import Any
 
 from planner import types as t
 from planner.errors import UnsupportedError
-from sqlview.oracle import DuckDBOracle, RowError, TooLarge, canonical_rows
-from tests.harness import Checked
+from sqlview.oracle import CannotSay, DuckDBOracle, RowError, TooLarge, canonical_rows
+from tests.harness import LOG, LOG_SCHEMA, Checked, mentioned, quoted, work
 from tests.properties.features import SUPPORTED
 from tests.properties.queries import QueryMaker
-from tests.properties.streams import Stream
-from tests.properties.values import MAX_ROWS, Relation, Value
+from tests.properties.streams import Domain, Stream, domain
+from tests.properties.values import EXTREME, MAX_ROWS, MAX_WORK, WIDE, Relation, Value
 from tests.reference.tables import Change, Rejected, Table, arrow_table
 
 _TYPES: tuple[t.SqlType, ...] = (
-    t.INT,
-    t.INT,
-    t.BIGINT,
-    t.DecimalType(6, 2),
-    t.DecimalType(12, 4),
-    t.STRING,
-    t.STRING,
-    t.DATE,
-    t.DOUBLE,
-    t.BOOLEAN,
+    *(t.INT, t.INT, t.INT, t.BIGINT, t.BIGINT, t.TINYINT, t.SMALLINT),
+    *(t.DecimalType(6, 2), t.DecimalType(12, 4), WIDE),
+    *(t.STRING, t.STRING, t.STRING, t.BINARY, t.BOOLEAN),
+    *(t.DATE, t.DATE, t.TIMESTAMP, t.DOUBLE, t.DOUBLE, t.FLOAT),
 )
+_KEY_TYPES: tuple[t.SqlType, ...] = (
+    *(t.STRING, t.STRING, t.BIGINT, t.BINARY, t.TIMESTAMP, t.DATE, WIDE, t.SMALLINT),
+)
+_ODD_NAMES = ("my table", "select", "名前", "a.b", "1st", "x  y", "λ", "order by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +51,37 @@ class MakeView:
     query: str
     features: tuple[tuple[str, int], ...] = ()
     reads: frozenset[str] = frozenset()
+    columns: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceView:
+    """CREATE OR REPLACE of a view that no other reads."""
+
+    view: MakeView
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class React:
+    """From now on whatever changes a view is followed by a commit of its subscriber's."""
+
+    view: str
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One physical step of one or more transactions."""
+    """One physical step of one or more transactions; `as_columns`: handed over together."""
 
     transactions: tuple[tuple[Change, ...], ...]
+    as_columns: bool = False
 
 
-Operation = MakeTable | MakeView | Step
+Operation = MakeTable | MakeView | ReplaceView | DropView | React | Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +95,7 @@ class Tally:
     """What ran: pairs of a query and an epoch, and how many had rows, changed, both, or an error.
 
     A view that the engine refuses counts for nothing but `refused`, with its features. `cut_short`:
-    cases that ended early, as a view became too large.
+    cases that ended early, as a view became too large for the oracle.
     """
 
     pairs: int = 0
@@ -98,6 +117,10 @@ class Tally:
             self.changed += watched.changed_epochs
             self.lively += watched.lively_epochs
             self.errors += watched.error_epochs
+
+    def count(self, feature: str, times: int = 1) -> None:
+        """Something done to views, not in their text."""
+        _count(self.features, [(feature, times)])
 
     def merge(self, other: Tally) -> None:
         """Add what another run covered."""
@@ -124,65 +147,152 @@ def _count(counts: dict[str, int], more: Collection[tuple[str, int]]) -> None:
 
 
 #: Queries written for one view at most, and epochs that each is tried on.
-_CANDIDATES, _PREVIEWED = 6, 5
+_CANDIDATES, _PREVIEWED = 5, 3
+#: Cases of so many transactions may have a step of FLOOD times.
+_LONG, FLOOD = 25, 1_500
 
 
 def make(seed: int, epochs: int, allowed: Collection[str] = SUPPORTED) -> Case:
     """A case of about `epochs` transactions. The same arguments give the same case."""
-    rng = Random(seed)
-    tables = {f"t{i + 1}": _table(rng, f"t{i + 1}") for i in range(rng.choice((2, 2, 3)))}
-    maker = QueryMaker(rng, tuple(allowed))
-    for name, table in tables.items():
-        columns = tuple(Value(f.name, f.type) for f in table.schema)
-        key = table.schema[table.key[0]].name if len(table.key) == 1 else ""
-        maker.relations.append(Relation(name, columns, key))
-    operations: list[Operation] = [MakeTable(table) for table in tables.values()]
-    views = rng.randint(2, 4)
-    made = 0
-    stream = Stream(rng, tables)
-    done = 0
-    with _Preview(seed, tables) as preview:
-        while done < epochs:
-            # Some views come late, over data and live arrangements, but not too late to change.
-            if made < views and (done > epochs // 3 or rng.random() < (0.8 if done == 0 else 0.3)):
-                made += 1
-                operations.append(_view(f"v{made}", maker, preview))
-                continue
-            many = rng.choice((1, 1, 1, 3, 6))
-            # Sometimes everything comes at once and sometimes row by row.
-            fill = done == 0 and rng.random() < 0.85
-            transactions = [stream.filling() if fill else stream.transaction() for _ in range(many)]
-            operations.append(Step(tuple(tuple(changes) for changes in transactions)))
-            done += many
-    return Case(seed, tuple(operations))
+    return _Making(seed, epochs, allowed).case()
 
 
-def _view(name: str, maker: QueryMaker, preview: _Preview) -> MakeView:
-    """The first candidate that is lively, else the liveliest."""
-    best: tuple[float, str, tuple[Value, ...], dict[str, int]] | None = None
-    for _ in range(_CANDIDATES):
-        maker.features = {}
-        query, columns = maker.view()
-        score = preview.score(query)
-        if best is None or score > best[0]:
-            best = (score, query, columns, maker.features)
-        if score >= 0.7:
-            break
-    assert best is not None
-    _, query, columns, features = best
-    preview.add(name, query)
-    maker.relations.append(Relation(name, columns))
-    words = set(query.replace("(", " ").replace(",", " ").split())
-    reads = frozenset(r.name for r in maker.relations[:-1] if r.name in words and r.name[0] == "v")
-    return MakeView(name, query, tuple(sorted(features.items())), reads)
+class _Making:
+    """Making one case: its tables, what their columns hold, the views that there are."""
+
+    def __init__(self, seed: int, epochs: int, allowed: Collection[str]) -> None:
+        self._seed, self._epochs = seed, epochs
+        self._rng = rng = Random(seed)
+        odd = rng.random() < 0.15
+        names = rng.sample(_ODD_NAMES, 3) if odd else ["t1", "t2", "t3"]
+        self._deep = rng.random() < 0.06
+        size = rng.choice((12,) * 12 + (40, 40, 150, 400))
+        many = 2 if size > 40 else rng.choice((2, 2, 3))
+        self._tables = {name: _table(rng, name, odd) for name in names[:many]}
+        self._domains = {
+            name: tuple(domain(rng, f.type) for f in table.schema)
+            for name, table in self._tables.items()
+        }
+        self._maker = QueryMaker(rng, tuple(allowed), odd=odd, deep=self._deep)
+        for name, table in self._tables.items():
+            self._maker.relations.append(_relation(table, self._domains[name]))
+        self._size = size
+        self._view_names = [f"v{i + 1}" for i in range(40)]
+        if odd:
+            self._view_names[0] = "the view"
+        self._live: dict[str, MakeView] = {}
+        self._reacting = ""
+        self._operations: list[Operation] = [MakeTable(x) for x in self._tables.values()]
+
+    def case(self) -> Case:
+        rng = self._rng
+        views = 8 if self._deep else rng.randint(2, 4)
+        # Now and then thousands of times in one step, over few views: each is compared.
+        flood = rng.random() < 0.02 and self._epochs >= _LONG
+        stream = Stream(rng, self._tables, self._size, self._domains)
+        made = done = 0
+        with _Preview(self._seed, self._tables, self._size, self._domains) as preview:
+            while done < self._epochs:
+                # Some views come late, over data and live arrangements, but not too late to change.
+                late = done > self._epochs // 3
+                if made < views and (late or rng.random() < (0.8 if done == 0 else 0.3)):
+                    made += 1
+                    self._create(preview)
+                    continue
+                if done and rng.random() < 0.08:
+                    self._define(preview)
+                many = rng.choice((1, 1, 1, 3, 6))
+                as_columns = rng.random() < 0.25
+                if as_columns and done:
+                    many = rng.choice((10, 20)) if not flood else FLOOD
+                    flood = False
+                # Sometimes everything comes at once and sometimes row by row.
+                fill = done == 0 and rng.random() < 0.85
+                transactions = [
+                    stream.filling() if fill and i == 0 else stream.transaction()
+                    for i in range(many)
+                ]
+                as_columns = as_columns and any(transactions)
+                self._operations.append(Step(tuple(map(tuple, transactions)), as_columns))
+                done += many
+        return Case(self._seed, tuple(self._operations))
+
+    def _create(self, preview: _Preview) -> None:
+        view = self._written(self._view_names.pop(0), preview)
+        self._operations.append(view)
+        self._add(view, preview)
+
+    def _define(self, preview: _Preview) -> None:
+        """Drop or replace a view that no other reads, or let one react."""
+        rng = self._rng
+        reacts = not self._reacting and not self._deep
+        free = [
+            name
+            for name in self._live
+            if name != self._reacting and not any(name in v.reads for v in self._live.values())
+        ]
+        kind = rng.choice(("drop", "replace", "replace", *(("react",) if reacts else ())))
+        if kind == "react" and self._live:
+            self._reacting = next(iter(self._live))
+            self._operations.append(React(self._reacting))
+            log = Value("n", t.INT, EXTREME)
+            self._maker.relations.append(Relation(LOG, (log, Value("at", t.BIGINT, EXTREME))))
+            preview.log()
+        elif free:
+            name = rng.choice(free)
+            self._forget(name, preview)
+            if kind == "replace":
+                view = self._written(name, preview)
+                self._operations.append(ReplaceView(view))
+                self._add(view, preview)
+            else:
+                self._operations.append(DropView(name))
+                if self._view_names:
+                    self._create(preview)
+
+    def _add(self, view: MakeView, preview: _Preview) -> None:
+        self._live[view.name] = view
+        self._maker.relations.append(Relation(quoted(view.name), view.columns, view=True))
+        preview.add(view.name, view.query)
+
+    def _forget(self, name: str, preview: _Preview) -> None:
+        del self._live[name]
+        self._maker.relations = [r for r in self._maker.relations if r.name != quoted(name)]
+        preview.drop(name)
+
+    def _written(self, name: str, preview: _Preview) -> MakeView:
+        """The first candidate that is lively, else the liveliest."""
+        best: tuple[float, str, tuple[Value, ...], dict[str, int]] | None = None
+        tried = 0
+        while tried < _CANDIDATES or best is None:
+            tried += 1
+            self._maker.features = {}
+            query, columns = self._maker.view()
+            score = preview.score(query)
+            if score >= 0 and (best is None or score > best[0]):
+                best = (score, query, columns, self._maker.features)
+            if score >= 0.5:
+                break
+        assert best is not None
+        _, query, columns, features = best
+        reads = frozenset(mentioned(query)) & frozenset(self._live)
+        return MakeView(name, query, tuple(sorted(features.items())), reads, columns)
 
 
 class _Preview:
     """The case's tables at a few successive epochs, each in an oracle, to try queries on."""
 
-    def __init__(self, seed: int, tables: Mapping[str, Table]) -> None:
-        stream = Stream(Random(seed + 1_000_000_007), tables)
+    def __init__(
+        self,
+        seed: int,
+        tables: Mapping[str, Table],
+        size: int,
+        domains: Mapping[str, Sequence[Domain]],
+    ) -> None:
+        stream = Stream(Random(seed + 1_000_000_007), tables, size, domains)
         stream.filling()
+        self._sizes = {name.lower(): size for name in tables}
+        self._rows: dict[str, int] = {}
         self._epochs: list[DuckDBOracle] = []
         for _ in range(_PREVIEWED):
             stream.transaction()
@@ -199,39 +309,65 @@ class _Preview:
             oracle.close()
 
     def score(self, query: str) -> float:
-        """The share of epochs at which the result has rows and changes; 0 if it is too large."""
-        lively = 0
+        """The share of epochs at which the result has rows and changes; 0 if it is too large, and
+        less if DuckDB cannot say it."""
+        if work(mentioned(query), self._sizes) > MAX_WORK:
+            return 0.0
+        lively = most = 0
         before: Counter[Any] | None = None
         for oracle in self._epochs:
-            types = oracle.describe(query).types
-            schema = tuple(t.Field(f"c{i}", k or t.STRING) for i, k in enumerate(types))
             try:
-                rows = canonical_rows(oracle.query(query, schema, MAX_ROWS // 10))
-                now: Counter[Any] | None = Counter(rows)
+                types = oracle.describe(query).types
+                schema = tuple(t.Field(f"c{i}", k or t.STRING) for i, k in enumerate(types))
+                found = oracle.query(query, schema, MAX_ROWS // 10)
+                most = max(most, found.num_rows)
+                now: Counter[Any] | None = Counter(canonical_rows(found))
             except RowError:
                 now = None
             except TooLarge:
                 return 0.0
+            except CannotSay:
+                return -1.0
             lively += before is not None and bool(now) and now != before
             before = now
+        self._rows[query] = most
         return lively / (_PREVIEWED - 1)
 
     def add(self, name: str, query: str) -> None:
+        self._sizes[name.lower()] = self._rows.get(query, MAX_ROWS // 10)
         for oracle in self._epochs:
             oracle.create_view(name, query)
 
+    def drop(self, name: str) -> None:
+        for oracle in self._epochs:
+            oracle.drop(name)
 
-def _table(rng: Random, name: str) -> Table:
+    def log(self) -> None:
+        """The table of what subscribers commit."""
+        self._sizes[LOG] = _PREVIEWED
+        for i, oracle in enumerate(self._epochs):
+            oracle.load(LOG, arrow_table(LOG_SCHEMA, [(i, j) for j in range(i)]))
+
+
+def _table(rng: Random, name: str, odd: bool) -> Table:
     keyed = rng.random() < 0.6
-    fields = [t.Field("k", t.INT, nullable=not keyed)]
+    first = rng.choice(_KEY_TYPES) if keyed and rng.random() < 0.25 else t.INT
+    fields = [t.Field("k", first, nullable=not keyed)]
     if keyed and rng.random() < 0.3:
         fields.append(t.Field("l", rng.choice((t.INT, t.STRING, t.DATE)), nullable=False))
     key = tuple(range(len(fields))) if keyed else ()
-    fields += [
-        t.Field(f"x{i + 1}", rng.choice(_TYPES), nullable=rng.random() < 0.8)
-        for i in range(rng.randint(1, 4))
-    ]
+    for i in range(rng.randint(1, 4)):
+        named = f"x{i + 1} {rng.choice(_ODD_NAMES)}" if odd and rng.random() < 0.4 else f"x{i + 1}"
+        fields.append(t.Field(named, rng.choice(_TYPES), nullable=rng.random() < 0.8))
     return Table(name, tuple(fields), key)
+
+
+def _relation(table: Table, domains: Sequence[Domain]) -> Relation:
+    columns = tuple(
+        Value(quoted(f.name), f.type, d.bound) for f, d in zip(table.schema, domains, strict=True)
+    )
+    key = columns[table.key[0]] if len(table.key) == 1 else None
+    return Relation(quoted(table.name), columns, key)
 
 
 def run(case: Case, checked: Checked, tally: Tally | None = None) -> None:
@@ -243,39 +379,79 @@ def run(case: Case, checked: Checked, tally: Tally | None = None) -> None:
     try:
         _run(case, checked, tally)
         checked.verify()
-    except TooLarge:
+    except (TooLarge, CannotSay):
         tally.cut_short += 1
     tally.add(checked)
 
 
 def _run(case: Case, checked: Checked, tally: Tally) -> None:
     left_out: set[str] = set()
+    # The reference engine takes transactions one by one, and views that are dropped and made.
+    plain = not hasattr(checked.db, "transactions")
     for operation in case.operations:
         match operation:
             case MakeTable(table):
                 columns = ", ".join(
-                    f"{f.name} {f.type}{'' if f.nullable else ' NOT NULL'}" for f in table.schema
+                    f"{quoted(f.name)} {f.type}{'' if f.nullable else ' NOT NULL'}"
+                    for f in table.schema
                 )
                 key = [table.schema[i].name for i in table.key]
                 checked.create_table(table.name, columns, key)
             case MakeView():
-                if operation.reads & left_out:
-                    left_out.add(operation.name)
-                    continue
-                try:
-                    checked.create_view(operation.name, operation.query)
-                except UnsupportedError as error:
-                    checked.script.pop()
-                    left_out.add(operation.name)
-                    tally.refuse(operation, error)
+                _make_view(operation, checked, tally, left_out)
+            case ReplaceView(view):
+                if plain or view.name in left_out or view.reads & left_out:
+                    _drop(view.name, checked, left_out)
+                    _make_view(view, checked, tally, left_out)
                 else:
-                    tally.made(operation)
-            case Step((only,)):
+                    tally.count("replace")
+                    _make_view(view, checked, tally, left_out, replace=True)
+            case DropView(name):
+                tally.count("drop")
+                _drop(name, checked, left_out)
+            case React(view):
+                tally.count("subscriber that commits")
+                if plain or view in left_out:
+                    left_out.add(LOG)
+                else:
+                    checked.react(view)
+            case Step((only,)) if plain or not operation.as_columns:
                 checked.step(*only)
             case Step(transactions):
-                checked.batch(*transactions)
+                if operation.as_columns and not plain:
+                    tally.count("transactions as columns", len(transactions))
+                    checked.columns(*transactions)
+                else:
+                    checked.batch(*transactions)
         if any(sum(w.total.values()) > MAX_ROWS for w in checked.views.values()):
             raise TooLarge("a view has too many rows")
+
+
+def _make_view(
+    view: MakeView, checked: Checked, tally: Tally, left_out: set[str], replace: bool = False
+) -> None:
+    left_out.discard(view.name)
+    if not left_out.isdisjoint(mentioned(view.query)):
+        left_out.add(view.name)
+        return
+    try:
+        if replace:
+            checked.replace_view(view.name, view.query)
+        else:
+            checked.create_view(view.name, view.query)
+    except UnsupportedError as error:
+        checked.script.pop()
+        if replace:
+            _drop(view.name, checked, left_out)
+        left_out.add(view.name)
+        tally.refuse(view, error)
+    else:
+        tally.made(view)
+
+
+def _drop(name: str, checked: Checked, left_out: set[str]) -> None:
+    if name not in left_out:
+        checked.drop_view(name)
 
 
 def fault(case: Case, connect: Callable[[], Checked]) -> tuple[BaseException, str] | None:

@@ -197,3 +197,16 @@ class Checked:
         difference = compare(arrow_table(watched.schema, rows), expected)
         text = watched.above.format(e=watched.linear)
         assert difference is None, f"{watched.name} {when}: {difference}\n{text}"
+
+
+def run(checked: Checked, seed: int, epochs: int, placement: str | None = None) -> None:
+    """Views come and go while events arrive; some are the same text, installed at other epochs."""
+    rng = Random(seed)
+    for i in range(epochs):
+        if i % 4 == 0:
+            checked.create(rng.choice(LINEAR), rng.choice(ABOVE))
+        if i == epochs // 2:
+            checked.create(LINEAR[2], ABOVE[1])
+            checked.step(1)
+            checked.create(LINEAR[2], ABOVE[1])
+        checked.step(rng.choice((1, 1, 1, 3)), placement)

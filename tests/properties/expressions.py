@@ -24,6 +24,7 @@ from tests.properties.values import (
     OPERATORS,
     PATTERNS,
     ROUNDED,
+    SMALL,
     Output,
     Scope,
     Value,
@@ -35,11 +36,13 @@ from tests.properties.values import (
 
 @dataclass(slots=True)
 class Expressions:
-    """`allowed`: the features that may be used; `features` counts those that are."""
+    """`allowed`: the features that may be used; `features` counts those that are. `odd`: whether
+    columns get names that need quotes."""
 
     rng: Random
     allowed: Collection[str] = SUPPORTED
     features: dict[str, int] = field(default_factory=dict)
+    odd: bool = False
     _constants: set[str] = field(default_factory=set)
     _names: int = 0
 
@@ -91,6 +94,11 @@ class Expressions:
             case "date":
                 self._use("date arithmetic")
                 a = self._of_kind("date", scope, depth - 1)
+                stamps = [v for v in scope if v.kind == "timestamp" and v.bound == SMALL]
+                if stamps and self._chance(0.3):
+                    return Value(f"CAST({self.rng.choice(stamps).text} AS DATE)", t.DATE)
+                if a.bound > SMALL:
+                    return a
                 unit = self.rng.choice(("'1' MONTH", "'1' YEAR", "'3' DAY", "'2' MONTH"))
                 return Value(f"({a.text} {self.rng.choice('+-')} INTERVAL {unit})", t.DATE)
             case "boolean":
@@ -110,15 +118,16 @@ class Expressions:
 
     def _integer(self, scope: Scope, depth: int) -> Value:
         roll = self.rng.random()
-        dates = [v for v in scope if v.kind == "date"]
+        dates = [v for v in scope if v.kind in ("date", "timestamp")]
         if roll < 0.2 and dates:
             self._use("extract")
-            part = self.rng.choice(("YEAR", "MONTH", "DAY"))
-            return Value(f"extract({part} FROM {self.rng.choice(dates).text})", t.INT, 3000)
+            a = self.rng.choice(dates)
+            parts = ("YEAR", "MONTH", "DAY", *(("HOUR", "MINUTE") if a.kind == "timestamp" else ()))
+            return Value(f"extract({self.rng.choice(parts)} FROM {a.text})", t.INT, 10_000)
         a, b = self._of_kind("int", scope, depth), self._of_kind("int", scope, 0)
         if roll < 0.3:
-            return replace(a, text=f"({a.text} % 3)", bound=2)
-        if roll < 0.4:
+            return replace(a, text=f"({a.text} % 3)", bound=2, type=wider(a.type, t.INT))
+        if roll < 0.4 and a.summable:
             return replace(a, text=f"(-{operand(a)})")
         self._use("arithmetic")
         kind = wider(a.type, b.type)
@@ -126,7 +135,8 @@ class Expressions:
             bound, text = a.bound * b.bound, f"({a.text} * {b.text})"
         else:
             bound, text = a.bound + b.bound, f"({a.text} {self.rng.choice('+-')} {b.text})"
-        limit = 1 << (30 if kind == t.INT else 40)
+        assert isinstance(kind, t.IntegerType)
+        limit = 1 << min(kind.bits - 2, 40)
         return Value(text, kind, bound) if bound < limit else a
 
     def _decimal(self, scope: Scope, depth: int) -> Value:
@@ -155,15 +165,17 @@ class Expressions:
         if roll < 0.2:
             a = self._of_kind("int", scope, 0)
             self._use("integer division")
-            return Value(f"({a.text} / 4)", t.DOUBLE)
+            return Value(f"({a.text} / 4)", t.DOUBLE, 5, DYADIC if a.summable else ROUNDED)
         if roll < 0.35:
             a = self._of_kind(self.rng.choice(("int", "decimal")), scope, 0)
             self._use("cast")
-            exactness = DYADIC
+            exactness = DYADIC if a.summable else ROUNDED
             if isinstance(a.type, t.DecimalType):
                 exactness = ROUNDED if a.type.precision <= 15 else INEXACT
             return Value(f"cast({a.text} AS DOUBLE)", t.DOUBLE, 5, exactness)
         a, b = self._of_kind("double", scope, depth), self._of_kind("double", scope, 0)
+        if not (a.summable and b.summable):
+            return a
         self._use("double arithmetic")
         text = f"({a.text} {self.rng.choice('+-*')} {b.text})"
         # Products of products leave the dyadic range that adds up exactly.
@@ -213,7 +225,10 @@ class Expressions:
             columns = set(COLUMN.findall(value.text))
             varies = bool(columns - self._constants) or AGGREGATE.search(value.text) is not None
             fixed = value.constant or not varies
-            column = replace(value, text=self._name("c"), constant=fixed)
+            name = self._name("c")
+            if self.odd and self._chance(0.3):
+                name = f"`{name} {self.rng.choice(('é', 'a.b', 'from', '(', 'x  y', '名'))}`"
+            column = replace(value, text=name, constant=fixed)
             outputs.append((value.text, column))
         return outputs
 

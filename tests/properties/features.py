@@ -15,6 +15,7 @@ JOINS = (
     "left anti join",
     "threshold join",
     "inequality join",
+    "join on expressions",
     "lateral",
     "left lateral",
 )
@@ -62,9 +63,19 @@ AGGREGATES = (
 )
 SETS = ("union", "intersect", "intersect all", "except", "except all", "values", "offset")
 #: Rows that cannot be computed: views are in error for a while.
-ERRORS = ("division",)
+ERRORS = ("division", "overflow", "failing cast", "lookup of two")
+#: What keeps a row that cannot be computed from being computed.
+GUARDS = (
+    "guarded by case",
+    "guarded by and",
+    "guarded by coalesce",
+    "guarded by filter",
+    "guarded by on",
+)
 
-FEATURES = (*JOINS, *SUBQUERIES, *AGGREGATES, *SETS, *ERRORS)
+FEATURES = (*JOINS, *SUBQUERIES, *AGGREGATES, *SETS, *ERRORS, *GUARDS)
 
-#: What the engine maintains: what CI and `python -m tests.fuzz` use unless told otherwise.
-SUPPORTED = FEATURES
+#: What the engine maintains and DuckDB can judge: used by CI and `python -m tests.fuzz` unless told
+#: otherwise. DuckDB computes the conditions of an outer join that read one side for all its rows,
+#: in whatever order they stand: it fails where Spark does not come to the failing one.
+SUPPORTED = tuple(f for f in FEATURES if f != "guarded by on")

@@ -12,11 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from planner import types as t
+from tests.properties.features import ERRORS, GUARDS
 from tests.properties.subqueries import Subqueries
 from tests.properties.values import (
+    COLUMN,
+    EXTREME,
     INEXACT,
     LITERAL_TYPES,
     LITERALS,
+    MAX_ROWS,
+    SMALL,
     Output,
     Relation,
     Scope,
@@ -34,13 +39,15 @@ Query = tuple[str, tuple[Value, ...]]
 
 @dataclass(slots=True)
 class QueryMaker(Subqueries):
-    """Writes queries over `relations`."""
+    """Writes queries over `relations`. `deep`: each over the latest view and tables."""
 
+    deep: bool = False
+    _read_latest: bool = False
     _ctes: list[Relation] = field(default_factory=list)
 
     def view(self) -> Query:
         """A query for a view, and its columns."""
-        self._ctes = []
+        self._ctes, self._read_latest = [], False
         prefix = ""
         if self._chance(0.15):
             text, made = self._query(1)
@@ -48,9 +55,9 @@ class QueryMaker(Subqueries):
             self._ctes = [Relation(name, made), Relation(name, made)]
             prefix = f"WITH {name} AS ({text}) "
             self._use("cte")
-        elif self._may("division") and self._chance(0.06):
+        elif self._may(*ERRORS) and self._chance(0.12):
             return self._failing()
-        text, made = self._query(2)
+        text, made = self._query(0 if self.deep else 2)
         return prefix + text, made
 
     # --- queries
@@ -72,14 +79,81 @@ class QueryMaker(Subqueries):
         return self._limited(text, outputs, scope, 0.12), columns(outputs)
 
     def _failing(self) -> Query:
-        """A division whose divisor is zero now and then."""
-        self._use("division")
+        """Rows that cannot be computed now and then, mostly guarded from being computed."""
         source, scope = self._from(0)
-        a, b = self._of_kind("int", scope, 0), self._of_kind("int", scope, 0)
-        zero = self.rng.choice((2, 3, 5, 7))
-        divided = Value(f"({a.text} / ({b.text} - {zero}))", t.DOUBLE, 5, INEXACT)
-        outputs = self._outputs([self.rng.choice(scope), divided])
-        return f"SELECT {listed(outputs)} FROM {source}", columns(outputs)
+        kind = self.rng.choice(self._may(*ERRORS))
+        if kind == "lookup of two":
+            found = self._lookup_of_two(scope)
+            outputs = self._outputs([self.rng.choice(scope), found or self._literal("int")])
+            return f"SELECT {listed(outputs)} FROM {source}", columns(outputs)
+        self._use(kind)
+        risky, safe = self._risk(kind, scope)
+        guard = self.rng.choice(["", *GUARDS])
+        if guard and guard not in self.allowed:
+            guard = "guarded by case"
+        if guard:
+            self._use(guard)
+        whole, rest = [self.rng.choice(scope), risky], ""
+        match guard:
+            case "guarded by case":
+                form = self.rng.choice(("CASE WHEN {} THEN {} END", "if({}, {}, NULL)"))
+                whole[1] = replace(risky, text=form.format(safe, risky.text))
+            case "guarded by and":
+                # Commas and conditions already there would come first: all in one query around.
+                inner = self._outputs(scope)
+                renamed = {v.text: c.text for v, (_, c) in zip(scope, inner, strict=True)}
+                alias = self._name("r")
+                source = f"(SELECT {listed(inner)} FROM {source}) {alias}"
+                text = COLUMN.sub(
+                    lambda m: f"{alias}.{renamed[m[0]]}" if m[0] in renamed else m[0],
+                    f"{safe} AND {risky.text} IS NOT NULL",
+                )
+                outputs = self._outputs(
+                    [replace(c, text=f"{alias}.{c.text}") for c in columns(inner)[:3]]
+                )
+                return f"SELECT {listed(outputs)} FROM {source} WHERE {text}", columns(outputs)
+            case "guarded by coalesce":
+                zero = f"CASE WHEN {safe} THEN NULL ELSE CAST(0 AS {risky.type}) END"
+                whole[1] = replace(risky, text=f"coalesce({zero}, {risky.text})")
+            case "guarded by filter":
+                key = self._key(scope)
+                count = f"count({risky.text}) FILTER (WHERE {safe})"
+                whole = [key, Value(count, t.BIGINT, MAX_ROWS)]
+                rest = f" GROUP BY {key.text}"
+            case "guarded by on":
+                return self._guarded_on(kind)
+        outputs = self._outputs(whole)
+        return f"SELECT {listed(outputs)} FROM {source}{rest}", columns(outputs)
+
+    def _risk(self, kind: str, scope: Scope) -> tuple[Value, str]:
+        """An expression that fails for some values of an integer column, and what is true of the
+        others."""
+        usable = [v for v in scope if v.kind == "int" and v.bound == SMALL]
+        b = self.rng.choice(usable or [Value("1", t.INT)])
+        match kind:
+            case "division":
+                a, zero = self._of_kind("int", usable, 0), self.rng.choice((2, 3, 5, 7))
+                text = f"({a.text} / ({b.text} - {zero}))"
+                return Value(text, t.DOUBLE, 5, INEXACT), f"{b.text} <> {zero}"
+            case "overflow":
+                text = f"(CAST({b.text} AS INT) * 1073741824)"
+                return Value(text, t.INT, EXTREME), f"({b.text} BETWEEN -1 AND 1)"
+            case _:
+                text = f"CAST(CASE WHEN {b.text} > 2 THEN 'x' ELSE '7' END AS INT)"
+                return Value(text, t.INT), f"({b.text} <= 2 OR {b.text} IS NULL)"
+
+    def _guarded_on(self, kind: str) -> Query:
+        """A condition of an outer join that fails for some of the pairs that its other parts leave
+        out."""
+        (left, first), (right, second) = self._source(0), self._source(0)
+        pairs = _pairs(first, second) or [(Value("1", t.INT), Value("1", t.INT))]
+        a, b = self.rng.choice(pairs)
+        risky, safe = self._risk(kind, self.rng.choice((first, second)))
+        word = self.rng.choice(("LEFT", "RIGHT", "FULL"))
+        outputs = self._outputs([self.rng.choice(first), self.rng.choice(second)])
+        text = f"SELECT {listed(outputs)} FROM {left} {word} JOIN {right}"
+        text += f" ON {a.text} = {b.text} AND {safe} AND {risky.text} IS NOT NULL"
+        return text, columns(outputs)
 
     def _distinct(self, depth: int) -> Query:
         self._use("distinct")
@@ -191,6 +265,10 @@ class QueryMaker(Subqueries):
             # Of two pairs the one of integers, whose values meet most often.
             a, b = min(self.rng.choices(pairs, k=2), key=lambda pair: pair[0].kind != "int")
             on = f"{a.text} = {b.text}"
+            plain = not (self._may("join on expressions") and self._chance(0.12))
+            if not plain:
+                self._use("join on expressions")
+                on = f"{self._computed(a)} = {self.rng.choice((b.text, self._computed(b)))}"
             unequal = joined == 2 and self._may("inequality join") and self._chance(0.12)
             if unequal:
                 on = self._inequality(pairs)
@@ -207,7 +285,7 @@ class QueryMaker(Subqueries):
                     self._use("join with one-sided condition")
                 shared = a.text.partition(".")[2]
                 using = kind in _OUTER and joined == 2 and shared == b.text.partition(".")[2]
-                if using and not unequal and self._chance(0.3):
+                if using and plain and not unequal and self._chance(0.3):
                     self._use("using of an outer join")
                     text += f" {kind.upper()} {source} USING ({shared})"
                     scope = scope + offered
@@ -216,8 +294,9 @@ class QueryMaker(Subqueries):
                 text += f" {kind.upper().replace(' JOIN', outer + ' JOIN')} {source} ON {on}"
                 scope = scope + offered if kind in _OUTER else scope
                 continue
-            shared_name = not unequal and a.text.partition(".")[2] == b.text.partition(".")[2]
-            if shared_name and joined == 2 and not commas and self._chance(0.4):
+            named = a.text.partition(".")[2] == b.text.partition(".")[2]
+            named = named and plain and not unequal and joined == 2 and not commas
+            if named and self._chance(0.4):
                 column = a.text.partition(".")[2]
                 text += f" JOIN {source} USING ({column})"
                 self._use("using")
@@ -242,6 +321,14 @@ class QueryMaker(Subqueries):
         if conditions:
             text += f" WHERE {' AND '.join(f'({c})' for c in conditions)}"
         return text, scope
+
+    def _computed(self, a: Value) -> str:
+        """What a join may equate instead of the column: of the column's kind."""
+        if a.kind == "int" and self._chance(0.5):
+            return f"({a.text} % 3)"
+        if a.kind == "string" and self._chance(0.5):
+            return f"concat({a.text}, 'b')"
+        return f"coalesce({a.text}, {self._literal(a.kind).text})"
 
     def _lateral(self, text: str, scope: Scope) -> tuple[str, Scope]:
         """Beside each row the rows of a query that reads it: all, the first ones, or a sum."""
@@ -311,12 +398,22 @@ class QueryMaker(Subqueries):
         elif self._may("values") and self._chance(0.03):
             return self._values(alias)
         else:
-            relation = self.rng.choice(self.relations)
-            if relation.name.startswith("v"):
+            relation = self._some_relation()
+            if relation.view:
                 self._use("view over view")
         scope = [replace(c, text=f"{alias}.{c.text}") for c in relation.columns]
         self._constants.update(v.text for v in scope if v.constant)
         return f"{relation.name} {alias}", scope
+
+    def _some_relation(self) -> Relation:
+        """A table or view; of deep views the latest, once, as DuckDB puts in the text of each."""
+        if not self.deep:
+            return self.rng.choice(self.relations)
+        latest = [r for r in self.relations if r.view][-1:]
+        if latest and not self._read_latest:
+            self._read_latest = True
+            return latest[0]
+        return self.rng.choice([r for r in self.relations if not r.view])
 
     def _values(self, alias: str) -> tuple[str, Scope]:
         self._use("values")

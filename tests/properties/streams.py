@@ -8,19 +8,89 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from random import Random
 from typing import Any
 
+import numpy as np
+
 from planner import types as t
-from tests.reference.tables import Change, Row, Table, canonical, delete, insert, upsert
+from tests.properties.values import EXTREME, SMALL, WIDE
+from tests.reference.tables import Change, Row, Table, delete, insert, upsert
 
 _DATES = ("1995-12-31", "1996-01-31", "1996-02-29", "1997-06-30")
 _DECIMALS = ("0", "0.05", "1", "-2.5", "10.99")
 _STRINGS = ("", "a", "b", "ab", "A", "a_b")
 _KEYS = 10
 NULL_SHARE = 0.12
+
+_UTC = datetime.timezone.utc
+_STAMPS = tuple(
+    datetime.datetime.fromisoformat(text).replace(tzinfo=_UTC)
+    for text in (
+        "1969-12-31T23:59:59.999999", "1970-01-01T00:00:00", "2024-02-29T23:59:59.999999",
+        "2024-03-31T02:30:00", "2024-12-31T00:00:00",
+    )
+)  # fmt: skip
+_END_STAMPS = tuple(
+    datetime.datetime.fromisoformat(text).replace(tzinfo=_UTC)
+    for text in ("0001-01-02T00:00:00", "1582-10-10T12:00:00", "9999-12-30T23:59:59.999999")
+)
+_BLOBS = (b"", b"\x00", b"ab\x00", b"ab\x00\xff", b"\xff" * 40, b"\x00" * 17, b"abcdefghijklmnopq")
+_PREFIX = "a prefix that all share "
+_LONG = (
+    "", _PREFIX, _PREFIX + "a", _PREFIX + "b", _PREFIX * 20, _PREFIX * 20 + "z", "\x00", "a\x00b",
+    "é", "e\u0301", "名前の長い文字列です", "😀", "ß", "a" * 16, "a" * 17, "\U0010ffff",
+)  # fmt: skip
+_FLOATS = (0.0, -0.0, 0.5, -1.5, float(np.float32(0.1)), float(np.float32(1e38)))
+_INFINITE = (math.inf, -math.inf, math.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The values that a column takes, some of them often, and a bound of its integers: SMALL where
+    one may compute with them, else EXTREME."""
+
+    values: tuple[Any, ...]
+    bound: int = SMALL
+
+
+def domain(rng: Random, kind: t.SqlType) -> Domain:
+    """A random domain of the type: ordinary values, or its extremes among them."""
+    extreme = rng.random() < 0.35
+    match kind:
+        case t.IntegerType() if extreme:
+            top = 1 << (kind.bits - 1)
+            return Domain((-top, 1 - top, -1, 0, 1, top - 2, top - 1), EXTREME)
+        case t.IntegerType():
+            return Domain((-1, 0, 1, 1, 2, 2, 3))
+        case t.DecimalType() if kind == WIDE:
+            texts = ("0", "0.01", "-1", "1234567890123456789012345678901234.25",
+                     "-999999999999999999999999999999999999.99",
+                     "999999999999999999999999999999999999.99")  # fmt: skip
+            return Domain(tuple(Decimal(x) for x in texts), EXTREME)
+        case t.DecimalType():
+            unit = Decimal(1).scaleb(-kind.scale)
+            return Domain(tuple(Decimal(x).quantize(unit) for x in _DECIMALS))
+        case t.FloatType() if kind.bits == 32:
+            return Domain((*_FLOATS, *(_INFINITE if extreme else (math.nan,))), EXTREME)
+        case t.FloatType():
+            usual = (0.0, -0.0, 0.5, 0.5, -1.5, 2.25, math.nan)
+            return Domain((*usual, *_INFINITE), EXTREME) if extreme else Domain(usual)
+        case t.DateType():
+            dates = tuple(map(datetime.date.fromisoformat, _DATES))
+            ends = (datetime.date.min, datetime.date(1582, 10, 10), datetime.date.max)
+            return Domain((*dates, *ends), EXTREME) if extreme else Domain(dates)
+        case t.TimestampType():
+            return Domain((*_STAMPS, *_END_STAMPS), EXTREME) if extreme else Domain(_STAMPS)
+        case t.BinaryType():
+            return Domain(_BLOBS)
+        case t.BooleanType():
+            return Domain((False, True))
+        case _:
+            return Domain(tuple(rng.sample(_LONG, 7))) if extreme else Domain(_STRINGS)
 
 
 def value(rng: Random, field: t.Field) -> Any:
@@ -44,29 +114,45 @@ def value(rng: Random, field: t.Field) -> Any:
 
 
 class Stream:
-    """Transactions over `tables`, which it copies. `size`: about how many rows a table has."""
+    """Transactions over `tables`, which it copies. `size`: about how many rows a table has.
+    `domains`: of each table's columns; without it those of `value`."""
 
-    def __init__(self, rng: Random, tables: Mapping[str, Table], size: int = 12) -> None:
+    def __init__(
+        self,
+        rng: Random,
+        tables: Mapping[str, Table],
+        size: int = 12,
+        domains: Mapping[str, Sequence[Domain]] | None = None,
+    ) -> None:
         self._rng = rng
+        self._domains = {} if domains is None else domains
+        self._keys = max(_KEYS, 4 * size // 5)
         self.tables = {name: table.copy() for name, table in tables.items()}
         self._size = size
 
     def transaction(self) -> list[Change]:
         """One epoch's changes, to one or more tables; rarely none at all."""
         changes: list[Change] = []
-        for _ in range(self._rng.choice((0, 1, 2, 4, 6, 8, 8, 12))):
-            changes += self._some(self._rng.choice(list(self.tables.values())))
+        rng, tables = self._rng, list(self.tables.values())
+        if rng.random() < 0.4:
+            tables = [rng.choice(tables)]
+        for _ in range(rng.choice((0, 1, 2, 4, 6, 8, 8, 12))):
+            changes += self._some(rng.choice(tables))
         return changes
 
     def filling(self) -> list[Change]:
         """A transaction that fills every table to about its size."""
         changes: list[Change] = []
         for table in self.tables.values():
+            rows: list[Row] = []
             for _ in range(self._size):
                 row = self._row(table)
                 if not table.key or tuple(row[i] for i in table.key) not in table.by_key:
-                    changes.append(insert(table.name, row))
-                    table.apply(changes[-1])
+                    rows.append(row)
+                    table.apply(insert(table.name, row))
+            at_once = len(rows) if self._size > 2 * _KEYS else 1
+            parts = [rows[i : i + at_once] for i in range(0, len(rows), max(at_once, 1))]
+            changes += [insert(table.name, *part) for part in parts]
         return changes
 
     def _some(self, table: Table) -> list[Change]:
@@ -76,10 +162,17 @@ class Stream:
         return changes
 
     def _row(self, table: Table) -> Row:
-        row = [value(self._rng, field) for field in table.schema]
+        rng, domains = self._rng, self._domains.get(table.name)
+        if domains is None:
+            row = [value(rng, field) for field in table.schema]
+        else:
+            row = [
+                None if f.nullable and rng.random() < NULL_SHARE else rng.choice(d.values)
+                for f, d in zip(table.schema, domains, strict=True)
+            ]
         if table.key and table.schema[table.key[0]].type == t.INT:
-            row[table.key[0]] = self._rng.randrange(_KEYS)
-        return canonical(row)
+            row[table.key[0]] = rng.randrange(self._keys)
+        return tuple(row)
 
     def _bag(self, table: Table) -> list[Change]:
         rng, rows = self._rng, sorted(table.rows.elements(), key=repr)

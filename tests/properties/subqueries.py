@@ -27,7 +27,10 @@ _TESTS = (
     "correlated limit",
 )
 _SCALARS = ("scalar aggregate", "scalar aggregate", "scalar lookup", "correlated limit")
-_COMPARED = ("int", "decimal", "string", "date", "double")
+_COMPARED = (
+    *("int", "decimal", "string", "date", "double"),
+    *("wide", "float", "timestamp", "binary"),
+)
 
 
 @dataclass(slots=True)
@@ -123,16 +126,36 @@ class Subqueries(Aggregates):
         ties = [
             (relation, v)
             for relation in self.relations
-            if relation.key
+            if relation.key is not None
             for v in scope
-            if v.kind == "int" and v.exactness != INEXACT and not v.constant
+            if v.kind == relation.key.kind and v.exactness != INEXACT and not v.constant
         ]
         if not ties:
             return None
         relation, outside = self.rng.choice(ties)
+        assert relation.key is not None
         alias = self._name("r")
         a = self.rng.choice(relation.columns)
-        where = f"{alias}.{relation.key} = {outside.text}"
+        where = f"{alias}.{relation.key.text} = {outside.text}"
+        text = f"(SELECT {alias}.{a.text} FROM {relation.name} {alias} WHERE {where})"
+        return replace(a, text=text, constant=False)
+
+    def _lookup_of_two(self, scope: Scope) -> Value | None:
+        """The row that equals a column of this one: an error while there are two."""
+        ties = [
+            (relation, a, b)
+            for relation in self.relations
+            for a in scope
+            for b in relation.columns
+            if a.kind == b.kind == "int" and not (a.constant or b.constant)
+        ]
+        if not ties:
+            return None
+        self._use("lookup of two")
+        relation, outside, inside = self.rng.choice(ties)
+        alias = self._name("r")
+        a = self.rng.choice(relation.columns)
+        where = f"{alias}.{inside.text} = {outside.text}"
         text = f"(SELECT {alias}.{a.text} FROM {relation.name} {alias} WHERE {where})"
         return replace(a, text=text, constant=False)
 
@@ -183,8 +206,11 @@ class Subqueries(Aggregates):
             ties = [unequal] if self._chance(0.3) else [*ties, unequal]
         return ties
 
+    def _some_relation(self) -> Relation:
+        return self.rng.choice(self.relations)
+
     def _subquery_source(self) -> tuple[str, Scope]:
-        relation = self.rng.choice(self.relations)
+        relation = self._some_relation()
         alias = self._name("r")
         scope = [replace(c, text=f"{alias}.{c.text}") for c in relation.columns]
         self._constants.update(v.text for v in scope if v.constant)

@@ -8,22 +8,13 @@ from typing import Any
 import pytest
 
 import sqlview
-from tests.properties.events import ABOVE, LINEAR, Checked
+from tests.properties.events import ABOVE, LINEAR, Checked, run
 
 
 def _run(seed: int, epochs: int, placement: str | None = None) -> Checked:
-    """Views come and go while events arrive; some are the same text, installed at other epochs."""
-    rng = Random(seed)
-    checked = Checked(sqlview.connect(placement="inline"), rng)
+    checked = Checked(sqlview.connect(placement="inline"), Random(seed))
     try:
-        for i in range(epochs):
-            if i % 4 == 0:
-                checked.create(rng.choice(LINEAR), rng.choice(ABOVE))
-            if i == epochs // 2:
-                checked.create(LINEAR[2], ABOVE[1])
-                checked.step(1)
-                checked.create(LINEAR[2], ABOVE[1])
-            checked.step(rng.choice((1, 1, 1, 3)), placement)
+        run(checked, seed, epochs, placement)
     finally:
         checked.close()
     return checked

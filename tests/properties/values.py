@@ -15,10 +15,19 @@ from planner import types as t
 
 #: No view over the small tables has more rows than this; it bounds sums.
 MAX_ROWS = 10_000
-#: A view whose relations' sizes multiply to more is left: joining them may take DuckDB minutes.
-MAX_WORK = 1 << 30
+#: A view whose relations' sizes multiply to more is left: joining them may take DuckDB long.
+MAX_WORK = 1 << 25
+
+#: The one type of decimals that are only stored and compared: their sums and products leave it.
+WIDE = t.DecimalType(38, 2)
+_NARROW_DIGITS = 34
 
 DYADIC, ROUNDED, INEXACT = 0, 1, 2
+#: The bound of ordinary columns, and of those that hold the extremes of their types (and infinities
+#: or the ends of the calendar): with these nothing is computed that could leave the type.
+SMALL, EXTREME = 5, 1 << 63
+#: Integers below this are summed and averaged exactly.
+_SUMMABLE = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,7 @@ class Value:
 
     text: str
     type: t.SqlType
-    bound: int = 5
+    bound: int = SMALL
     exactness: int = DYADIC
     constant: bool = False
 
@@ -40,27 +49,37 @@ class Value:
             case t.IntegerType():
                 return "int"
             case t.DecimalType():
-                return "decimal"
+                return "wide" if self.type.precision > _NARROW_DIGITS else "decimal"
             case t.FloatType():
-                return "double"
+                return "float" if self.type.bits == 32 else "double"
             case t.BooleanType():
                 return "boolean"
             case t.DateType():
                 return "date"
+            case t.TimestampType():
+                return "timestamp"
+            case t.BinaryType():
+                return "binary"
             case _:
                 return "string"
+
+    @property
+    def summable(self) -> bool:
+        """Whether sums of it are exact and fit."""
+        return self.bound < _SUMMABLE
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Something with a name to select from; the values' texts are column names.
+    """Something with a name to select from; the values' texts are column names, as SQL has them.
 
-    `key`: the column that is a key by itself, or empty.
+    `key`: the column that is a key by itself, if any. `view`: whether it is one.
     """
 
     name: str
     columns: tuple[Value, ...]
-    key: str = ""
+    key: Value | None = None
+    view: bool = False
 
 
 Scope = list[Value]
@@ -75,6 +94,13 @@ LITERALS = {
     "string": ("'a'", "'b'", "''", "'ab'", "'A'"),
     "date": ("DATE '1996-01-31'", "DATE '1996-02-29'", "DATE '1997-06-30'"),
     "boolean": ("TRUE", "FALSE"),
+    "wide": (
+        "CAST('1234567890123456789012345678901234.25' AS DECIMAL(38,2))",
+        "CAST(0.05 AS DECIMAL(38,2))",
+    ),
+    "float": ("CAST(0.5 AS FLOAT)", "CAST(-1.5 AS FLOAT)"),
+    "timestamp": ("TIMESTAMP '2024-02-29 23:59:59.999999'", "TIMESTAMP '1969-12-31 00:00:00'"),
+    "binary": ("CAST('ab' AS BINARY)", "CAST('' AS BINARY)", "CAST('é' AS BINARY)"),
 }
 BOUNDS = {
     "int": ("0", "2"),
@@ -82,6 +108,10 @@ BOUNDS = {
     "double": ("-2e0", "1e0"),
     "string": ("'a'", "'b'"),
     "date": ("DATE '1996-01-01'", "DATE '1997-01-01'"),
+    "wide": ("CAST(0 AS DECIMAL(38,2))", "CAST('9e33' AS DECIMAL(38,2))"),
+    "float": ("CAST(-2 AS FLOAT)", "CAST(1 AS FLOAT)"),
+    "timestamp": ("TIMESTAMP '1970-01-01 00:00:00'", "TIMESTAMP '2024-12-31 00:00:00'"),
+    "binary": ("CAST('' AS BINARY)", "CAST('b' AS BINARY)"),
 }
 LITERAL_TYPES: dict[str, t.SqlType] = {
     "int": t.INT,
@@ -90,10 +120,14 @@ LITERAL_TYPES: dict[str, t.SqlType] = {
     "string": t.STRING,
     "date": t.DATE,
     "boolean": t.BOOLEAN,
+    "wide": WIDE,
+    "float": t.FLOAT,
+    "timestamp": t.TIMESTAMP,
+    "binary": t.BINARY,
 }
 PATTERNS = ("'a%'", "'%b'", "'_'", "'%!_%' ESCAPE '!'", "'a'", "''", "'%'")
 OPERATORS = ("=", "<>", "<>", "<", "<=", "<=", ">", ">=", ">=", "<=>")
-COLUMN = re.compile(r"\br\d+\.\w+")
+COLUMN = re.compile(r"\br\d+\.(?:\w+|`[^`]*`)")
 AGGREGATE = re.compile(
     r"\b(count|sum|avg|min|max|any_value|count_if|stddev|stddev_pop|var_samp|var_pop|bool_and|bool_or"
     r"|median|percentile\w*|mode|max_by|min_by|listagg|bit_\w+|corr|covar_\w+|regr_\w+|skewness"

@@ -289,6 +289,15 @@ class ReferenceSession:
         return Verification(view.name, self.epoch, found is None, missing, extra)
 
 
+#: Types of columns that the oracle has no rules for: it compares them and passes them on.
+_PASSED_ON = {
+    exp.DataType.Type.TIMESTAMPTZ: t.TIMESTAMP,
+    exp.DataType.Type.TIMESTAMPLTZ: t.TIMESTAMP,
+    exp.DataType.Type.BINARY: t.BINARY,
+    exp.DataType.Type.VARBINARY: t.BINARY,
+}
+
+
 def parse_table(tree: exp.Create) -> tuple[str, t.Schema, tuple[int, ...]]:
     """Name, columns and key positions of a CREATE TABLE statement."""
     columns = list(tree.this.find_all(exp.ColumnDef))
@@ -298,7 +307,7 @@ def parse_table(tree: exp.Create) -> tuple[str, t.Schema, tuple[int, ...]]:
         key = [e.name.lower() for e in constraint.expressions]
     fields = []
     for c in columns:
-        kind = named_type(c.args["kind"])
+        kind = named_type(c.args["kind"]) or _PASSED_ON.get(c.args["kind"].this)
         assert kind is not None, c
         not_null = c.find(exp.NotNullColumnConstraint) is not None or c.name.lower() in key
         fields.append(t.Field(c.name, kind, nullable=not not_null))
