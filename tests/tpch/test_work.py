@@ -14,7 +14,8 @@ all that hangs on it. For every step:
   that pass their own filter, and the matches of each half join that pass the filter of the
   occurrence looked up and the residual predicates.
 - *batches visited*: those of the indexes that the step looks something up in, each once, however
-  many lookups there are.
+  many lookups there are; as many as there were before the step or after, since of what it empties
+  none are left.
 - *rows*: those of the tables that the query reads, as loaded.
 
 The bound: touched <= 4 * reach + 64 * log2(rows) * batches visited: a prefix is one entry found and
@@ -89,7 +90,10 @@ def run(query: Query, tables: dict[str, pa.Table], even: float, steps: int) -> l
                 tx.insert(name, rows.slice(0, 1))
         found = []
         for batch in stream.prebatch(plans, own):
-            before = {i.spec: i.state.work.batches for i in db._dataflow.indexes}
+            before = {
+                i.spec: (i.state.work.batches, len(i.state.spine.batches))
+                for i in db._dataflow.indexes
+            }
             with db.transaction() as tx:
                 stream.apply(batch, tx)
             done = db.metrics().steps[-1]
@@ -99,9 +103,9 @@ def run(query: Query, tables: dict[str, pa.Table], even: float, steps: int) -> l
                     touched=done.entries_visited + done.rows_gathered,
                     reach=done.prefixes,
                     batches=sum(
-                        len(i.state.spine.batches)
+                        max(len(i.state.spine.batches), before[i.spec][1])
                         for i in db._dataflow.indexes
-                        if i.state.work.batches > before[i.spec]
+                        if i.state.work.batches > before[i.spec][0]
                     ),
                     rows=sum(loaded.values()),
                 )
