@@ -1,4 +1,5 @@
-"""What is kept, as documented Arrow tables: SHOW ARRANGEMENTS, SHOW STREAMS, state, metrics."""
+"""What is kept, as documented Arrow tables: SHOW ARRANGEMENTS, SHOW STREAMS, EXPLAIN, state,
+metrics."""
 
 from __future__ import annotations
 
@@ -9,8 +10,11 @@ import pyarrow as pa
 from operators.dataflow import Dataflow
 from operators.live import LiveIndex
 from planner import dataflow as ir
-from planner.explain import filter_text, predicate_text
-from sqlview.catalog import Catalog
+from planner import parse
+from planner.bind import bind_query
+from planner.explain import explain_dataflow, explain_logical, filter_text, predicate_text
+from planner.optimizer import optimize
+from sqlview.catalog import Catalog, View
 from sqlview.metrics import ViewMetrics
 
 ARRANGEMENTS_SCHEMA = pa.schema(
@@ -183,3 +187,19 @@ def state_bytes(dataflow: Dataflow) -> tuple[int, int]:
 
 def _is_shared(index: LiveIndex, view: str) -> bool:
     return any(reader != view and not reader.startswith("(") for reader in index.readers)
+
+
+def explanation(catalog: Catalog, dataflow: Dataflow, view: View, query: parse.Query) -> pa.Table:
+    """EXPLAIN: the plan of a view with this query, a line of text a row."""
+    logical = optimize(bind_query(query, catalog, view.zone).plan)
+    live = dataflow.indexes
+    readers = {spec: len(i.readers) for i in live for spec in (i.spec, *i.served)}
+    whole: dict[ir.Index, ir.Index] = {spec: i.spec for i in live for spec in i.served}
+    lines = [
+        *([f"== Time zone {view.zone.id} =="] if view.zoned else []),
+        "== Logical plan ==",
+        explain_logical(logical),
+        "== Dataflow ==",
+        explain_dataflow(view.root, lambda index: readers.get(index, 0), whole.get),
+    ]
+    return pa.table({"plan": "\n".join(lines).splitlines()})

@@ -6,8 +6,9 @@ Invariant: whoever calls holds the session's lock, so that no step is under way.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +25,13 @@ from planner import dataflow as ir
 from planner.algebra import SortKey
 from planner.errors import DataError, ViewError, suggestion
 from planner.names import folded
+from planner.types import Schema
 from planner.zones import Zone
 from sqlview.catalog import Catalog, View
 from sqlview.writer import Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class Reader:
@@ -39,6 +44,10 @@ class Reader:
         self._catalog = catalog
         self._dataflow = dataflow
         self._writer = writer
+
+    @property
+    def epoch(self) -> int:
+        return self._writer.epoch
 
     def view(self, view: View, first: int | None = None) -> pa.Table:
         """A view's rows in its order, all or the `first`.
@@ -114,6 +123,63 @@ class Reader:
 
 
 _NONE: Ints = np.empty(0, np.int64)
+
+
+class ViewRows:
+    """What a ViewReader reads: the view of that name, whichever it is then. `working`: holds the
+    session's lock."""
+
+    def __init__(
+        self,
+        name: str,
+        working: Callable[[], AbstractContextManager[None]],
+        catalog: Catalog,
+        reader: Reader,
+        dataframe: Callable[[pa.Table], DataFrame],
+    ) -> None:
+        self._name = name
+        self._working = working
+        self._catalog = catalog
+        self._reader = reader
+        self._dataframe = dataframe
+
+    def table(self, first: int | None = None) -> pa.Table:
+        with self._working():
+            return self._reader.shown(self._reader.view(self._view, first))
+
+    def count(self) -> int:
+        with self._working():
+            return self._reader.count(self._view)
+
+    def dataframe(self) -> DataFrame:
+        with self._working():
+            return self._dataframe(self.table())
+
+    def lookup(self, names: tuple[str, ...], values: tuple[Any, ...]) -> pa.Table:
+        with self._working():
+            view = self._view
+            return self._reader.shown(self._reader.lookup(view, positions(view, names), values))
+
+    @property
+    def schema(self) -> Schema:
+        return self._view.schema
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        view = self._view
+        return None if view.key is None else tuple(view.schema[k].name for k in view.key)
+
+    @property
+    def changes(self) -> int:
+        return self._view.changes
+
+    @property
+    def epoch(self) -> int:
+        return self._reader.epoch
+
+    @property
+    def _view(self) -> View:
+        return self._catalog.view(self._name)
 
 
 def positions(view: View, names: Sequence[str]) -> tuple[int, ...]:

@@ -30,12 +30,8 @@ from operators.executor.protocol import Executor
 from operators.rows import represented
 from planner import dataflow as ir
 from planner import parse
-from planner.bind import bind_query
 from planner.errors import CatalogError, DataError, SqlViewError, ViewError
-from planner.explain import explain_dataflow, explain_logical
-from planner.optimizer import optimize
 from planner.room import with_room
-from planner.types import Schema
 from sqlview import describe, introspect
 from sqlview.arguments import (
     check_callable,
@@ -52,7 +48,7 @@ from sqlview.definitions import Definitions
 from sqlview.metrics import Metrics, StepMetrics
 from sqlview.oracle import CannotSay, Oracle
 from sqlview.progress import Progress, ignore
-from sqlview.reader import Reader, positions
+from sqlview.reader import Reader, ViewRows
 from sqlview.settings import Settings
 from sqlview.sources.files import Loaded, Paths, find_files
 from sqlview.sources.given import Given as GivenRows
@@ -156,7 +152,7 @@ class Session:
                 case parse.ShowViews():
                     return self._result(pa.table({"view": [v.name for v in self._catalog.views()]}))
                 case parse.VerifyView():
-                    return self._verification(self.verify(statement.name))
+                    return self._result(self.verify(statement.name).to_arrow())
                 case parse.Select():
                     return self._select(statement.text)
                 case parse.SetTimeZone():
@@ -266,7 +262,8 @@ class Session:
         check_text("name", name)
         with self._working():
             view = self._catalog.view(name)
-        return ViewReader(view.name, _ViewRows(self, view.name))
+            rows = ViewRows(view.name, self._working, self._catalog, self._reader, self._dataframe)
+        return ViewReader(view.name, rows)
 
     def subscribe(self, name: str, callback: Subscriber) -> None:
         """Call back after every later step that changes the view, before the commit returns.
@@ -535,36 +532,10 @@ class Session:
         else:
             planned = self._catalog.view(statement.name)
             query = parse.parse_query(planned.text)
-        plan = with_room(lambda: self._explained(planned, query))
-        return Explanation(Given(plan, self._dataframe))
-
-    def _explained(self, planned: View, query: parse.Query) -> pa.Table:
-        logical = optimize(bind_query(query, self._catalog, planned.zone).plan)
-        live = self._dataflow.indexes
-        readers = {spec: len(i.readers) for i in live for spec in (i.spec, *i.served)}
-        whole: dict[ir.Index, ir.Index] = {spec: i.spec for i in live for spec in i.served}
-        lines = [
-            *([f"== Time zone {planned.zone.id} =="] if planned.zoned else []),
-            "== Logical plan ==",
-            explain_logical(logical),
-            "== Dataflow ==",
-            explain_dataflow(planned.root, lambda index: readers.get(index, 0), whole.get),
-        ]
-        return pa.table({"plan": "\n".join(lines).splitlines()})
-
-    def _verification(self, outcome: Verification) -> Result:
-        return self._result(
-            pa.table(
-                {
-                    "view": [outcome.view],
-                    "epoch": [outcome.epoch],
-                    "rows": [outcome.rows],
-                    "equal": [outcome.equal],
-                    "engine": [outcome.engine],
-                    "detail": [str(outcome)],
-                }
-            )
+        plan = with_room(
+            lambda: introspect.explanation(self._catalog, self._dataflow, planned, query)
         )
+        return Explanation(Given(plan, self._dataframe))
 
     def _result(self, table: pa.Table) -> Result:
         return Result(Given(table, self._dataframe))
@@ -622,53 +593,6 @@ class Session:
                     hint="Open a new session and load the tables again.",
                 ) from self._writer.broken
             yield
-
-
-class _ViewRows:
-    """What a ViewReader reads: the view of that name, whichever it is then."""
-
-    def __init__(self, session: Session, name: str) -> None:
-        self._session = session
-        self._name = name
-
-    def table(self, first: int | None = None) -> pa.Table:
-        with self._session._working():
-            return self._session._reader.shown(self._session._reader.view(self._view, first))
-
-    def count(self) -> int:
-        with self._session._working():
-            return self._session._reader.count(self._view)
-
-    def dataframe(self) -> DataFrame:
-        with self._session._working():
-            return self._session._side().dataframe(self.table())
-
-    def lookup(self, names: tuple[str, ...], values: tuple[Any, ...]) -> pa.Table:
-        with self._session._working():
-            view = self._view
-            found = self._session._reader.lookup(view, positions(view, names), values)
-            return self._session._reader.shown(found)
-
-    @property
-    def schema(self) -> Schema:
-        return self._view.schema
-
-    @property
-    def key(self) -> tuple[str, ...] | None:
-        view = self._view
-        return None if view.key is None else tuple(view.schema[k].name for k in view.key)
-
-    @property
-    def changes(self) -> int:
-        return self._view.changes
-
-    @property
-    def epoch(self) -> int:
-        return self._session.epoch
-
-    @property
-    def _view(self) -> View:
-        return self._session._catalog.view(self._name)
 
 
 @contextmanager

@@ -81,6 +81,19 @@ class Verification:
         failed = "" if self.recompute_error is None else f", which fails: {self.recompute_error}"
         return f"{name} {outcome} its {recompute} {when} ({self.rows} rows){failed}"
 
+    def to_arrow(self) -> pa.Table:
+        """One row: what VERIFY MATERIALIZED VIEW gives."""
+        return pa.table(
+            {
+                "view": [self.view],
+                "epoch": [self.epoch],
+                "rows": [self.rows],
+                "equal": [self.equal],
+                "engine": [self.engine],
+                "detail": [str(self)],
+            }
+        )
+
     def __str__(self) -> str:
         difference = None if self.difference is None else str(self.difference)
         error = None if self.equal else self.error
