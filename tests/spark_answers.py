@@ -6,8 +6,9 @@ case a line: tables with their rows at two moments, views, and Spark's rows of e
 null where Spark says that a row cannot be computed. `check` lets the engine answer: the views are
 made over the first moment's rows and maintained to the second's.
 
-Left out is what Spark leaves open (ties under LIMIT, the order inside lists, any value of a group)
-and what it does not parse or plan.
+Left out is what Spark leaves open (ties under LIMIT, the order inside lists, any value of a group),
+what it does not parse or plan, and IN of a subquery in a select list, where Spark 4.3 takes what is
+NULL for FALSE: with a NULL among the rows, 1 IN and 1 NOT IN are both FALSE to it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,8 @@ ANSWERS = Path(__file__).parent / "properties" / "spark_answers.jsonl"
 
 #: What Spark leaves open, and `mode` and `max_by` among equals.
 _OPEN = re.compile(r"\b(LIMIT|OFFSET|any_value|mode|max_by|min_by|listagg|first)\b", re.IGNORECASE)
+#: The words that tell whether a subquery stands in a select list.
+_CLAUSES = re.compile(r"\b(SELECT|WHERE|HAVING|ON|FROM)\b|\bIN \(SELECT\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ def sample(case: Case) -> Asked | None:
     readable = {name.lower() for name in tables}
     for view in views.values():
         words = set(re.findall(r"\bv\d+\b|\blog\b", view.query))
-        if not _OPEN.search(view.query) and words <= readable:
+        if not _is_open(view.query) and words <= readable:
             usable[view.name] = view.query
             readable.add(view.name.lower())
     plain = all(quoted(name) == name for name in (*tables, *usable))
@@ -86,6 +90,14 @@ def sample(case: Case) -> Asked | None:
         return None
     empty = tuple(Table(x.name, x.schema, x.key) for x in tables.values())
     return Asked(case.seed, empty, (moments[0], moments[-1]), tuple(usable.items()))
+
+
+def _is_open(text: str) -> bool:
+    """Whether Spark's answer is not the only one, or IN of a subquery is in a select list."""
+    if _OPEN.search(text):
+        return True
+    words = [m.group() for m in _CLAUSES.finditer(text)]
+    return any(w == "SELECT" and after.startswith("IN") for w, after in pairwise(words))
 
 
 def answers(asked: Asked, spark: Any) -> dict[str, list[pa.Table | None]]:
@@ -105,9 +117,10 @@ def answers(asked: Asked, spark: Any) -> dict[str, list[pa.Table | None]]:
             except (AnalysisException, ParseException, UnsupportedOperationException):
                 found.pop(name, None)
             except Exception as error:
-                if "SQLSTATE" not in str(error) and "[" not in str(error):
-                    raise
-                found[name].append(None)
+                if "SQLSTATE" not in str(error):
+                    found.pop(name, None)  # a fault of Spark's own: its optimizer lost a column
+                elif name in found:
+                    found[name].append(None)
         oracle.close()
     return found
 
@@ -174,7 +187,7 @@ def judged(checked: Checked, spark: Any) -> tuple[int, list[str]]:
         0,
         tuple(checked.tables.values()),
         ({name: list(x.rows.elements()) for name, x in checked.tables.items()},),
-        tuple((v.name, v.text) for v in checked.views.values() if not _OPEN.search(v.text)),
+        tuple((v.name, v.text) for v in checked.views.values() if not _is_open(v.text)),
     )
     wrong, pairs = [], 0
     if any(quoted(name) != name for name in (*checked.tables, *checked.views)):
@@ -300,7 +313,7 @@ def _read(value: Any, kind: t.SqlType) -> Any:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.spark_answers", description=__doc__)
-    parser.add_argument("--cases", type=int, default=120)
+    parser.add_argument("--cases", type=int, default=60)
     parser.add_argument("--seed", type=int, default=50_000)
     parser.add_argument("--bytes", type=int, default=900_000, help="of the file, at most")
     parser.add_argument("--output", type=Path, default=ANSWERS)

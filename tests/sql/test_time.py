@@ -14,7 +14,7 @@ from operators.kernels.memory import BLOCK_ROWS
 from operators.table import TableState
 from planner.errors import CatalogError, SqlViewError
 from sqlview.oracle import canonical_rows
-from sqlview.session import Session
+from sqlview.writer import Writer
 from tests.conftest import Connect
 from tests.harness import Checked
 from tests.properties.streams import Stream
@@ -172,7 +172,7 @@ def _fail_at(patch: pytest.MonkeyPatch, owner: type, method: str, nth: int) -> N
         (TableState, "write", 2),
         (Dataflow, "run", 1),
         (Dataflow, "run", 4),
-        (Session, "_publish", 1),
+        (Writer, "_publish", 1),
         (Dataflow, "commit", 1),
     ],
 )
