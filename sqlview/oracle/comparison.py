@@ -1,7 +1,8 @@
 """Whether two results are the same multiset of rows.
 
-NULL equals NULL, NaN equals NaN and -0.0 equals 0.0. Doubles may differ by a relative 1e-9: rows
-that are exactly equal are cancelled first; what remains is grouped by its columns that are not
+NULL equals NULL, NaN equals NaN and -0.0 equals 0.0. Doubles may differ by a relative 1e-9, or by
+what a subtraction of such doubles as the row has may leave (see LEAST_DIFFERENCE): rows that are
+exactly equal are cancelled first; what remains is grouped by its columns that are not
 doubles, and within a group each row takes the first remaining row of the other side, in ascending
 order, whose doubles are all within the tolerance of its own. All other types compare exactly.
 """
@@ -21,6 +22,9 @@ from operators.rendering import texts
 from sqlview.oracle.database import connect
 
 RELATIVE_TOLERANCE = 1e-9
+#: What a subtraction leaves where the other engine's is exact, or less: beside doubles of the row
+#: that are 2**50 times as large.
+LEAST_DIFFERENCE = 1e-12
 
 #: Below this many rows Python is faster than starting a query.
 _SMALL_ROWS = 2_000
@@ -122,12 +126,14 @@ def _double_order(value: Any) -> tuple[int, float]:
 
 
 def _close(left: Row, right: Row) -> bool:
+    doubles = (abs(x) for x in (*left, *right) if isinstance(x, float) and math.isfinite(x))
+    rest = min(max(doubles, default=0.0) * 2.0**-50, LEAST_DIFFERENCE)
     return all(
         a == b
         or (
             isinstance(a, float)
             and isinstance(b, float)
-            and math.isclose(a, b, rel_tol=RELATIVE_TOLERANCE)
+            and math.isclose(a, b, rel_tol=RELATIVE_TOLERANCE, abs_tol=rest)
         )
         for a, b in zip(left, right, strict=True)
     )

@@ -318,3 +318,19 @@ def test_doubled_quotes_are_one_quote() -> None:
         oracle.load("t", pa.table({"a": [1]}))
         (name,) = oracle.query("SELECT 'it''s' AS s FROM t", (t.Field("s", t.STRING),))["s"]
     assert name.as_py() == "it's"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "equal"),
+    [
+        ((0.1875, 0.0), (0.18749999999999997, 5.551115123125783e-17), True),  # an intercept
+        ((0.0,), (5e-17,), False),
+        ((1e300, 0.0), (1e300, 1e-11), False),
+        ((1.0, 0.0), (1.0, 1e-14), False),
+    ],
+)
+def test_what_a_subtraction_leaves(
+    left: tuple[float, ...], right: tuple[float, ...], equal: bool
+) -> None:
+    tables = [pa.table({str(i): [x] for i, x in enumerate(row)}) for row in (left, right)]
+    assert (compare(*tables) is None) == equal
