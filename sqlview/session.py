@@ -464,9 +464,9 @@ class Session:
         """Who runs a step that changes so many rows of each table. "auto" only considers a Spark
         session that is there already, runs, and whose executors see this session's files."""
         wanted = placement or self._placement
-        if wanted == "auto":
-            wanted = choose(self._dataflow, rows)
-            if wanted == "spark" and not (self._has_spark and self._side().can_run_steps):
+        if wanted == "auto":  # the cheapest question first: most sessions have no Spark
+            wanted = choose(self._dataflow, rows) if self._has_spark else "inline"
+            if wanted == "spark" and not self._side().can_run_steps:
                 wanted = "inline"
         return self._inline if wanted == "inline" else self._side().executor
 

@@ -29,10 +29,6 @@ def is_null(value: exp.Expr) -> exp.Expr:
     return exp.Is(this=exp.paren(value, copy=False), expression=exp.Null())
 
 
-def is_present(value: exp.Expr) -> exp.Expr:
-    return exp.Not(this=is_null(value))
-
-
 def filtered(aggregate: exp.Expr, where: exp.Expr | None) -> exp.Expr:
     """The aggregate over the rows on which `where` (of which a copy is taken) holds."""
     if where is None:
