@@ -172,6 +172,7 @@ class DeltaJoinOperator:
             (i for i, x in enumerate(node.inputs) if ir.gives_events(x.relation)), None
         )
         self._wanted: set[int] = set()
+        self._used, self._compared = _columns_used(node)
         self._reads = [self._columns_read(i) for i in range(len(node.inputs))]
 
     def add_reader(self, columns: tuple[int, ...]) -> None:
@@ -251,21 +252,26 @@ class DeltaJoinOperator:
 
     def _columns_read(self, source: int) -> tuple[int, ...]:
         """Columns of an input whose change can change the join as its consumers read it."""
-        node = self.node
-        first = self.occurrences[source].first
-        width = len(node.inputs[source].schema)
-        used = set(self._wanted)
-        for path in node.paths:
-            for s in path.steps:
-                used.update(s.reads)
-                used.update(columns_used(*s.residual))
-                if s.input == source:
-                    used.update(first + c for c in s.compared)
-        own = {c - first for c in used if first <= c < first + width}
-        filter_of = node.inputs[source].filter
-        if filter_of is not None:
-            own |= columns_used(filter_of)
+        node, first = self.node.inputs[source], self.occurrences[source].first
+        width = len(node.schema)
+        own = {c - first for c in self._wanted | self._used if first <= c < first + width}
+        own |= self._compared[source]
+        if node.filter is not None:
+            own |= columns_used(node.filter)
         return tuple(sorted(own))
+
+
+def _columns_used(node: ir.DeltaJoin) -> tuple[set[int], list[set[int]]]:
+    """The join's columns that a lookup is made by or tested by, and each input's own columns that
+    it is looked up by. Cost: the steps of all paths, once."""
+    used: set[int] = set()
+    compared: list[set[int]] = [set() for _ in node.inputs]
+    for path in node.paths:
+        for s in path.steps:
+            used.update(s.reads)
+            used.update(columns_used(*s.residual))
+            compared[s.input].update(s.compared)
+    return used, compared
 
 
 def _step(

@@ -199,6 +199,7 @@ class JoinGraph:
         self._residuals = residuals
         self._comparisons = comparisons(residuals, self._home)
         self._keys = [self._key_classes(i) for i in range(len(inputs))]
+        self._single_rows = frozenset(i for i, keys in enumerate(self._keys) if frozenset() in keys)
         self._assumed = [not facts.rows(i.relation) for i in inputs]
         self._rows = self._estimate_rows()
         self._selectivity = [selectivity(i.filter) for i in inputs]
@@ -221,7 +222,7 @@ class JoinGraph:
                     bound = frozenset(classes)
                     unique = self._unique(j, bound)
                     reads, keeps = self._factors(j, bound, unique, many)
-                    ranged = self._range(j, order)
+                    ranged = None if classes else self._range(j, order)
                     if ranged is not None:
                         found = _TWO_ENDS if ranged.ends == 2 else _ONE_END
                         reads, keeps = reads * found, keeps * found
@@ -240,11 +241,11 @@ class JoinGraph:
     def _next(self, order: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
         """Occurrences that can be next, and the classes that reach them: linked ones and single
         rows; any others only where none is left that is linked."""
-        rest = [
-            (j, self._bound_classes(j, order)) for j in range(len(self.inputs)) if j not in order
-        ]
-        linked = [(j, c) for j, c in rest if c or frozenset() in self._keys[j]]
-        return linked or rest
+        reached = {k for i in order for k in self._linked[i]}
+        linked = self._single_rows.union(*(self._homes[k] for k in reached)).difference(order)
+        if not linked:
+            return [(j, ()) for j in range(len(self.inputs)) if j not in order]
+        return [(j, tuple(k for k in self._linked[j] if k in reached)) for j in sorted(linked)]
 
     def _bound_classes(self, j: int, order: tuple[int, ...]) -> tuple[int, ...]:
         """Classes with a column in j and a column in a visited occurrence."""

@@ -84,6 +84,9 @@ class Dispute:
         return f"{self.view} {self.when}: {self.difference}\n{self.text}"
 
 
+#: Tables of at most so many different rows are loaded anew for each epoch, which takes DuckDB a
+#: tenth of what a DELETE takes.
+_LOADED_ROWS = 200
 #: The table of what subscribers commit (`Checked.react`).
 LOG = "log"
 LOG_SCHEMA = (t.Field("n", t.INT), t.Field("at", t.BIGINT))
@@ -351,6 +354,10 @@ class Checked:
             inserts, deletes = net(self.tables[name], table)
             if inserts or deletes:
                 self._changed[name.lower()] += 1
+                if len(table.rows) <= _LOADED_ROWS:
+                    rows = arrow_table(table.schema, list(table.rows.elements()))
+                    self.oracle.load(name, rows, [table.schema[i].name for i in table.key])
+                    continue
                 self.oracle.apply(
                     name, arrow_table(table.schema, inserts), arrow_table(table.schema, deletes)
                 )

@@ -65,6 +65,10 @@ def converted(node: exp.Cast, source: MaybeType) -> Typed:
         # A TIMESTAMP as the session's zone has it, and not with its offset.
         moment = node.this if source == t.DATE else cast(node.this, t.TIMESTAMP_NTZ)
         return kind, call("sqlview_written", moment)
+    elif kind == t.BINARY and source == t.STRING:
+        return kind, call("encode", node.this)  # DuckDB's cast reads \x41 as one byte
+    elif kind == t.STRING and source == t.BINARY:
+        return kind, call("decode", node.this)
     return kind, None
 
 

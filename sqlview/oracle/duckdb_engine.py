@@ -68,7 +68,9 @@ class DuckDBOracle:
         name = encoded(name)
         table = _encoded(plain(table))
         with self._failing(), self._batch(table):
-            self._db.execute(f"CREATE TABLE {duckdb_name(name)} AS SELECT * FROM oracle_batch")
+            self._db.execute(
+                f"CREATE OR REPLACE TABLE {duckdb_name(name)} AS SELECT * FROM oracle_batch"
+            )
         self._catalog[name] = {f.name: spark_type(f.type) for f in table.schema}
         self._keys[name] = tuple(map(encoded, key))
 

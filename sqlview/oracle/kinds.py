@@ -97,6 +97,7 @@ def named_type(node: exp.DataType) -> MaybeType:
         exp.DataType.Type.DOUBLE: t.DOUBLE,
         exp.DataType.Type.TEXT: t.STRING,
         exp.DataType.Type.VARCHAR: t.STRING,
+        exp.DataType.Type.BINARY: t.BINARY,
         exp.DataType.Type.DATE: t.DATE,
     }
     return simple.get(node.this)

@@ -43,7 +43,7 @@ class Oracle(Protocol):
         """The engine's name as people know it."""
 
     def load(self, name: str, table: pa.Table, key: Sequence[str] = ()) -> None:
-        """Create base table `name` with the columns and rows of `table`.
+        """Create base table `name` with the columns and rows of `table`, instead of one so named.
 
         `key`: columns that identify a row; `apply` then deletes by them alone.
         """

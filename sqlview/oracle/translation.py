@@ -9,7 +9,8 @@ explicit here, on the tree, with the SQL types of every column known:
 - (a, b) IN (SELECT …) is spelled out, which DuckDB cannot do where it is correlated;
 - DAYOFWEEK counts from 1 for Sunday, and ISNAN(NULL) is FALSE;
 - a condition on LATERAL with a subquery, which DuckDB cannot do, moves into the LATERAL query;
-- a conjunct of a join's condition that may fail is computed where those before it hold;
+- a conjunct of a join's condition that may fail is computed where those before it hold, and a
+  side of AND or OR in a value where the side before it does not settle it;
 - LIKE has the escape character `\\` in Spark and none in DuckDB;
 - NULLs come first in ascending and last in descending order;
 - ORDER BY, LIMIT and OFFSET get the documented tie columns: every output column from left to right,
@@ -108,6 +109,8 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
     for join in list(tree.find_all(exp.Join)):
         _condition_inside(join)
         _guard(join)
+    for connective in reversed(list(tree.find_all(exp.And, exp.Or))):  # the innermost first
+        _left_to_right(connective)
     return Translated(tree.sql("duckdb"), tuple(map(decoded, names)), types, ordered)
 
 
@@ -180,6 +183,36 @@ def _guard(join: exp.Join) -> None:
             rest = [exp.Case(ifs=[exp.If(this=holds, true=_halved(exp.And, rest))])]
     plain = [term for term, fails in zip(terms, risky, strict=True) if not fails]
     join.set("on", _halved(exp.And, plain + rest))
+
+
+def _left_to_right(node: exp.Expr) -> None:
+    """a AND f as CASE WHEN NOT a THEN FALSE ELSE a AND f END, and OR likewise, where f may fail:
+    DuckDB computes both sides for all rows, except where the result decides on rows."""
+    parent = node.parent
+    if type(parent) is type(node):
+        return  # a part of that one
+    while isinstance(parent, (exp.Paren, exp.And, exp.Or)):
+        parent = parent.parent
+    if isinstance(parent, (exp.Where, exp.Having, exp.Join)):
+        return
+    terms = list(node.flatten(unnest=False))
+    risky = [not all(isinstance(n, _SAFE) for n in term.walk()) for term in terms]
+    if not any(risky[1:]) or any(term.find(exp.Query) for term in terms):
+        return
+    if 2 * sum(1 for _ in node.walk()) > _MOST_NODES:
+        raise CannotSay("AND and OR of expressions that may fail are nested deeply")
+    last = max(i for i, fails in enumerate(risky) if fails)
+    conjunction = isinstance(node, exp.And)
+    settles = [exp.paren(term) for term in terms[:last]]
+    ifs = [
+        exp.If(
+            this=exp.Not(this=term) if conjunction else term,
+            true=exp.false() if conjunction else exp.true(),
+        )
+        for term in settles
+    ]
+    place = _Place(node)
+    place.put(exp.paren(exp.Case(ifs=ifs, default=node), copy=False))
 
 
 def _condition_inside(join: exp.Join) -> None:

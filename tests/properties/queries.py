@@ -98,6 +98,10 @@ class QueryMaker(Subqueries):
             case "guarded by case":
                 form = self.rng.choice(("CASE WHEN {} THEN {} END", "if({}, {}, NULL)"))
                 whole[1] = replace(risky, text=form.format(safe, risky.text))
+            case "guarded by and" if self._chance(0.5):
+                forms = ("({} AND {} > 0)", "(NOT {} OR {} > 0)", "NOT ({} AND {} <= 0)")
+                test = self.rng.choice(forms).format(safe, risky.text)
+                whole[1] = Value(f"({test} IS NULL)" if self._chance(0.2) else test, t.BOOLEAN)
             case "guarded by and":
                 # Commas and conditions already there would come first: all in one query around.
                 inner = self._outputs(scope)
