@@ -2,7 +2,7 @@
 # the project in it and, where the machine has no Java 17 or later, a Java.
 #
 #   make demo      the main job on TPC-H data
-#   make test      the tests; make test ARGS="-k joins -x" passes options to pytest
+#   make test      the tests, on all cores; make test ARGS="-k joins -x" passes options to pytest
 #   make lint      format, lint, types and import layers
 #   make format    rewrites files as lint wants them
 #   make bench     all benchmarks, about half an hour; make bench ARGS="--quick" the smallest of each
@@ -21,7 +21,7 @@ demo: install
 	@tools/run python -m tpch demo $(ARGS)
 
 test: install
-	@tools/run python -m pytest $(ARGS)
+	@tools/run python -m pytest -n auto --maxprocesses 4 --dist worksteal $(ARGS)
 
 lint: install
 	$(VENV)/bin/ruff check .
