@@ -25,6 +25,8 @@ _SHOWN_CHARACTERS = 60
 _INTEGER_TEXT = pa.decimal128(38, 9)
 _ZONED = r"(?i)([+-]\d\d(:?\d\d)?|Z)$"
 _REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
+#: Ids of the types of texts.
+_TEXTS = frozenset(k.id for k in (pa.string(), pa.large_string(), pa.string_view()))
 _Cast = Callable[[pa.Array], pa.Array]
 
 
@@ -139,9 +141,7 @@ def _of_text(kind: t.SqlType, target: pa.DataType) -> _Cast | None:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    return kind.id in _TEXTS
 
 
 def _trimmed(array: pa.Array) -> pa.Array:

@@ -30,6 +30,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from operators.slabs import ROWS
 from planner import types as t
@@ -37,6 +38,7 @@ from planner.errors import DataError
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
+_TAKE, _INT64 = pc.get_function("take"), pa.int64()
 #: A NumPy array, or an Arrow array, which has no types to check against.
 Values: TypeAlias = Any
 
@@ -62,7 +64,7 @@ class Column:
         if isinstance(self.values, np.ndarray):
             values: Values = self.values[rows]
         else:
-            values = self.values.take(pa.array(rows))
+            values = taken(self.values, rows)
         return Column(self.type, values, None if self.valid is None else self.valid[rows])
 
     def filter(self, keep: Bools) -> Column:
@@ -115,6 +117,12 @@ class Unread(Column):
 
     def filter(self, keep: Bools) -> Column:
         return Column(self.type, self.raw[keep].astype(np.int64, copy=False))
+
+
+def taken(array: pa.Array, rows: Ints) -> pa.Array:
+    """An Arrow array's values at positions int64[m]: `pa.Array.take` at half of its overhead."""
+    places = pa.py_buffer(np.ascontiguousarray(rows))
+    return _TAKE.call([array, pa.Array.from_buffers(_INT64, len(rows), [None, places])])
 
 
 def is_textual(kind: t.SqlType) -> bool:

@@ -6,10 +6,8 @@ asked for only if there is such a value, since Spark may have to be asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,26 +18,36 @@ from operators.scalar.zones import MICROS_PER_SECOND, UTC_CLOCKS, clocks_of
 from planner.zones import UTC, Zone
 
 _Zone: TypeAlias = Callable[[], Zone]
-_ZONE: ContextVar[_Zone] = ContextVar("naive_zone")
 
 
-@contextmanager
-def naive_in(zone: _Zone) -> Iterator[None]:
+class naive_in:
     """Take data without a time zone for that of this zone, which is asked for once, until the end
     of the block; outside of any it is UTC."""
-    token = _ZONE.set(lru_cache(maxsize=1)(zone))
-    try:
-        yield
-    finally:
-        _ZONE.reset(token)
+
+    __slots__ = ("_ask", "_known", "_token")
+
+    def __init__(self, zone: _Zone) -> None:
+        self._ask = zone
+        self._known: Zone | None = None
+
+    def __enter__(self) -> None:
+        self._token = _INSIDE.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        _INSIDE.reset(self._token)
+
+    def zone(self) -> Zone:
+        if self._known is None:
+            self._known = self._ask()
+        return self._known
+
+
+_INSIDE: ContextVar[naive_in | None] = ContextVar("naive_zone", default=None)
 
 
 def _zone() -> Zone:
-    return _ZONE.get(_utc)()
-
-
-def _utc() -> Zone:
-    return UTC
+    inside = _INSIDE.get()
+    return UTC if inside is None else inside.zone()
 
 
 def instant_of(local: int, later: bool) -> int:

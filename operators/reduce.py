@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from operators import delta as deltas
 from operators import exact_sum
-from operators.column import Bools, Column, Ints, concat, null_column
+from operators.column import Bools, Column, Ints, concat, null_column, taken
 from operators.delta import Delta, Pairs
 from operators.extreme_rows import first_rows
 from operators.kernels import grouping, sorting
@@ -321,7 +321,7 @@ class ReduceOperator:
             place = np.empty(n_births, np.int64)
             place[by_time] = np.arange(n_births)
             births, totals = keys_at(births, by_time), keys_at(totals, by_time)
-            states = [s.take(pa.array(by_time)) for s in states]
+            states = [taken(s, by_time) for s in states]
         columns = self._rows(delta, runs, valued, births[0], totals, states)
         first = self.relation.append(columns, births[2])
         rows, times, diff = (np.empty(2 * n_events, np.int64) for _ in range(3))
@@ -359,7 +359,7 @@ class ReduceOperator:
         if (time[1:] < time[:-1]).any():
             place = np.argsort(time, kind="stable")
             run, time, totals = run[place], time[place], keys_at(totals, place)
-            words, states = keys_at(words, place), [s.take(pa.array(place)) for s in states]
+            words, states = keys_at(words, place), [taken(s, place) for s in states]
         first = self.relation.append(self._rows(delta, runs, valued, run, totals, states), time)
         rows = np.arange(first, first + n)
         self.index.insert(rows, words, np.arange(n) if len(place) == 0 else None)

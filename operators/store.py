@@ -9,7 +9,7 @@ Invariant: the relation's rows as of t are the multiset that the deltas up to t 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -59,11 +59,7 @@ class StoreOperator:
         applied = self._normalise(columns, net, row, sign, delta, place, order)
         if applied.problem != changes.OK:
             raise AssertionError("a derived bag lost a row that it did not have")
-        # By row id: nothing that anybody sees is in an order that depends on the hash's secret.
-        by_row = np.argsort(applied.killed)
-        applied = replace(
-            applied, killed=applied.killed[by_row], killed_time=applied.killed_time[by_row]
-        )
+        applied = applied.killed_by_row()
         births = place[applied.births]
         delta = apply_changes(self.relation, [c.take(births) for c in columns], applied)
         if self._retracts:

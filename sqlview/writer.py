@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -78,7 +77,7 @@ class Writer:
             }
         )
         checked = [self._check(name, batch) for name, batch in by_table.items()]
-        with self._failing_for_good():
+        try:
             changes = self._write(checked)
             for name, batch in by_stream.items():
                 changes |= self._take_events(self._catalog.stream(name), batch)
@@ -86,7 +85,10 @@ class Writer:
             work = self._dataflow.work.since(work_before)
             self._publish(changes)
             self._dataflow.commit(self.epoch + count, changes)
-            self.epoch += count
+        except BaseException as error:
+            self.broken = error  # for good
+            raise
+        self.epoch += count
         self.steps.append(
             StepMetrics(
                 placement=executor.name,
@@ -142,14 +144,6 @@ class Writer:
             if delta is not None:
                 view.changes += len(delta)
                 self._subscriptions.put_down(view, delta)
-
-    @contextmanager
-    def _failing_for_good(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            self.broken = error
-            raise
 
 
 def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:

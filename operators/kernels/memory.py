@@ -236,6 +236,30 @@ def text_bytes(slot, text, ids, kept, rows, offsets, out):
             out[base + j] = load_u8(address, start + j)
 
 
+@kernel(signatures=[(INT32S_OUT, INT64, INT64, INT64, INT64)])
+def append_offsets(offsets, at, others, first, count):
+    """Let texts `at` and on be texts first to first + count of those whose Arrow offsets are at
+    address `others`: offsets int32[n + 1].
+
+    Returns: where their bytes begin, where they go, and how many they are; beyond 2**31, `offsets`
+    are wrong.
+    """
+    begin, used = np.int64(load_i32(others, first)), np.int64(offsets[at])
+    for i in range(count):
+        offsets[at + i + 1] = np.int64(load_i32(others, first + i + 1)) - begin + used
+    return begin, used, np.int64(load_i32(others, first + count)) - begin
+
+
+@kernel(signatures=[(INTS2, INTS, INTS)])
+def addresses(keys, rows, offsets):
+    """Where three arrays lie."""
+    return (
+        np.int64(keys.ctypes.data),
+        np.int64(rows.ctypes.data),
+        np.int64(offsets.ctypes.data),
+    )
+
+
 @kernel(signatures=[(BYTES_OUT, INTS)])
 def set_bits(bits, rows):
     """Set bit rows[i] of one block's bitmap (uint8[8192]); rows are places in the block."""

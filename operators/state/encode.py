@@ -129,8 +129,7 @@ def row_words(columns: Sequence[Column], hashing: Hashing) -> Ints:
 
     It is exact where `rows_are_exact`, else a hash.
     """
-    types = [c.type for c in columns]
-    widths = [_width(kind) for kind in types]
+    widths = [_width(column.type) for column in columns]
     n, width = len(columns[0]), sum(widths)
     words = np.empty((width + -(-len(columns) // _FLAGS), n), np.int64)
     word = 0
@@ -143,7 +142,7 @@ def row_words(columns: Sequence[Column], hashing: Hashing) -> Ints:
         if column.valid is not None:
             flags = words[width + i // _FLAGS]
             flags |= (~column.valid).astype(np.int64) << (i % _FLAGS)
-    if rows_are_exact(types, hashing):
+    if len(widths) == 1 and widths[0] < hashing.exact_words:
         return words
     out = np.empty((2, n), np.int64)
     encoding.hash_words(words, hashing.array, out)

@@ -124,6 +124,8 @@ def living(
         return found
     doubtful = found
     if has_them:
+        if n == len(found.row) == 1 and not left[0]:
+            return found
         several = left | (np.bincount(found.probe, minlength=n) > 1)
         if not several.any():
             return found

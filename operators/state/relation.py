@@ -548,28 +548,24 @@ class Relation:
     def _fill_text(
         self, block: int, slot: int, values: pa.Array, start: int, count: int, at: int
     ) -> None:
-        offsets = self._buffers[block][slot]
-        text = self._buffers[block][slot + 2]
+        offsets, text = self._buffers[block][slot], self._buffers[block][slot + 2]
         assert offsets is not None and text is not None
-        _, source_offsets, source = values.buffers()
+        _, others, source = values.buffers()
         first = values.offset + start
-        new = np.frombuffer(source_offsets, np.int32, count + 1, first * 4)
-        used = int(offsets[at])
-        length = int(new[-1]) - int(new[0])
-        if used + length > len(text):
-            if used + length >= 2**31:
+        begin, used, length = memory.append_offsets(offsets, at, others.address, first, count)
+        needed = used + length
+        if needed > len(text):
+            if needed >= 2**31:
                 raise OverflowError("a block of 65,536 rows holds at most 2 GiB of text a column")
             # Room for the whole block at this rate: a bulk load grows once, not by doubling.
-            needed, filled = used + length, at + count
+            filled = at + count
             expected = needed * BLOCK_ROWS // filled if filled >= 1024 else 0
-            room = max(2 * len(text), needed, min(expected, 1 << 28))
-            grown = ROWS.empty((room,), np.uint8)
+            grown = ROWS.empty((max(2 * len(text), needed, min(expected, 1 << 28)),), np.uint8)
             grown[:used] = text[:used]
             self._set(block, slot + 2, grown)
             text = grown
         if length:
-            text[used : used + length] = np.frombuffer(source, np.uint8, length, int(new[0]))
-        offsets[at + 1 : at + count + 1] = new[1:] + (used - int(new[0]))
+            text[used:needed] = np.frombuffer(source, np.uint8, length, begin)
 
     def _dead_bits(self, block: int) -> np.ndarray[Any, Any]:
         bits = self._buffers[block][self._dead_slot]

@@ -45,13 +45,14 @@ MOST_PARTS = 40
 _UNKNOWN = (0, 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batch:
     """keys int64[w, n], rows int64[n], sorted by (bucket, key, row); offsets int64[65].
 
     skips int64[n], of ordered indexes: how many entries from each on are known to be gone. It is
     the one thing here that changes, and only to leap over what nobody can see again.
-    chain: in each bucket, the keys of batches with one number follow each other.
+    chain: in each bucket, the keys of batches with one number follow each other; told once, when a
+    spine takes the batch.
     """
 
     keys: Ints
@@ -64,16 +65,11 @@ class Batch:
 
     def __post_init__(self) -> None:
         if self.entry is _UNKNOWN:
-            keys, rows = self.keys.ctypes.data, self.rows.ctypes.data
-            entry = (keys, rows, self.offsets.ctypes.data, len(self.rows))
-            object.__setattr__(self, "entry", entry)
+            places = memory.addresses(self.keys, self.rows, self.offsets)
+            self.entry = (*places, len(self.rows))
 
     def __len__(self) -> int:
         return self.entry[3]
-
-    def in_chain(self, chain: int) -> Batch:
-        """The same entries, in a chain."""
-        return Batch(self.keys, self.rows, self.offsets, self.skips, chain, self.entry)
 
     @property
     def nbytes(self) -> int:
@@ -185,7 +181,8 @@ class Spine:
         if len(batch):
             if not spines.follow(batch.keys, batch.offsets, self._last, self._some):
                 self._chain = self._new_chain()
-            self._parts.append(batch.in_chain(self._chain))
+            batch.chain = self._chain
+            self._parts.append(batch)
             self.entries += len(batch)
             self._table = None
             self.settled = False
