@@ -125,6 +125,26 @@ def taken(array: pa.Array, rows: Ints) -> pa.Array:
     return _TAKE.call([array, pa.Array.from_buffers(_INT64, len(rows), [None, places])])
 
 
+def ones(n: int) -> Ints:
+    """int64[n], read-only: those of most deltas' diffs, which need not be written each time."""
+    return _ONES[:n] if n <= _SHARED else _read_only(np.ones(n, np.int64))
+
+
+def counting(n: int) -> Ints:
+    """0, 1 … n - 1, int64[n], read-only."""
+    return _COUNTING[:n] if n <= _SHARED else _read_only(np.arange(n))
+
+
+def _read_only(values: Ints) -> Ints:
+    values.flags.writeable = False
+    return values
+
+
+#: As many rows as most steps have, at most.
+_SHARED = 1 << 17
+_ONES, _COUNTING = _read_only(np.ones(_SHARED, np.int64)), _read_only(np.arange(_SHARED))
+
+
 def is_textual(kind: t.SqlType) -> bool:
     """Whether columns of the type lie in Arrow arrays."""
     return isinstance(kind, (t.StringType, t.BinaryType))

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from operators.column import Bools, Column, Ints, concat
+from operators.column import Bools, Column, Ints, concat, ones
 from operators.state.filters import Filter
 from operators.state.probes import Probes
 from operators.state.relation import Relation
@@ -339,9 +339,8 @@ def births(relation: Relation, rows: Ints, time: Ints) -> Delta:
     """Births of a stored relation's own rows, at times that ascend."""
     one_time = len(time) == 0 or bool(time[0] == time[-1])
     origins = _columns_of(0, len(relation.schema))
-    diff = np.ones(len(time), np.int64)
     bindings = (Binding(relation, rows),)
-    return Delta(relation.schema, time, diff, origins, bindings, None, one_time, True)
+    return Delta(relation.schema, time, ones(len(time)), origins, bindings, None, one_time, True)
 
 
 def concatenate(schema: Schema, parts: list[Delta]) -> Delta:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from operators import delta as deltas
-from operators.column import Column, Ints, Unread, concat
+from operators.column import Column, Ints, Unread, concat, counting
 from operators.delta import Delta
 from operators.kernels import encoding, sorting
 from operators.state import changes, encode, equality
@@ -337,4 +337,4 @@ def _taken(values: list[Column], places: Ints | None) -> list[Column]:
 
 def _plain_births(times: Ints) -> Normalised:
     none = _NONE
-    return Normalised(np.arange(len(times)), times, none, none, none, none, none, changes.OK, 0)
+    return Normalised(counting(len(times)), times, none, none, none, none, none, changes.OK, 0)
