@@ -547,7 +547,21 @@ def positive_remainder(left: Expr, right: Expr) -> Expr:
     negative_rest = compare("lt", rest, cast(Literal(0, INT), rest.type))
     apart = logic("and", negative_rest, compare("gt", divisor, cast(Literal(0, INT), divisor.type)))
     shifted = Call("add", (rest, divisor), rest.type, rest.nullable)
-    return conditional([(apart, shifted)], rest, "PMOD")
+    branches = [(apart, shifted)]
+    kind = rest.type
+    if isinstance(kind, IntegerType) and kind.bits >= 32 and _may_be_below(divisor, kind.min // 2):
+        # In Spark their sum wraps around: it is (rest - least) + (divisor - least) then.
+        least = Literal(kind.min, kind)
+        above = [Call("subtract", (x, least), kind, x.nullable) for x in (rest, divisor)]
+        wraps = compare("lt", rest, Call("subtract", (least, divisor), kind, divisor.nullable))
+        wraps = logic("and", compare("lt", divisor, cast(Literal(0, INT), kind)), wraps)
+        around = Call("add", (above[0], above[1]), kind, rest.nullable)
+        branches.append((wraps, Call("remainder", (around, divisor), kind, rest.nullable)))
+    return conditional(branches, rest, "PMOD")
+
+
+def _may_be_below(value: Expr, bound: int) -> bool:
+    return not (isinstance(value, Literal) and isinstance(value.value, int)) or value.value < bound
 
 
 _WEEKDAYS = ("SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY")

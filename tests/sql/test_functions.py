@@ -113,3 +113,19 @@ def test_what_is_refused_says_why(expression: str) -> None:
     name = expression.partition("(")[0].upper().replace("CEIL", "DIGITS")
     assert name in str(caught.value).upper()
     assert caught.value.line == 1
+
+
+def test_pmod_of_the_least_integers() -> None:
+    """What Spark gives, where a remainder and a divisor add up to less than the least integer."""
+    least = -(2**31)
+    rows = [(1, -1_999_999_999, -2_000_000_000), (2, least, least + 1), (3, least + 1, least)]
+    rows += [(4, -7, 5), (5, -7, -5), (6, least, least), (7, least // 2, least // 2 - 1)]
+    with sqlview.connect(placement="inline") as db:
+        for kind, factor in (("INT", 1), ("BIGINT", 2**32)):
+            db.sql(f"CREATE TABLE {kind}s (i INT, a {kind}, b {kind}, PRIMARY KEY (i))")
+            with db.transaction() as tx:
+                tx.insert(f"{kind}s", [(i, a * factor, b * factor) for i, a, b in rows])
+            db.sql(f"CREATE MATERIALIZED VIEW v{kind} AS SELECT i, pmod(a, b) AS p FROM {kind}s")
+            found = dict(db.view(f"v{kind}").rows())
+            expected = {1: 294_967_297, 2: -1, 3: 1, 4: 3, 5: -2, 6: 0, 7: 2**30 - 2}
+            assert found == {i: p * factor for i, p in expected.items()}
