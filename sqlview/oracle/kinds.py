@@ -60,8 +60,10 @@ def _wider(a: MaybeType, b: MaybeType) -> MaybeType:
     p, q = as_decimal(a), as_decimal(b)
     if p is None or q is None:
         return None
-    scale = max(p.scale, q.scale)
-    return t.bounded_decimal(max(p.precision - p.scale, q.precision - q.scale) + scale, scale)
+    # Beyond 38 digits, those of the fraction are given up.
+    integral = max(p.precision - p.scale, q.precision - q.scale)
+    scale = min(max(p.scale, q.scale), t.MAX_PRECISION - integral)
+    return t.DecimalType(integral + scale, scale)
 
 
 def as_decimal(kind: MaybeType) -> t.DecimalType | None:
