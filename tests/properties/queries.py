@@ -284,7 +284,7 @@ class QueryMaker(Subqueries):
                 kind = self.rng.choice(kinds)
                 self._use(kind)
                 special = True
-                if self._chance(0.2):
+                if self._chance(0.4 if "semi" in kind or "anti" in kind else 0.2):
                     on += f" AND {self._predicate(self.rng.choice((scope, offered)), 0).text}"
                     self._use("join with one-sided condition")
                 shared = a.text.partition(".")[2]
