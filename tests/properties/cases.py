@@ -28,7 +28,7 @@ from tests.reference.tables import Change, Rejected, Table, arrow_table
 
 _TYPES: tuple[t.SqlType, ...] = (
     *(t.INT, t.INT, t.INT, t.BIGINT, t.BIGINT, t.TINYINT, t.SMALLINT),
-    *(t.DecimalType(6, 2), t.DecimalType(12, 4), WIDE),
+    *(t.DecimalType(6, 2), t.DecimalType(12, 4), t.DecimalType(22, 6), WIDE),
     *(t.STRING, t.STRING, t.STRING, t.BINARY, t.BOOLEAN),
     *(t.DATE, t.DATE, t.TIMESTAMP, t.DOUBLE, t.DOUBLE, t.FLOAT),
 )
