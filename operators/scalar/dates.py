@@ -124,8 +124,8 @@ def _date_diff(call: Call, args: tuple[Node, ...]) -> Run:
 
 def _next(days: Any, weekday: Any) -> Values:
     """1 to 7 days on. Spark takes the difference of day and weekday in 32 bits."""
-    # Thursday, the day of 1970-01-01, is the fifth day of the week.
-    ahead = np.fmod(wrapped(weekday - 6 - days), 7)
+    # It counts days of the week from Thursday, which 1970-01-01 was: the fifth day here.
+    ahead = np.fmod(wrapped((weekday + 2) % 7 - 1 - days), 7)
     return wrapped(days + 1 + (ahead + 7) % 7)
 
 
@@ -267,8 +267,6 @@ def _date_trunc(call: Call, args: tuple[Node, ...]) -> Run:
         return unary_checked(arg, op)
     if unit in _TRUNCATED_MICROS and not is_date:
         micros = _TRUNCATED_MICROS[unit]
-        if micros <= MICROS_PER_SECOND:  # wraps around, as in Spark
-            return unary(arg, lambda a: a // micros * micros)
         lowest = -((_MAX + 1) // micros)
 
         def to_unit(a: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from tests.extremes.engine import same
 from tests.extremes.spark import Answer
 
@@ -14,8 +16,9 @@ SAME_CLASS = {
 }
 #: What Java throws where it is not Spark that checks -> ours is one of these.
 _OVERFLOWS = ("ARITHMETIC_OVERFLOW", "CAST_OVERFLOW", "DATETIME_OVERFLOW")
-#: Doubles in texts: Java prints more digits than there need be before its version 19.
-_DOUBLE = re.compile(r"[0-9]+\.[0-9]{15,}(E-?[0-9]+)?")
+_FLOAT_COLUMN = re.compile(r"\bf2?\b")
+#: Doubles and floats in texts: Java prints more digits than there need be before its version 19.
+_DOUBLE = re.compile(r"[0-9]+\.([0-9]{15,}|[0-9]{7,9})(E-?[0-9]+)?")
 #: Functions of mathematical libraries, whose last digits depend on the library.
 _ROUNDED = re.compile(r"\b(exp|expm1|ln|log\w*|power|cbrt|degrees|radians)\(")
 _DIGITS = 1e-14
@@ -41,12 +44,20 @@ def deviation(expression: str, ours: Answer, sparks: Answer) -> str | None:
     """Why the answers differ on purpose."""
     if ours == "!TEXT_TOO_LONG":
         return "a text of more than 2**24 characters is an error"
-    if ours is not None and sparks is not None and _plain(ours) == _plain(sparks):
+    single = _FLOAT_COLUMN.search(expression) is not None
+    if ours is not None and sparks is not None and _plain(ours, single) == _plain(sparks, single):
         return "doubles are printed with the fewest digits that denote them, as since Java 19"
     if sparks == "~" and ours == "!CAST_INVALID_INPUT":
         return "Spark lets bytes that are no UTF-8 be a string; strings of views are UTF-8"
     return None
 
 
-def _plain(answer: str) -> str:
-    return _DOUBLE.sub(lambda found: repr(float(found[0])), answer)
+def _plain(answer: str, single: bool) -> str:
+    """`single`: whether numbers of few digits may be those of a FLOAT."""
+    return _DOUBLE.sub(lambda found: _shortest(found[0], single), answer)
+
+
+def _shortest(number: str, single: bool) -> str:
+    if len(number.partition("E")[0]) >= 17:
+        return repr(float(number))
+    return repr(float(np.float32(number))) if single else number
