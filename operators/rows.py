@@ -203,7 +203,7 @@ class ColumnReader:
     def _cast(self, values: Sequence[Any], first: int, refused: DataError) -> Column:
         given = [None if _is_missing(v) else v for v in values]
         try:
-            array = pa.array(given)
+            array = inferred(given)
         except (*_REFUSALS, pa.ArrowException):
             if len(given) == 1:
                 raise refused from None
@@ -483,3 +483,36 @@ _PARSERS: dict[type[t.SqlType], str] = {
     t.TimestampType: "datetime.datetime.fromisoformat(value)",
     t.BinaryType: "value.encode()",
 }
+
+
+#: So many lists in one another at most are asked what they hold.
+_MOST_LEVELS = 64
+
+
+def inferred(values: Sequence[Any]) -> pa.Array:
+    """Values of whatever type pyarrow finds. A list that holds itself, which takes the process
+    along there, is refused first. Raises: what pyarrow raises."""
+    if _is_endless(values, 0, {}):
+        raise pa.ArrowInvalid("a list holds itself, or is nested too deeply")
+    return pa.array(values)
+
+
+def _is_endless(value: Any, level: int, known: dict[int, bool]) -> bool:
+    """`known`: by identity, whether a value is one that this one is in, of those looked at."""
+    if isinstance(value, dict):
+        inner = [*value, *value.values()]
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        inner = list(value)
+    elif isinstance(value, np.ndarray) and value.dtype.hasobject:
+        inner = list(value.flat)
+    else:
+        return False
+    if level > _MOST_LEVELS or known.get(id(value)):
+        return True
+    if id(value) in known:
+        return False
+    known[id(value)] = True
+    nested = (v for v in inner if isinstance(v, (dict, list, tuple, set, frozenset, np.ndarray)))
+    endless = any(_is_endless(v, level + 1, known) for v in nested)
+    known[id(value)] = False
+    return endless

@@ -44,12 +44,14 @@ class Subscriptions:
         Raises: SqlViewError if there is none.
         """
         callbacks = self._callbacks.get(view, [])
-        if callback not in callbacks:
+        # A method is another object each time, but equal; of equal ones the same is meant.
+        equal = sorted((c is not callback, i) for i, c in enumerate(callbacks) if c == callback)
+        if not equal:
             raise SqlViewError(
                 f'there is no such subscription to view "{view}"',
                 hint="Give unsubscribe the same view and function as subscribe.",
             )
-        callbacks.remove(callback)
+        del callbacks[equal[0][1]]
         if callback not in callbacks:
             untold = (item for item in self._untold if item[:2] != (view, callback))
             self._untold = deque(untold)

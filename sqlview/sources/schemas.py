@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from operators.arrow import is_pandas_index, sql_type
 from operators.misfits import listed, merged
-from operators.rows import by_name, represented
+from operators.rows import by_name, inferred, represented
 from planner import types as t
 from planner.errors import DataError, suggestion
 from planner.names import folded
@@ -134,7 +134,7 @@ def _arrays(columns: Mapping[str, Any]) -> pa.Table:
     errors: list[DataError] = []
     for name, values in columns.items():
         try:
-            arrays[name] = pa.array(values) if isinstance(values, list) else values
+            arrays[name] = inferred(values) if isinstance(values, list) else values
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             said = str(error).splitlines()
             errors.append(

@@ -178,6 +178,21 @@ def test_unsubscribing(db: sqlview.Session) -> None:
         db.unsubscribe("nothing", print)
 
 
+def test_of_equal_subscribers_the_one_that_is_named_goes(db: sqlview.Session) -> None:
+    class Heard(list[Any]):
+        def __call__(self, changes: pa.Table) -> None:
+            self.append(changes)
+
+    first, second = Heard(), Heard()
+    db.subscribe("revenue", first)
+    db.subscribe("revenue", second)
+    db.unsubscribe("revenue", second)
+    with db.transaction() as tx:
+        tx.delete("t", [(1,)])
+    assert (len(first), len(second)) == (1, 0)
+    db.unsubscribe("revenue", first)
+
+
 def test_a_subscriber_that_leaves_when_it_is_called_hears_no_more(db: sqlview.Session) -> None:
     heard: list[str] = []
 

@@ -6,11 +6,14 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import sqlview
+from sqlview import SqlViewError
 
 
 def fresh() -> sqlview.Session:
@@ -279,3 +282,25 @@ def test_a_subscriber_that_looks(db: sqlview.Session) -> None:
     db.subscribe("v", lambda changes: looked.extend(use() for use in uses))
     insert(db, 1)
     assert looked[:2] == [[(0, 1)], True] and len(looked) == len(uses)
+
+
+def _endless() -> list[Any]:
+    values: list[Any] = [1]
+    values.append(values)
+    return values
+
+
+def test_lists_that_hold_themselves_are_refused(db: sqlview.Session) -> None:
+    """pyarrow would take the process along."""
+    db.sql("CREATE TABLE endless (k INT PRIMARY KEY, v STRING)")
+    with pytest.raises(SqlViewError, match="of no one type"):
+        db.create_table("more", {"k": [1, 2], "v": _endless()})
+    with pytest.raises(SqlViewError, match="of no one type"):
+        db.create_table("more", [{"k": 1, "v": {"of": _endless()}}])
+    for rows in ([(1, _endless())], {"k": np.array([1, _endless()], dtype=object), "v": ["", ""]}):
+        for cast in (False, True):
+            with pytest.raises(SqlViewError), db.transaction() as tx:
+                tx.insert("endless", rows, cast=cast)
+    for times in (_endless(), np.array([1, _endless()], dtype=object), [_endless(), _endless()]):
+        with pytest.raises(SqlViewError, match="times are integers"), db.transactions() as txs:
+            txs.insert("endless", [(1, "a"), (2, "b")], times=times)
