@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from operators.column import Bools, Column, Ints, widen
@@ -505,10 +506,8 @@ class Relation:
         return block
 
     def _open_block(self) -> None:
-        """A block with room for all its rows. That of a small relation is made of small pages, of
-        which it touches few: the first touch of a huge page clears 2 MiB."""
+        """A block with room for all its rows."""
         block = self._new_block()
-        empty = ROWS.empty if self.live_rows >= BULK_ROWS else np.empty
         for layout, slot in zip(self._layouts, self._value_slot, strict=True):
             if layout.textual:
                 offsets = np.empty(BLOCK_ROWS + 1, np.int32)
@@ -517,7 +516,13 @@ class Relation:
                 self._set(block, slot + 2, np.empty(1024, np.uint8))
             else:
                 shape = (BLOCK_ROWS, 2) if layout.words == 2 else (BLOCK_ROWS,)
-                self._set(block, slot, empty(shape, layout.storage))
+                self._set(block, slot, self._room(shape, layout.storage))
+
+    def _room(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray[Any, Any]:
+        """An array for a block. That of a small relation is made of small pages, of which it
+        touches few: the first touch of a huge page clears 2 MiB. And its blocks come and go with
+        few rows in them, of which one would keep a whole slab."""
+        return (ROWS.empty if self.live_rows >= BULK_ROWS else np.empty)(shape, dtype)
 
     def _set(self, block: int, slot: int, buffer: np.ndarray[Any, Any] | None) -> None:
         self._buffers[block][slot] = buffer
@@ -560,7 +565,8 @@ class Relation:
             # Room for the whole block at this rate: a bulk load grows once, not by doubling.
             filled = at + count
             expected = needed * BLOCK_ROWS // filled if filled >= 1024 else 0
-            grown = ROWS.empty((max(2 * len(text), needed, min(expected, 1 << 28)),), np.uint8)
+            room = max(2 * len(text), needed, min(expected, 1 << 28))
+            grown = self._room((room,), np.uint8)
             grown[:used] = text[:used]
             self._set(block, slot + 2, grown)
             text = grown
