@@ -200,7 +200,7 @@ def is_pandas_index(name: str) -> bool:
 def to_column(array: pa.Array | pa.ChunkedArray, field: t.Field, cast: bool = False) -> Column:
     """One column; see `to_columns`."""
     if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks == 1 else combined(array)
+        array = array.chunk(0) if array.num_chunks == 1 else _one(array, field)
     if array.null_count == 0 and (unread := _unread(array, field.type)) is not None:
         return unread
     if cast:
@@ -221,6 +221,17 @@ def to_column(array: pa.Array | pa.ChunkedArray, field: t.Field, cast: bool = Fa
     if column.wide:
         return narrow(column) or column
     return column
+
+
+def _one(array: pa.ChunkedArray, field: t.Field) -> pa.Array:
+    try:
+        return combined(array)
+    except pa.ArrowException as error:
+        raise DataError(
+            f'the data of column "{field.name}" is not valid Arrow',
+            detail=f"{str(error).rstrip('.')}.",
+            hint="See the array's validate(full=True).",
+        ) from None
 
 
 def _unread(array: pa.Array, kind: t.SqlType) -> Column | None:

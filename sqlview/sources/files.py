@@ -116,7 +116,10 @@ def find_files(paths: Paths, wanted: str | None = None) -> list[File]:
 
 
 def _is_several(paths: Any) -> bool:
-    return isinstance(paths, Iterable) and not isinstance(paths, (str, bytes, os.PathLike))
+    if isinstance(paths, (str, bytes, os.PathLike)):
+        return False
+    # An array without dimensions says that it is iterable.
+    return isinstance(paths, Iterable) and getattr(paths, "ndim", 1) != 0
 
 
 def _files(path: str, wanted: str | None) -> list[File]:

@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
@@ -140,6 +141,7 @@ def test_directories_patterns_and_lists(db: Session) -> None:
         ("", "there is no path ''"),
         ("a\0b", "there is no path"),
         (5, "a path cannot be given as int"),
+        (np.array(5), "a path cannot be given as ndarray"),
         (b"t.csv", "a path cannot be given as bytes"),
         ([None], "a path cannot be given as NoneType"),
         (["t.csv", "nowhere.csv"], "there is no file 'nowhere.csv'"),
