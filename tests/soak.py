@@ -57,7 +57,8 @@ class Series:
 
     def check(self) -> str:
         """One line about it. Raises: Grown."""
-        warm = self.samples[len(self.samples) // 10 :]
+        # Blocks fill and are rewritten in turn: some forty rounds until as many come as go.
+        warm = self.samples[len(self.samples) // 3 :]
         half = len(warm) // 2
         first, second = warm[:half], warm[half:]
         if not first:
