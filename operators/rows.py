@@ -489,7 +489,7 @@ _PARSERS: dict[type[t.SqlType], str] = {
 _MOST_LEVELS = 64
 
 
-def inferred(values: Sequence[Any]) -> pa.Array:
+def inferred(values: Any) -> pa.Array:
     """Values of whatever type pyarrow finds. A list that holds itself, which takes the process
     along there, is refused first. Raises: what pyarrow raises."""
     if _is_endless(values, 0, {}):

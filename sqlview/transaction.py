@@ -21,7 +21,7 @@ from operators import arrow
 from operators.column import Column, Ints, joined
 from operators.misfits import merged
 from operators.naive import naive_in
-from operators.rows import by_name, represented
+from operators.rows import by_name, inferred, represented
 from operators.state.changes import DELETE, INSERT, UPSERT
 from planner.errors import DataError, SqlViewError
 from planner.names import folded
@@ -387,7 +387,10 @@ class Transactions(_Changes):
 def _checked_times(times: Times, rows: int) -> Ints:
     """The times as int64[rows]. Raises: DataError, see Transactions.insert."""
     if not isinstance(times, (pa.Array, pa.ChunkedArray)):
-        times = _as_array(times)
+        try:
+            times = inferred(times)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            raise DataError("times are integers") from None
     if isinstance(times, pa.ChunkedArray):
         times = times.combine_chunks()
     if len(times) != rows:
@@ -410,22 +413,6 @@ def _checked_times(times: Times, rows: int) -> Ints:
         )
     checked: Ints = found.astype(np.int64)
     return checked
-
-
-def _as_array(times: Any) -> pa.Array:
-    """Integers as Arrow has them. What they are is looked at first: a list that holds itself takes
-    the process along in pyarrow. Raises: DataError."""
-    try:
-        if not isinstance(times, np.ndarray):
-            times = list(times)
-            whole = all(value is None or isinstance(value, (int, np.integer)) for value in times)
-        else:
-            whole = times.ndim == 1 and times.dtype.kind in "iu"
-        if whole:
-            return pa.array(times)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        pass
-    raise DataError("times are integers")
 
 
 def about(what: str, error: SqlViewError) -> DataError:
