@@ -45,13 +45,15 @@ class Subscriptions:
         """
         callbacks = self._callbacks.get(view, [])
         # A method is another object each time, but equal; of equal ones the same is meant.
-        equal = sorted((c is not callback, i) for i, c in enumerate(callbacks) if c == callback)
-        if not equal:
+        same = (i for i, c in enumerate(callbacks) if c is callback)
+        equal = (i for i, c in enumerate(callbacks) if c == callback)
+        place = next(same, next(equal, None))
+        if place is None:
             raise SqlViewError(
                 f'there is no such subscription to view "{view}"',
                 hint="Give unsubscribe the same view and function as subscribe.",
             )
-        del callbacks[equal[0][1]]
+        del callbacks[place]
         if callback not in callbacks:
             untold = (item for item in self._untold if item[:2] != (view, callback))
             self._untold = deque(untold)

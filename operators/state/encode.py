@@ -142,7 +142,7 @@ def row_words(columns: Sequence[Column], hashing: Hashing) -> Ints:
         if column.valid is not None:
             flags = words[width + i // _FLAGS]
             flags |= (~column.valid).astype(np.int64) << (i % _FLAGS)
-    if len(widths) == 1 and widths[0] < hashing.exact_words:
+    if rows_are_exact([column.type for column in columns], hashing):
         return words
     out = np.empty((2, n), np.int64)
     encoding.hash_words(words, hashing.array, out)

@@ -160,6 +160,13 @@ _SAFE = (
 )
 
 
+def _risky(terms: list[exp.Expr]) -> list[bool]:
+    """Which terms may fail; none where one has a subquery, which nobody wants twice."""
+    if any(term.find(exp.Query) for term in terms):
+        return [False] * len(terms)
+    return [not all(isinstance(n, _SAFE) for n in term.walk()) for term in terms]
+
+
 def _guard(join: exp.Join) -> None:
     """ON a AND f AND b AND g as ON a AND b AND CASE WHEN a THEN f AND CASE WHEN b THEN g END END,
     where f and g may fail: DuckDB takes conjuncts in an order of its own."""
@@ -167,8 +174,8 @@ def _guard(join: exp.Join) -> None:
     if condition is None:
         return
     terms = list(condition.flatten(unnest=False)) if isinstance(condition, exp.And) else [condition]
-    risky = [not all(isinstance(n, _SAFE) for n in term.walk()) for term in terms]
-    if not any(risky[1:]) or any(term.find(exp.Query) for term in terms):
+    risky = _risky(terms)
+    if not any(risky[1:]):
         return
     rest: list[exp.Expr] = []
     groups = [
@@ -196,8 +203,8 @@ def _left_to_right(node: exp.Expr) -> None:
     if isinstance(parent, (exp.Where, exp.Having, exp.Join)):
         return
     terms = list(node.flatten(unnest=False))
-    risky = [not all(isinstance(n, _SAFE) for n in term.walk()) for term in terms]
-    if not any(risky[1:]) or any(term.find(exp.Query) for term in terms):
+    risky = _risky(terms)
+    if not any(risky[1:]):
         return
     if 2 * sum(1 for _ in node.walk()) > _MOST_NODES:
         raise CannotSay("AND and OR of expressions that may fail are nested deeply")
