@@ -6,7 +6,7 @@ explicit here, on the tree, with the SQL types of every column known:
 - every identifier is `encoded` first, before sqlglot resolves any;
 - numbers, dates and casts are in `arithmetic`, aggregates in `aggregates` and `groups`, functions
   in `functions`, and what Spark alone spells in a way is spelled otherwise first (`spelling`);
-- (a, b) IN (SELECT …) is spelled out, which DuckDB cannot do where it is correlated;
+- IN, ANY and ALL of correlated queries that DuckDB cannot do, or does wrongly, are aggregates;
 - DAYOFWEEK counts from 1 for Sunday, and ISNAN(NULL) is FALSE;
 - a condition on LATERAL with a subquery, which DuckDB cannot do, moves into the LATERAL query;
 - a conjunct of a join's condition that may fail is computed where those before it hold, and a
@@ -97,15 +97,16 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
     typer = _Typer(catalog)
     names: list[str] = []
     types: tuple[MaybeType, ...] = ()
+    nested: set[int] = set()
     for scope in traverse_scope(tree):  # innermost first, the whole query last
         types = typer.rewrite(scope)
         names = [e.alias_or_name for e in _selects(scope)]
+        if scope.is_correlated_subquery and len(list(scope.expression.find_all(exp.Query))) > 1:
+            nested.add(id(scope.expression.unnest()))
     ordered = _is_ordered(tree)
     for query in list(tree.find_all(exp.Query)):
         order_totally(query)
-    for node in reversed(list(tree.find_all(exp.In))):  # the innermost first: it is copied
-        if isinstance(node.this, exp.Tuple) and node.args.get("query") is not None:
-            node.replace(_rows_in(node, node.args["query"]))
+    _aggregate_comparisons(tree, nested)
     for join in list(tree.find_all(exp.Join)):
         _condition_inside(join)
         _guard(join)
@@ -253,30 +254,51 @@ def _is_ordered(query: exp.Expr) -> bool:
     return True
 
 
-def _rows_in(node: exp.In, query: exp.Expr) -> exp.Expr:
-    """(a, b) IN (SELECT …): TRUE if a row is equal, else NULL if one may be, else FALSE.
+def _aggregate_comparisons(tree: exp.Expr, nested: set[int]) -> None:
+    """Respell (a, b) IN (q), and a IN (q), a < ANY (q), a < ALL (q) where q is among `nested`.
 
-    DuckDB has it only for subqueries that are not correlated.
+    DuckDB 2.0 has the first only for a q that is not correlated; and where a correlated q with
+    another query in it finds a NULL for one row, it takes it for one of all rows.
     """
-    names = [f"sqlview_c{i}" for i in range(len(node.this.expressions))]
+    found = tree.find_all(exp.In, exp.Any, exp.All)
+    for node in reversed(list(found)):  # the innermost first: it is copied
+        is_in = isinstance(node, exp.In)
+        comparison = node if is_in else node.parent
+        query = node.args.get("query") if is_in else node.this
+        if not isinstance(query, exp.Query) or comparison is None:
+            continue
+        rows = isinstance(comparison.this, exp.Tuple)
+        if rows or id(query.unnest()) in nested:
+            values = comparison.this.expressions if rows else [comparison.this]
+            kind = exp.EQ if is_in else type(comparison)
+            comparison.replace(_over_rows(kind, values, query.unnest(), isinstance(node, exp.All)))
+
+
+def _over_rows(
+    kind: type[exp.Expr], values: list[exp.Expr], query: exp.Expr, every: bool
+) -> exp.Expr:
+    """Whether the values compare with one (or every) row: NULL if that hangs on a NULL."""
+    names = [f"sqlview_c{i}" for i in range(len(values))]
     alias = exp.TableAlias(
         this=exp.to_identifier("sqlview_rows"), columns=[exp.to_identifier(n) for n in names]
     )
-    same = exp.and_(
+    test = exp.and_(
         *(
-            exp.EQ(this=exp.paren(value.copy()), expression=exp.column(name, "sqlview_rows"))
-            for value, name in zip(node.this.expressions, names, strict=True)
+            kind(this=exp.paren(value.copy()), expression=exp.column(name, "sqlview_rows"))
+            for value, name in zip(values, names, strict=True)
         )
     )
-    unknown = exp.Is(this=exp.paren(same), expression=exp.Null())
+    settles = exp.Not(this=exp.paren(test)) if every else test
+    unknown = exp.Is(this=exp.paren(test), expression=exp.Null())
+    outcomes = (exp.false(), exp.true()) if every else (exp.true(), exp.false())
     found = exp.Case(
         ifs=[
-            exp.If(this=exp.LogicalOr(this=same.copy()), true=exp.true()),
+            exp.If(this=exp.LogicalOr(this=settles), true=outcomes[0]),
             exp.If(this=exp.LogicalOr(this=unknown), true=exp.Null()),
         ],
-        default=exp.false(),
+        default=outcomes[1],
     )
-    rows = exp.Subquery(this=query.unnest().copy(), alias=alias)
+    rows = exp.Subquery(this=query.copy(), alias=alias)
     return exp.Subquery(this=exp.select(found).from_(rows))
 
 

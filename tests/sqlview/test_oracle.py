@@ -159,6 +159,27 @@ def test_what_cannot_be_computed_is_an_error(text: str, oracle: DuckDBOracle) ->
     assert _rows(oracle, guarded) == [(2,)]
 
 
+@pytest.mark.parametrize("inner", ["min(u.a)", "u.a"])
+def test_comparisons_with_correlated_queries_that_hold_others(
+    inner: str, oracle: DuckDBOracle
+) -> None:
+    """DuckDB itself gives NULL for FALSE where another row's query gives a NULL."""
+    oracle.load("e", pa.table({"b": pa.array([], pa.int32())}))
+    query = (
+        f"SELECT {inner} FROM t u WHERE coalesce(u.a, 0) = coalesce(t.a, 0)"
+        " AND (SELECT b FROM e LIMIT 1) IS NULL"
+    )
+    for comparison in ("a + 1 IN ({})", "a + 1 = ANY ({})", "a + 1 <= ALL ({})", "a NOT IN ({})"):
+        text = comparison.format(query)
+        assert _rows(oracle, f"SELECT {text} FROM t") == [(False,), (False,), (False,), (None,)]
+        assert _rows(oracle, f"SELECT a FROM t WHERE NOT {text} AND a > 1") == [(2,)]
+    for comparison in ("a <= ALL ({})", "a IN ({})"):
+        text = comparison.format(query.replace("IS NULL", "= 1"))
+        assert _rows(oracle, f"SELECT DISTINCT {text} FROM t WHERE a IS NOT NULL") == [
+            (None if "min" in inner else "ALL" in comparison,)
+        ]
+
+
 def test_views_over_views(oracle: DuckDBOracle) -> None:
     oracle.create_view("v", "SELECT a, avg(x) AS m FROM t GROUP BY a")
     oracle.create_view("w", "SELECT m * 2 AS n FROM V WHERE m > 1")
