@@ -21,6 +21,7 @@ from typing import TypeAlias
 from typing_extensions import assert_never
 
 from operators import delta as deltas
+from operators import interrupts
 from operators.delta import Delta
 from operators.hydration import flowing, pieces_of, sliced, start_groups
 from operators.join import DeltaJoinOperator
@@ -32,6 +33,7 @@ from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
 from operators.state.hashing import Hashing
 from operators.state.relation import Relation
+from operators.state.undo import Undo
 from operators.state.work import Work
 from operators.store import StoreOperator
 from operators.table import TableState, snapshot
@@ -77,6 +79,8 @@ class Dataflow:
     """Everything that is kept for the installed views, and how a step runs through it."""
 
     def __init__(self) -> None:
+        #: What the step that is going on has changed so far.
+        self.undo = Undo()
         #: One secret for all keys of the store.
         self.hashing = Hashing.drawn()
         self.tables: dict[ir.Source, TableState] = {}
@@ -98,6 +102,7 @@ class Dataflow:
         self.tables[table.source] = table
         self._relations["", table.source] = table.relation
         table.relation.work, table.relation.hashing = self.work, self.hashing
+        table.relation.undo, table.enforced = self.undo, enforced
         if enforced:
             self.index(table.row_index, TABLE_READER)
 
@@ -275,6 +280,7 @@ class Dataflow:
         inputs = [changes.get(key) for key in installed.reads]
         if not any(inputs):
             return None
+        interrupts.raise_pending()
         started = perf_counter()
         match operator:
             case DeltaJoinOperator() | UnionOperator():
@@ -454,7 +460,7 @@ class Dataflow:
     def _new_operator(self, node: ir.Node, view: str, owner: str) -> Operator:
         match node:
             case ir.Map():
-                return MapOperator(node)
+                return MapOperator(node, self.undo)
             case ir.Union():
                 return UnionOperator(node)
             case ir.Repeat():
@@ -512,7 +518,7 @@ class Dataflow:
                 assert_never(node)
 
     def _new_relation(self, schema: Schema) -> Relation:
-        return Relation(schema, self.work, self.hashing)
+        return Relation(schema, self.work, self.hashing, self.undo)
 
     def _start(
         self,

@@ -24,6 +24,7 @@ from operators.errors import ErrorState
 from operators.rendering import texts
 from operators.scalar.text import shortened
 from operators.scalar.value import Errors, only_where
+from operators.state.undo import Undo
 from planner import dataflow as ir
 from planner.expr import Column as ColumnRef
 from planner.expr import columns_used
@@ -41,9 +42,9 @@ _FEW_PAIRS = 1024
 class MapOperator:
     """Filter and project a delta. State: the messages of failing rows."""
 
-    def __init__(self, node: ir.Map) -> None:
+    def __init__(self, node: ir.Map, undo: Undo | None = None) -> None:
         self.node = node
-        self.errors = ErrorState()
+        self.errors = ErrorState(undo)
         self._nothing = deltas.empty(node.schema)
         self.used = tuple(sorted(columns_used(*node.predicates, *node.outputs)))
         #: Predicates that are tested on the same rows, and the columns that they read.

@@ -46,6 +46,10 @@ class Change:
     columns: list[Column]
     time: int | Ints
 
+    @property
+    def rows(self) -> int:
+        return len(self.columns[0])
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -86,6 +90,8 @@ class TableState:
     def __init__(self, source: ir.Source, key: tuple[int, ...] | None) -> None:
         self.source = source
         self.key = key
+        #: Whether inserts are checked for keys that are there already; told by the dataflow.
+        self.enforced = False
         self.relation = Relation(source.schema)
         #: Words of a key that no row exceeds; empty before the first row, None if not known.
         self._greatest: Ints | None = _NONE
@@ -150,6 +156,7 @@ class TableState:
     def write(self, checked: Checked, index: ArrangementState | None) -> Delta:
         """Write checked changes to the relation and to the index that they were checked with, if it
         is to have them now; returns the table's delta."""
+        self.relation.undo.before(self)
         delta = apply_changes(self.relation, checked.born, checked.applied)
         self._greatest = checked.greatest
         if index is not None and checked.keys is not None:
@@ -157,6 +164,12 @@ class TableState:
             rows = delta.bindings[0].rows[-len(checked.keys.order) :]
             index.insert(rows, checked.keys.words, checked.keys.order)
         return delta
+
+    def mark(self) -> Ints | None:
+        return self._greatest
+
+    def restore(self, mark: Ints | None) -> None:
+        self._greatest = mark
 
     def snapshot(self, time: int) -> Delta:
         """All rows visible as of `time`, as births at that time."""

@@ -67,7 +67,7 @@ class TopKOperator:
         wanted = self._high + np.diff(partitions.starts)
         changes = self._follow(*self._fronts(partitions, wanted, start), start)
         if not self._partition:
-            self._members = self._first(end)
+            self._keep(self._first(end))
         return changes
 
     def start(self, time: int) -> Delta:
@@ -81,10 +81,20 @@ class TopKOperator:
         births = np.ones(len(rows), np.int64)
         return deltas.bound(self.index.relation, rows, np.full(len(rows), time, np.int64), births)
 
+    def mark(self) -> Ints:
+        return self._members
+
+    def restore(self, mark: Ints) -> None:
+        self._members = mark
+
+    def _keep(self, members: Ints) -> None:
+        self.index.relation.undo.before(self)
+        self._members = members
+
     def _replace(self, time: int) -> Delta:
         """The step that makes the first rows as of `time` the present ones."""
         before, after = self._members, self._first(time)
-        self._members = after
+        self._keep(after)
         left, came = _without(before, after), _without(after, before)
         rows = np.concatenate((left, came))
         diff = np.ones(len(rows), np.int64)

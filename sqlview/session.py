@@ -5,7 +5,7 @@ and DROP say, `writer` takes the statements of transactions through one step; th
 told. Readers see the state between steps, so all views at one epoch (DESIGN §4).
 
 Invariant: whatever reads or changes the state holds the session's lock. A session that is closed,
-or whose step failed in the middle, refuses everything from then on.
+or whose step failed at its end, refuses everything from then on.
 """
 
 from __future__ import annotations
@@ -588,7 +588,7 @@ class Session:
                 )
             if self._writer.broken is not None:
                 raise SqlViewError(
-                    "the session is unusable since a step failed in the middle",
+                    "the session is unusable since a step failed at its end",
                     detail=f"{type(self._writer.broken).__name__}: {self._writer.broken}",
                     hint="Open a new session and load the tables again.",
                 ) from self._writer.broken

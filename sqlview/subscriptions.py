@@ -27,12 +27,16 @@ Subscriber: TypeAlias = Callable[[pa.Table], None]
 _TIME_AND_DIFF = (Field("__time", BIGINT, False), Field("__diff", BIGINT, False))
 
 
+#: What a subscriber of a view is to hear.
+Untold: TypeAlias = tuple[str, Subscriber, pa.Table]
+
+
 class Subscriptions:
     """State: the callbacks of each view, and what they have yet to hear."""
 
     def __init__(self) -> None:
         self._callbacks: dict[str, list[Subscriber]] = {}
-        self._untold: deque[tuple[str, Subscriber, pa.Table]] = deque()
+        self._untold: deque[Untold] = deque()
         self._telling = False
 
     def add(self, view: str, callback: Subscriber) -> None:
@@ -61,12 +65,17 @@ class Subscriptions:
     def forget(self, view: str) -> None:
         self._callbacks.pop(view, None)
 
-    def put_down(self, view: View, delta: Delta) -> None:
-        """Keep a step's changes of a view for its subscribers, if it has any."""
+    def untold(self, view: View, delta: Delta) -> list[Untold]:
+        """A step's changes of a view, for its subscribers, if it has any."""
         callbacks = self._callbacks.get(view.name, ())
-        if callbacks and len(delta):
-            table = _signed(view.schema, delta, delta.diff)
-            self._untold.extend((view.name, callback, table) for callback in callbacks)
+        if not (callbacks and len(delta)):
+            return []
+        table = _signed(view.schema, delta, delta.diff)
+        return [(view.name, callback, table) for callback in callbacks]
+
+    def put_down(self, untold: list[Untold]) -> None:
+        """Keep what subscribers are to hear."""
+        self._untold.extend(untold)
 
     def replace(self, old: View, new: View, left: Delta, came: Delta) -> None:
         """Keep, for the subscribers of `old`, that all its rows left and those of `new` came.

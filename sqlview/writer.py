@@ -1,43 +1,44 @@
 """The writer: what takes the statements of transactions through one step.
 
-Check, write the tables, run the dataflow once, commit, put down what subscribers are to hear.
+A step of the dataflow (`operators.step`) is all or nothing; then comes what cannot be taken back:
+to put down what subscribers are to hear, to forget old versions, to count the epochs.
 
 Invariant: `epoch` is complete: every table and view holds exactly the transactions up to it. A
-writer whose step failed in the middle is `broken`, and takes no more.
+writer that failed after the step is `broken`, and takes no more.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
-from operators import arrow
+from operators import arrow, interrupts
 from operators.column import Ints
 from operators.dataflow import Dataflow, Key
 from operators.delta import Delta
 from operators.executor.protocol import Executor
-from operators.live import TABLE_READER
 from operators.rendering import texts
 from operators.scalar.text import shortened
-from operators.state.changes import DELETE, DUPLICATE, INSERT
+from operators.state.changes import DELETE, DUPLICATE
+from operators.step import Refused, step
 from operators.stream import events
-from operators.table import Change, Checked, Refusal
+from operators.table import Change, Refusal
 from planner import dataflow as ir
 from planner.errors import DataError
-from sqlview.catalog import Catalog, Stream, Table
+from sqlview.catalog import Catalog, Stream, Table, View
 from sqlview.metrics import STEPS_KEPT, StepMetrics
-from sqlview.subscriptions import Subscriptions
+from sqlview.subscriptions import Subscriptions, Untold
 from sqlview.transaction import Statement
 
 #: A statement, and its epoch or those of its rows.
 Dated: TypeAlias = tuple[Statement, int | Ints]
 #: Who runs a step that changes so many rows of each table.
 ExecutorFor: TypeAlias = Callable[[dict[ir.Source, int]], Executor]
-#: Told of each table's changes before they are committed.
+#: Told of each table's changes.
 Follow: TypeAlias = Callable[[Table, Delta], None]
 
 
@@ -58,7 +59,7 @@ class Writer:
     def step(self, statements: Sequence[Dated], count: int, executor_for: ExecutorFor) -> range:
         """Run the dataflow once for the statements of `count` transactions; their epochs.
 
-        Raises: DataError, with nothing changed.
+        Raises: DataError, and whatever else, with nothing changed.
         """
         started = time.perf_counter()
         work_before = self._dataflow.work.copy()
@@ -70,25 +71,31 @@ class Writer:
                 raise DataError(f'"{s.table.name}" was dropped since the transaction began')
             batches = by_stream if isinstance(s.table, Stream) else by_table
             batches.setdefault(s.table.name, []).append((s, epoch))
-        executor = executor_for(
-            {
-                self._catalog.table(name).state.source: sum(s.rows for s, _ in batch)
-                for name, batch in by_table.items()
-            }
-        )
-        checked = [self._check(name, batch) for name, batch in by_table.items()]
-        try:
-            changes = self._write(checked)
-            for name, batch in by_stream.items():
-                changes |= self._take_events(self._catalog.stream(name), batch)
-            executor.step(self._dataflow, changes)
+        given = {
+            self._catalog.table(name).state.source: [
+                Change(s.action, s.columns, epoch) for s, epoch in batch
+            ]
+            for name, batch in by_table.items()
+        }
+        executor = executor_for({x: sum(c.rows for c in batch) for x, batch in given.items()})
+        told: list[tuple[View, int, list[Untold]]] = []
+        with interrupts.held():
+            events = self._events(by_stream)
+            try:
+                changes = step(
+                    self._dataflow, executor, given, events,
+                    lambda found: told.extend(self._told(found)),
+                )  # fmt: skip
+            except Refused as refused:
+                table = self._catalog.table(refused.source.relation)
+                statement, _ = by_table[table.name][refused.refusal.change]
+                raise _refusal(table, statement, refused.refusal) from None
             work = self._dataflow.work.since(work_before)
-            self._publish(changes)
-            self._dataflow.commit(self.epoch + count, changes)
-        except BaseException as error:
-            self.broken = error  # for good
-            raise
-        self.epoch += count
+            try:
+                self._end(told, by_table, by_stream, changes, count)
+            except BaseException as error:
+                self.broken = error  # for good
+                raise
         self.steps.append(
             StepMetrics(
                 placement=executor.name,
@@ -104,46 +111,43 @@ class Writer:
         )
         return epochs
 
-    def _check(self, name: str, batch: list[Dated]) -> tuple[Table, Checked]:
-        table = self._catalog.table(name)
-        state = table.state
-        live = None
-        plain = all(s.action == INSERT for s, _ in batch)
-        if not (plain and (table.key is None or not table.enforced)):
-            self._dataflow.index(state.row_index, TABLE_READER)
-            live = self._dataflow.live_index(state.row_index)
-        result = state.check(
-            [Change(s.action, s.columns, epoch) for s, epoch in batch],
-            None if live is None else live.state,
-            deferred=live is not None and live.deferred,
-        )
-        if isinstance(result, Refusal):
-            raise _refusal(table, batch[result.change][0], result)
-        return table, result
-
-    def _write(self, checked: list[tuple[Table, Checked]]) -> dict[Key, Delta]:
-        changes: dict[Key, Delta] = {}
-        for table, result in checked:
-            live = self._dataflow.live_index(table.state.row_index)
-            delta = table.state.write(result, None if live is None else live.state)
-            self._dataflow.absorb(table.state.source)
-            if len(delta):
-                changes["", table.state.source] = delta
-            self._follow(table, delta)
-        return changes
-
-    def _take_events(self, stream: Stream, batch: list[Dated]) -> dict[Key, Delta]:
+    def _events(self, by_stream: dict[str, list[Dated]]) -> dict[Key, Delta]:
         """The events as each view that reads the stream sees them."""
-        delta = events(stream.schema, [(s.columns, epoch) for s, epoch in batch])
-        stream.events += len(delta)
-        return {("", node): delta for node in self._dataflow.streams(stream.name)}
+        found: dict[Key, Delta] = {}
+        for name, batch in by_stream.items():
+            stream = self._catalog.stream(name)
+            delta = events(stream.schema, [(s.columns, epoch) for s, epoch in batch])
+            found.update({("", node): delta for node in self._dataflow.streams(name)})
+        return found
 
-    def _publish(self, changes: dict[Key, Delta]) -> None:
+    def _told(self, changes: dict[Key, Delta]) -> Iterator[tuple[View, int, list[Untold]]]:
+        """Of each view that changed: how many rows, and what its subscribers are to hear."""
         for view in self._catalog.views():
             delta = changes.get((view.owner, view.root))
             if delta is not None:
-                view.changes += len(delta)
-                self._subscriptions.put_down(view, delta)
+                yield view, len(delta), self._subscriptions.untold(view, delta)
+
+    def _end(
+        self,
+        told: list[tuple[View, int, list[Untold]]],
+        by_table: Iterable[str],
+        by_stream: dict[str, list[Dated]],
+        changes: dict[Key, Delta],
+        count: int,
+    ) -> None:
+        """What cannot be taken back, when the step has run."""
+        for view, rows, untold in told:
+            view.changes += rows
+            self._subscriptions.put_down(untold)
+        for name, batch in by_stream.items():
+            self._catalog.stream(name).events += sum(s.rows for s, _ in batch)
+        for name in by_table:
+            table = self._catalog.table(name)
+            delta = changes.get(("", table.state.source))
+            if delta is not None:
+                self._follow(table, delta)
+        self._dataflow.commit(self.epoch + count, changes)
+        self.epoch += count
 
 
 def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:

@@ -25,7 +25,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -112,6 +112,9 @@ def work(relations: Sequence[str], sizes: Mapping[str, int]) -> int:
     """
     largest = max(sizes.values(), default=1)
     return math.prod(max(sizes.get(name, largest), 1) for name in relations)
+
+
+E = TypeVar("E", bound=BaseException)
 
 
 class Mismatch(AssertionError):
@@ -305,7 +308,7 @@ class Checked:
 
         return self.unchanged_by(error, attempt, before)
 
-    def unchanged_by(self, error: type[SqlViewError], attempt: Any, epoch: int) -> SqlViewError:
+    def unchanged_by(self, error: type[E], attempt: Any, epoch: int) -> E:
         """Assert that `attempt()` raises `error` and leaves epoch, tables and views as they are."""
         try:
             attempt()

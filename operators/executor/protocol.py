@@ -1,7 +1,7 @@
 """What an executor does.
 
-Law: every executor gives the same rows at the same times. A step is all or nothing: an executor
-that fails part of the way leaves the state as it found it.
+Law: every executor gives the same rows at the same times. A step is all or nothing
+(`operators.step`): an executor may raise anything anywhere, and what it has changed is taken back.
 """
 
 from __future__ import annotations

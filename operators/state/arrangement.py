@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -81,6 +82,7 @@ class ArrangementState:
                 width = self.partition_width + encode.order_width(types[split:])
                 self.hashed = encode.hashed_words(types[:split], self._nulls)
         self.spine = Spine(max(width, 1))
+        self._next_row = 0
         self.insert(relation.visible_to_any())
 
     def key_words(self, rows: Ints, columns: list[Column] | None = None) -> tuple[Ints, Ints]:
@@ -154,6 +156,7 @@ class ArrangementState:
         """Index `rows` (ascending ids, all appended since the last call that some reader may see);
         `keys` and `order` (sort_keys of them) where the caller has them."""
         end = self.relation.next_row
+        self.relation.undo.before(self)
         if self.filter is not None and len(rows):
             rows = rows[self.filter.test(rows)]
         if keys is None and len(rows) >= bulk.BULK_ROWS:
@@ -167,6 +170,14 @@ class ArrangementState:
             self.spine.insert(make_batch(keys, rows, order))
         self._next_row = end  # only now: whoever fails before tries again
         return len(rows)
+
+    def mark(self) -> tuple[int, Any]:
+        return self._next_row, self.spine.mark()
+
+    def restore(self, mark: tuple[int, Any]) -> None:
+        """The rows that were indexed are not."""
+        self._next_row, before = mark
+        self.spine.restore(before)
 
     def _keyed_pieces(self, rows: Ints) -> Iterator[tuple[Ints, Ints]]:
         """`key_words` of many rows, piece by piece."""

@@ -45,6 +45,7 @@ class Filter:
         """Evaluate the rows appended since the last call, if somebody has looked."""
         if self._next_row is None:
             return
+        self.relation.undo.before(self)
         self._release()
         if self._next_row < self.relation.next_row:
             self._evaluate(self.relation.rows_from(self._next_row))
@@ -75,9 +76,27 @@ class Filter:
 
     def _look(self) -> None:
         if self._next_row is None:
+            self.relation.undo.before(self)
             self._evaluate(self.relation.visible_to_any())
             self._next_row = self.relation.next_row
             self._release()
+
+    def mark(self) -> int | None:
+        return self._next_row
+
+    def restore(self, mark: int | None) -> None:
+        """The rows that were evaluated have no bits."""
+        self._next_row = mark
+        blocks = 0 if mark is None else (mark + BLOCK_MASK) >> BLOCK_BITS
+        del self._bitmaps[blocks:]
+        if mark is None:
+            self._released = 0
+        elif mark & BLOCK_MASK and self._bitmaps:
+            # A new one: who saw the block full took the bitmap for what never changes again.
+            passing = np.unpackbits(self._bitmaps[-1], bitorder="little")
+            passing[mark & BLOCK_MASK :] = 0
+            self._bitmaps[-1] = np.packbits(passing, bitorder="little")
+            self._addresses[blocks - 1] = self._bitmaps[-1].ctypes.data
 
     def _release(self) -> None:
         empty = self.relation.empty_blocks

@@ -26,7 +26,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,7 @@ from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.slabs import ROWS
 from operators.state.hashing import Hashing
 from operators.state.storage import Adopted, can_wait, layout_of, stored_values
+from operators.state.undo import Undo
 from operators.state.work import Work
 from planner import types as t
 
@@ -74,6 +75,20 @@ class _Fresh:
         return bool(memory.ascends_by_one(rows))
 
 
+class _Mark(NamedTuple):
+    """A relation before a step. `last_rows`: those in the last of so many blocks."""
+
+    next_row: int
+    live_rows: int
+    deaths: int
+    blocks: int
+    last_rows: int
+    born_first: Ints
+    born_time: Ints
+    died_row: Ints
+    died_time: Ints
+
+
 #: Versions as kernels take them: dead bits, births (first row, time), deaths (row, time).
 Versions = tuple[Ints, Ints, Ints, Ints, Ints]
 _EMPTY = np.empty(0, np.int64)
@@ -87,13 +102,18 @@ class Relation:
 
     # Slots after those of the columns: dead bits, ids, and how many ids.
     def __init__(
-        self, schema: t.Schema, work: Work | None = None, hashing: Hashing | None = None
+        self,
+        schema: t.Schema,
+        work: Work | None = None,
+        hashing: Hashing | None = None,
+        undo: Undo | None = None,
     ) -> None:
-        """`work`: where to count, for the whole of a dataflow; `hashing`: how it makes keys; one of
-        its own if there is none."""
+        """For the whole of a dataflow, one of its own if there is none: `work`, where to count;
+        `hashing`, how it makes keys; `undo`, whom to tell before a change."""
         self.schema = schema
         self.work = Work() if work is None else work
         self.hashing = Hashing.drawn() if hashing is None else hashing
+        self.undo = Undo() if undo is None else undo
         self._gathered: weakref.ref[Ints] | None = None
         #: The latest append of the step; whether the rows gathered last are all of it, or where in
         #: it they are, if they all are.
@@ -102,8 +122,9 @@ class Relation:
         self._part: Ints | None = None
         self.next_row = 0
         self.live_rows = 0
-        #: Deaths since the beginning.
+        #: Deaths since the beginning, and the rows of those since the last mark.
         self.deaths = 0
+        self._dying: list[Ints] = []
         self._layouts = tuple(layout_of(f.type) for f in schema)
         self._value_slot: list[int] = []
         slot = 0
@@ -141,6 +162,7 @@ class Relation:
         n = len(times)
         if n == 0:
             return self.next_row
+        self.undo.before(self)
         if n >= BULK_ROWS:
             first = self._adopt(columns, n)
         else:
@@ -170,8 +192,10 @@ class Relation:
         """
         if len(rows) == 0:
             return
+        self.undo.before(self)
         order = np.argsort(rows, kind="stable")
         rows, times = rows[order], times[order]
+        self._dying.append(rows)
         for block, places in by_block(rows):
             memory.set_bits(self._dead_bits(block), places)
             self._block_deaths[block] += len(places)
@@ -185,13 +209,51 @@ class Relation:
         self._died_row = merged[order]
         self._died_time = np.concatenate((self._died_time, times))[order]
 
+    def mark(self) -> _Mark:
+        blocks = len(self._block_rows)
+        self._dying = []
+        return _Mark(
+            self.next_row, self.live_rows, self.deaths, blocks, sum(self._block_rows[-1:]),
+            self._born_first, self._born_time, self._died_row, self._died_time,
+        )  # fmt: skip
+
+    def restore(self, mark: _Mark) -> None:
+        """The rows that were appended are gone, and those that died live."""
+        self._fresh, self._gathered, self._whole, self._part = None, None, False, None
+        for waiting in self._waiting:
+            for block in [b for b in waiting if b >= mark.blocks]:
+                del waiting[block]
+        changed = self.next_row != mark.next_row or len(self._block_rows) != mark.blocks
+        del self._buffers[mark.blocks :], self._block_rows[mark.blocks :]
+        del self._block_deaths[mark.blocks :]
+        self._addresses[:, mark.blocks :] = 0
+        if mark.blocks and mark.next_row & BLOCK_MASK:
+            last = mark.blocks - 1
+            self._block_rows[last] = mark.last_rows
+            self._addresses[self._kept_slot, last] = mark.last_rows
+            for slot, buffer in enumerate(self._buffers[last]):
+                if changed and buffer is not None:
+                    # Who saw the block full took its buffers for what never changes again.
+                    self._set(last, slot, buffer.copy())
+        self.next_row, self.live_rows, self.deaths = mark.next_row, mark.live_rows, mark.deaths
+        self._born_first, self._born_time = mark.born_first, mark.born_time
+        self._died_row, self._died_time = mark.died_row, mark.died_time
+        for rows in self._dying:
+            for block, places in by_block(rows):
+                bits = self._buffers[block][self._dead_slot] if block < mark.blocks else None
+                if bits is not None:
+                    alive = ~np.left_shift(1, places & 7).astype(np.uint8)
+                    np.bitwise_and.at(bits, places >> 3, alive)
+                    self._block_deaths[block] = int(np.bitwise_count(bits).sum(dtype=np.int64))
+        self._dying = []
+
     def advance(self, since: int) -> None:
         """Forget births and deaths at or before `since`: no reader looks further back.
 
         Blocks that have become mostly dead are rewritten. Cost: O(versions after the last since),
         plus one copy of the rows that a rewritten block keeps: at most a quarter of what it had.
         """
-        self._fresh, self._whole, self._part = None, False, None
+        self._fresh, self._whole, self._part, self._dying = None, False, None, []
         if len(self._born_time):
             kept = int(np.searchsorted(self._born_time, since, side="right"))
             self._born_first = self._born_first[kept:]
@@ -471,12 +533,13 @@ class Relation:
             self._waiting[column],
         )
         for block in blocks:
-            values, valid, text = waiting.pop(block).settle(column, layout, block)
+            values, valid, text = waiting[block].settle(column, layout, block)
             self._set(block, slot, values)
             if valid is not None:
                 self._set(block, slot + 1, valid)
             if text is not None:
                 self._set(block, slot + 2, text)
+            del waiting[block]
 
     def _settle_block(self, block: int, columns: Iterable[int]) -> None:
         """Give one block its buffers of `columns`."""

@@ -187,6 +187,18 @@ class Spine:
             self._table = None
             self.settled = False
 
+    def mark(self) -> tuple[int, int]:
+        return len(self._parts), self.entries
+
+    def restore(self, mark: tuple[int, int]) -> None:
+        """The batches that were inserted are gone; nothing was merged since."""
+        parts, self.entries = mark
+        del self._parts[parts:]
+        self._table, self._seen, self.settled = None, 0, False
+        # Who follows the latest key is not known any more.
+        self._some[:] = False
+        self._chain = self._new_chain()
+
     def looked_up(self, seeks: int) -> None:
         """Lookups have sought so often, which pays for so much merging."""
         self._paid += SEEK_WORTH * seeks

@@ -92,9 +92,9 @@ class Adopted:
 
         Cost: one copy, unless the arrays are taken over.
         """
-        values = self._columns[column]
-        self.leave(column)
-        return _buffers(values, layout, *self._places(block))
+        buffers = _buffers(self._columns[column], layout, *self._places(block))
+        self.leave(column)  # only now: whoever fails before tries again
+        return buffers
 
     def leave(self, column: int) -> None:
         """One block more does not need the column as it came; the last one lets it go."""

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from operators.dataflow import Dataflow, Key
+from operators.dataflow import Dataflow
 from operators.delta import Delta
 from operators.executor.inline import InlineExecutor
-from operators.live import TABLE_READER
 from operators.state.changes import DELETE, INSERT, UPSERT
+from operators.step import step
 from operators.table import Change as Statement
-from operators.table import Checked, Refusal, TableState
+from operators.table import TableState
 from planner import dataflow as ir
 from planner import types as t
 from planner.algebra import identity
@@ -78,19 +78,14 @@ class Running:
                 per_table.setdefault(change.table, []).append(
                     self._statement(change, self.epoch + i)
                 )
-        checked = {name: self._check(name, batch) for name, batch in per_table.items()}
+        changes = step(
+            self.dataflow,
+            InlineExecutor(),
+            {self.sources[name]: batch for name, batch in per_table.items()},
+        )
         for transaction in transactions:
             for change in transaction:
                 self.tables[change.table].apply(change)
-        changes: dict[Key, Delta] = {}
-        for name, result in checked.items():
-            state = self.dataflow.tables[self.sources[name]]
-            live = self.dataflow.live_index(state.row_index)
-            delta = state.write(result, None if live is None else live.state)
-            self.dataflow.absorb(state.source)
-            if len(delta):
-                changes["", state.source] = delta
-        InlineExecutor().step(self.dataflow, changes)
         self.epoch += len(transactions)
         found: dict[str, Updates] = {}
         for name, key in self.views.items():
@@ -121,27 +116,6 @@ class Running:
             fields = tuple(fields[k] for k in table.key)
             rows = [tuple(r[k] for k in table.key) for r in rows]
         return Statement(_ACTIONS[change.op], to_columns(rows, fields), time)
-
-    def _check(self, name: str, batch: list[Statement]) -> Checked:
-        state = self.dataflow.tables[self.sources[name]]
-        plain = all(s.action == INSERT for s in batch) and name not in self.enforced
-        if plain:
-            result = state.check(batch, None)
-        else:
-            index = self.dataflow.index(state.row_index, TABLE_READER)
-            live = self.dataflow.live_index(state.row_index)
-            result = state.check(batch, index, deferred=live is not None and live.deferred)
-        if isinstance(result, Refusal):
-            raise Refused(result)
-        return result
-
-
-class Refused(Exception):
-    """A table refused a step's changes."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal)
-        self.refusal = refusal
 
 
 def signed(delta: Delta) -> Updates:

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 
 from operators.kernels import encoding
 from operators.state.changes import ABSENT, DUPLICATE, INSERT
+from operators.step import Refused
 from operators.table import Change as Statement
 from operators.table import Checked
 from planner import dataflow as ir
 from planner import types as t
 from planner.types import Field
 from tests.operators.columns import Row, to_columns
-from tests.operators.running import Refused, Running
+from tests.operators.running import Running
 from tests.reference.bag import accumulate
 from tests.reference.tables import Change, Rejected, delete, insert, upsert
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import sqlview
+from operators.reduce import ReduceOperator
+from operators.store import StoreOperator
 
 
 @pytest.fixture
@@ -106,3 +110,65 @@ def test_looking_and_closing_beside_changes(db: sqlview.Session) -> None:
         for t in threads:
             t.join()
     assert not failures
+
+
+class TestFailingSteps:
+    """Whatever raises in the middle of a step: the session is where it was, and goes on."""
+
+    def db(self) -> sqlview.Session:
+        db = sqlview.connect(placement="inline")
+        db.sql("CREATE TABLE t (a INT PRIMARY KEY, b INT)")
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT b, count(*) AS n FROM t GROUP BY b")
+        with db.transaction() as tx:
+            tx.insert("t", [(1, 1), (2, 1)])
+        return db
+
+    def goes_on(self, db: sqlview.Session, heard: list[Any]) -> None:
+        assert db.epoch == 1 and not heard
+        assert db.view("v").rows() == [(1, 2)]
+        with db.transaction() as tx:
+            tx.upsert("t", [(2, 2), (3, 2)])
+        assert db.epoch == 2 and len(heard) == 1
+        assert sorted(db.view("v").rows()) == [(1, 1), (2, 2)]
+        assert db.verify("v", engine="duckdb")
+
+    @pytest.mark.parametrize("kind", [MemoryError, ValueError, SystemExit])
+    def test_an_exception(self, kind: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+        with self.db() as db:
+            heard: list[Any] = []
+            db.subscribe("v", heard.append)
+            with monkeypatch.context() as patch:
+                patch.setattr(StoreOperator, "step", _raising(kind))
+                with pytest.raises(kind), db.transaction() as tx:
+                    tx.upsert("t", [(2, 2), (3, 2)])
+            self.goes_on(db, heard)
+
+    def test_an_interrupt_waits_for_the_end_of_an_operator(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        done: list[str] = []
+        step = ReduceOperator.step
+
+        def interrupted(self: ReduceOperator, delta: Any) -> Any:
+            signal.raise_signal(signal.SIGINT)
+            found = step(self, delta)
+            done.append("all of it")
+            return found
+
+        with self.db() as db:
+            heard: list[Any] = []
+            db.subscribe("v", heard.append)
+            with monkeypatch.context() as patch:
+                patch.setattr(ReduceOperator, "step", interrupted)
+                with pytest.raises(KeyboardInterrupt), db.transaction() as tx:
+                    tx.upsert("t", [(2, 2), (3, 2)])
+            assert done == ["all of it"]
+            self.goes_on(db, heard)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _raising(kind: type[BaseException]) -> Any:
+    def step(*args: Any) -> None:
+        raise kind("in the middle")
+
+    return step

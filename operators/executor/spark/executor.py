@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from operators import interrupts
 from operators.dataflow import Dataflow, Installed, Key
 from operators.delta import Delta
 from operators.executor.spark import blobs, task
@@ -147,7 +148,9 @@ class SparkExecutor:
             publication.write()
             write_manifest(job, path)
             published = time.perf_counter()
-            rows = _results(self._collect(job, path), publisher.directory)
+            with interrupts.let_through():
+                collected = self._collect(job, path)
+            rows = _results(collected, publisher.directory)
         except Exception as error:
             raise JobFailed from error
         finally:

@@ -1,0 +1,74 @@
+"""One step of a dataflow: check, write, run. All of it, or nothing.
+
+Whatever raises on the way, a refusal, a full memory, Ctrl-C or a mistake of ours, the tables, the
+indexes and the operators are as before, and the next step runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from operators.dataflow import Dataflow, Key
+from operators.delta import Delta
+from operators.executor.protocol import Executor
+from operators.live import TABLE_READER
+from operators.state.changes import INSERT
+from operators.table import Change, Checked, Refusal, TableState
+from planner import dataflow as ir
+
+
+class Refused(Exception):
+    """A table refused its changes: nothing of the step was applied."""
+
+    def __init__(self, source: ir.Source, refusal: Refusal) -> None:
+        super().__init__(f"{source.relation}: {refusal}")
+        self.source = source
+        self.refusal = refusal
+
+
+def step(
+    dataflow: Dataflow,
+    executor: Executor,
+    given: Mapping[ir.Source, Sequence[Change]],
+    events: Mapping[Key, Delta] | None = None,
+    before_end: Callable[[dict[Key, Delta]], None] | None = None,
+) -> dict[Key, Delta]:
+    """Apply the changes of tables, and the events of streams, and run the dataflow over them.
+
+    `before_end`: told of the deltas when all has run; if it raises, nothing has happened.
+    Returns: the deltas of all that changed: see Executor.step. The caller goes on with
+    `Dataflow.commit`, which cannot be taken back.
+    Raises: Refused; and what an operator raises: the dataflow is then as before.
+    """
+    with dataflow.undo.step():
+        checked = [_checked(dataflow, dataflow.tables[s], batch) for s, batch in given.items()]
+        changes: dict[Key, Delta] = {}
+        for state, result in checked:
+            live = dataflow.live_index(state.row_index)
+            delta = state.write(result, None if live is None else live.state)
+            dataflow.absorb(state.source)
+            if len(delta):
+                changes["", state.source] = delta
+        changes.update(events or {})
+        executor.step(dataflow, changes)
+        if before_end is not None:
+            before_end(changes)
+    return changes
+
+
+def _checked(
+    dataflow: Dataflow, state: TableState, batch: Sequence[Change]
+) -> tuple[TableState, Checked]:
+    live = None
+    plain = all(c.action == INSERT for c in batch)
+    if not plain or (state.key is not None and state.enforced):
+        dataflow.index(state.row_index, TABLE_READER)
+        live = dataflow.live_index(state.row_index)
+    result = state.check(
+        batch,
+        None if live is None else live.state,
+        deferred=live is not None and live.deferred,
+    )
+    if isinstance(result, Refusal):
+        raise Refused(state.source, result)
+    return state, result
