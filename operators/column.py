@@ -229,3 +229,9 @@ def narrow(column: Column) -> Column | None:
     if np.array_equal(words[:, 0] >> 63, words[:, 1]):
         return Column(column.type, np.ascontiguousarray(words[:, 0]), column.valid)
     return None
+
+
+def passing(value: Column) -> Bools:
+    """Rows whose BOOLEAN is TRUE, not FALSE or NULL."""
+    result: Bools = value.values if value.valid is None else value.values & value.valid
+    return result

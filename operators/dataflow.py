@@ -13,87 +13,91 @@ Source: Shared Arrangements §4.3 (import), §3 (sharing).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
 from time import perf_counter
 from typing import TypeAlias
-
-from typing_extensions import assert_never
 
 from operators import delta as deltas
 from operators import interrupts
 from operators.delta import Delta
-from operators.hydration import flowing, pieces_of, sliced, start_groups
-from operators.join import DeltaJoinOperator
-from operators.linear import ConstantOperator, MapOperator, RepeatOperator, UnionOperator
+from operators.hydration import flowing, pieces_of, sliced
 from operators.live import TABLE_READER, LiveFilter, LiveIndex, Over
-from operators.recompute import RecomputeOperator
-from operators.reduce import ReduceOperator
+from operators.nodes.delta_join import DeltaJoinOperator
+from operators.nodes.map import MapOperator
+from operators.nodes.operator import AnyOperator
+from operators.nodes.registry import operator_of
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
 from operators.state.hashing import Hashing
 from operators.state.relation import Relation
+from operators.state.shared import Shared
 from operators.state.undo import Undo
 from operators.state.work import Work
-from operators.store import StoreOperator
 from operators.table import TableState, snapshot
-from operators.threshold import ThresholdOperator
-from operators.topk import TopKOperator
 from planner import dataflow as ir
 from planner.expr import Expr
 from planner.types import Schema
 
-Operator: TypeAlias = (
-    MapOperator
-    | UnionOperator
-    | RepeatOperator
-    | ConstantOperator
-    | StoreOperator
-    | ReduceOperator
-    | RecomputeOperator
-    | DeltaJoinOperator
-    | TopKOperator
-    | ThresholdOperator
-)
 #: A node as installed: "" where it is shared, else the view whose own it is.
 Key: TypeAlias = tuple[str, ir.Node]
 
 
 @dataclass(slots=True)
 class Installed:
-    """A node with its operator, and the views that need it. `seconds`: what its steps took."""
+    """A node with its operator, and the views that need it. `number`: greater than those of all
+    nodes under it. `seconds`: what its steps took."""
 
     node: ir.Node
     owner: str
-    operator: Operator
+    operator: AnyOperator
+    number: int
     readers: set[str] = field(default_factory=set)
     seconds: float = 0.0
     #: Of each input in turn, one that occurs twice included.
     reads: tuple[Key, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.reads = tuple(node_key(i, self.owner) for i in _occurrences(self.node))
+        self.reads = tuple(node_key(i, self.owner) for i in self.operator.takes)
+
+    @property
+    def key(self) -> Key:
+        return self.owner, self.node
 
 
 class Dataflow:
     """Everything that is kept for the installed views, and how a step runs through it."""
 
     def __init__(self) -> None:
-        #: What the step that is going on has changed so far.
-        self.undo = Undo()
-        #: One secret for all keys of the store.
-        self.hashing = Hashing.drawn()
+        self.shared = Shared()
         self.tables: dict[ir.Source, TableState] = {}
         self._installed: dict[Key, Installed] = {}
+        self._numbers = count()
+        self._consumers: dict[Key, list[Installed]] | None = None
         self._relations: dict[Key, Relation] = {}
         self._indexes: dict[tuple[str, ir.Index], LiveIndex] = {}
         self._filters: dict[tuple[Key, str, Expr], LiveFilter] = {}
         self._over: dict[Key, Over] | None = None
         self._streams: dict[ir.Stream, set[str]] = {}
         self.index_builds = 0
-        self.work = Work()
         #: Told how many rows more a new view has read.
         self.on_read: Callable[[int], None] = _ignore
+
+    @property
+    def undo(self) -> Undo:
+        """What the step that is going on has changed so far."""
+        return self.shared.undo
+
+    @property
+    def hashing(self) -> Hashing:
+        """One secret for all keys of the store."""
+        return self.shared.hashing
+
+    @property
+    def work(self) -> Work:
+        return self.shared.work
 
     # -- tables ----------------------------------------------------------------------------------
 
@@ -101,8 +105,8 @@ class Dataflow:
         """Register a base table; an enforced key gets its index now."""
         self.tables[table.source] = table
         self._relations["", table.source] = table.relation
-        table.relation.work, table.relation.hashing = self.work, self.hashing
-        table.relation.undo, table.enforced = self.undo, enforced
+        table.relation.share(self.shared)
+        table.enforced = enforced
         if enforced:
             self.index(table.row_index, TABLE_READER)
 
@@ -111,7 +115,7 @@ class Dataflow:
         del self.tables[source]
         del self._relations["", source]
         for key in [k for k, i in self._indexes.items() if i.spec.relation == source]:
-            del self._indexes[key]
+            self._drop_index(key)
         self._over = None
 
     # -- views -----------------------------------------------------------------------------------
@@ -124,7 +128,7 @@ class Dataflow:
         """
         order = ir.topological(root)
         flows = flowing(order)
-        fresh: dict[ir.Node, Delta | None] = {}
+        first_rows = _Rows(self, time, owner)
         for node in order:
             if isinstance(node, ir.Source):
                 continue
@@ -133,11 +137,11 @@ class Dataflow:
                 continue
             key = (owner, node)
             if key not in self._installed:
-                operator = self._build(node, view, owner)
-                self._installed[key] = Installed(node, owner, operator)
-                fresh[node] = None
-                if node not in flows:  # else it is computed when its reader starts
-                    fresh[node] = self._start(node, operator, fresh, time, owner)
+                operator = operator_of(node, _Place(self, view, owner))
+                self._installed[key] = Installed(node, owner, operator, next(self._numbers))
+                self._consumers = None
+                self._tell_joins(operator, owner)
+                first_rows.start(operator, flows=node in flows)
                 self._absorb(key)
             self._installed[key].readers.add(view)
             for spec in ir.indexes(node):
@@ -146,8 +150,7 @@ class Dataflow:
                 for i in node.inputs:
                     if i.filter is not None:
                         self.filter(node_key(i.relation, owner), i.filter, view, owner)
-        rows = fresh.get(root)
-        return self.snapshot(root, time, owner) if rows is None else rows
+        return first_rows.whole(root)
 
     def retire(self, view: str) -> None:
         """Take a view's readers away; what nobody reads is dropped."""
@@ -163,7 +166,7 @@ class Dataflow:
         for key_index, index in list(self._indexes.items()):
             index.readers.discard(view)
             if not index.readers:
-                del self._indexes[key_index]
+                self._drop_index(key_index)
         for key_filter, live in list(self._filters.items()):
             live.readers.discard(view)
             if not live.readers:
@@ -173,7 +176,7 @@ class Dataflow:
             index.served = {spec: some for spec, some in index.served.items() if some}
             if index.served and not self._is_planned(index):
                 self._restore_served(index)
-        self._over = None
+        self._over = self._consumers = None
 
     def streams(self, name: str) -> tuple[ir.Stream, ...]:
         """A stream as each view that reads it sees it."""
@@ -194,6 +197,14 @@ class Dataflow:
 
     def relation(self, node: ir.Stored, owner: str = "") -> Relation:
         return self._relations[node_key(node, owner)]
+
+    def keep(self, node: ir.Stored, owner: str, relation: Relation) -> None:
+        """From now on the rows of a new node are in `relation`."""
+        self._relations[node_key(node, owner)] = relation
+
+    def operator(self, node: ir.Node, owner: str = "") -> AnyOperator:
+        """What runs an installed node."""
+        return self._installed[owner, node].operator
 
     def index(
         self, spec: ir.Index, reader: str, owner: str = "", joined: bool = False
@@ -266,6 +277,15 @@ class Dataflow:
         """All nodes but the sources, inputs before consumers."""
         return tuple(self._installed.values())
 
+    def consumers(self, key: Key) -> Sequence[Installed]:
+        """The nodes that take the changes of a node or table."""
+        if self._consumers is None:
+            self._consumers = {}
+            for installed in self._installed.values():
+                for read in dict.fromkeys(installed.reads):
+                    self._consumers.setdefault(read, []).append(installed)
+        return self._consumers.get(key, ())
+
     def relations(self) -> tuple[tuple[Key, Relation], ...]:
         return tuple(self._relations.items())
 
@@ -276,36 +296,35 @@ class Dataflow:
 
         The output is entered into `changes`, and into the indexes over it.
         """
-        operator = installed.operator
         inputs = [changes.get(key) for key in installed.reads]
         if not any(inputs):
             return None
         interrupts.raise_pending()
         started = perf_counter()
-        match operator:
-            case DeltaJoinOperator() | UnionOperator():
-                output = operator.step(inputs)
-            case ThresholdOperator():
-                rows, scalars = inputs
-                output = operator.step(rows, scalars)
-            case ConstantOperator():
-                return None
-            case (
-                MapOperator()
-                | RepeatOperator()
-                | StoreOperator()
-                | ReduceOperator()
-                | RecomputeOperator()
-                | TopKOperator()
-            ):
-                (delta,) = inputs
-                assert delta is not None
-                output = operator.step(delta)
-            case _:
-                assert_never(operator)
-        entered = self.enter((installed.owner, installed.node), output, changes)
+        output = installed.operator.step(inputs)
+        entered = self.enter(installed.key, output, changes)
         installed.seconds += perf_counter() - started
         return entered
+
+    def reached(self, changes: dict[Key, Delta]) -> Iterator[Installed]:
+        """The nodes that take what is in `changes`, which grows as they run: inputs before
+        consumers. Cost: that of the nodes that come, however many there are."""
+        waiting: list[tuple[int, Installed]] = []
+        seen: set[int] = set()
+
+        def follow(key: Key) -> None:
+            for installed in self.consumers(key):
+                if installed.number not in seen:
+                    seen.add(installed.number)
+                    heappush(waiting, (installed.number, installed))
+
+        for key in list(changes):
+            follow(key)
+        while waiting:
+            _, installed = heappop(waiting)
+            yield installed
+            if installed.key in changes:
+                follow(installed.key)
 
     def enter(self, key: Key, output: Delta, changes: dict[Key, Delta]) -> Delta | None:
         """Make a node's output known to its consumers and to the indexes over it; None if empty."""
@@ -322,48 +341,20 @@ class Dataflow:
     def commit(self, since: int, changes: dict[Key, Delta]) -> None:
         """End a step: forget the versions before `since`, merge indexes under fuel."""
         over = self._kept_over()
+        waiting = self.shared.take_waiting()
         for key, delta in changes.items():
             relation = self._relations.get(key)
             if relation is not None:
                 relation.advance(since)
                 for index in over[key].indexes if key in over else ():
                     index.state.maintain(len(delta))
-        for key, kept in over.items():
-            for index in () if key in changes else kept.indexes:
-                index.state.settle()
+        for state in waiting:
+            if not state.waits:
+                state.settle()
 
     def snapshot(self, node: ir.Node, time: int, owner: str = "") -> Delta:
         """All rows of a running node as of `time` (the latest epoch), as births at that time."""
-        match node:
-            case ir.Source() | ir.Store() | ir.Reduce() | ir.Recompute():
-                return snapshot(self.relation(node, owner), time)
-            case ir.Map():
-                # An operator of its own: errors were counted when the rows came.
-                return MapOperator(node).step(self.snapshot(node.input, time, owner))
-            case ir.Union():
-                return UnionOperator(node).step(
-                    [self.snapshot(i, time, owner) for i in node.inputs]
-                )
-            case ir.Constant():
-                return ConstantOperator(node).start(time)
-            case ir.Repeat():
-                return RepeatOperator(node).step(self.snapshot(node.input, time, owner))
-            case ir.Threshold():
-                threshold = self._installed[owner, node].operator
-                assert isinstance(threshold, ThresholdOperator)
-                return threshold.step(self.snapshot(node.index.relation, time, owner), None)
-            case ir.Stream():
-                return deltas.empty(node.schema)
-            case ir.DeltaJoin():
-                join = self._installed[owner, node].operator
-                assert isinstance(join, DeltaJoinOperator)
-                return self._join_snapshot(join, time)
-            case ir.TopK():
-                top = self._installed[owner, node].operator
-                assert isinstance(top, TopKOperator)
-                return top.snapshot(time)
-            case _:
-                assert_never(node)
+        return _Rows(self, time, owner).whole(node)
 
     # -- internals -------------------------------------------------------------------------------
 
@@ -380,7 +371,7 @@ class Dataflow:
             if old.owner != new.owner or not isinstance(spec, ir.Arrangement):
                 continue
             if new.serves(spec) and self._is_joined(old):
-                del self._indexes[old.owner, spec]
+                self._drop_index((old.owner, spec))
                 over.remove(old)
                 old.served[spec] = old.readers
                 for each, readers in old.served.items():
@@ -393,13 +384,16 @@ class Dataflow:
         served, index.served = index.served, {}
         index.readers.intersection_update((TABLE_READER,))
         if not index.readers:
-            del self._indexes[index.owner, index.spec]
+            self._drop_index((index.owner, index.spec))
         self._over = None
         # One of them may serve for others.
         for spec in sorted(served, key=lambda s: (s.filter is not None, -len(s.columns))):
             for reader in sorted(served[spec]):
                 state = self.index(spec, reader, index.owner, joined=True)
                 self._read_through(spec, index.owner, state)
+
+    def _drop_index(self, key: tuple[str, ir.Index]) -> None:
+        self._indexes.pop(key).state.dropped = True
 
     def _is_joined(self, index: LiveIndex) -> bool:
         """Whether joins alone read the index."""
@@ -447,209 +441,106 @@ class Dataflow:
                 self._over.setdefault(relation, Over()).indexes.append(index)
         return self._over
 
-    def _build(self, node: ir.Node, view: str, owner: str) -> Operator:
-        operator = self._new_operator(node, view, owner)
-        for i in ir.inputs(node):
+    def _tell_joins(self, operator: AnyOperator, owner: str) -> None:
+        """Tell the joins that an operator reads which of their columns it does."""
+        for i in ir.inputs(operator.node):
             if isinstance(i, ir.DeltaJoin):
                 join = self._installed[owner, i].operator
                 assert isinstance(join, DeltaJoinOperator)
-                every = tuple(range(len(i.schema)))
-                join.add_reader(operator.used if isinstance(operator, MapOperator) else every)
-        return operator
+                join.add_reader(operator.columns_read(i))
 
-    def _new_operator(self, node: ir.Node, view: str, owner: str) -> Operator:
-        match node:
-            case ir.Map():
-                return MapOperator(node, self.undo)
-            case ir.Union():
-                return UnionOperator(node)
-            case ir.Repeat():
-                return RepeatOperator(node)
-            case ir.Constant():
-                return ConstantOperator(node)
-            case ir.Threshold():
-                return ThresholdOperator(
-                    node, self.index(node.index, view, owner), self.index(node.bound, view, owner)
-                )
-            case ir.Store():
-                relation = self._relations[owner, node] = self._new_relation(node.schema)
-                return StoreOperator(
-                    node, relation, self.index(ir.HashArrangement(node), view, owner)
-                )
-            case ir.Recompute():
-                relation = self._relations[owner, node] = self._new_relation(node.schema)
-                group_index = self.index(ir.group_index(node), view, owner)
-                members = self.index(node.index, view, owner)
-                return RecomputeOperator(node, relation, group_index, members)
-            case ir.Reduce():
-                relation = self._relations[owner, node] = self._new_relation(node.schema)
-                group_index = self.index(ir.group_index(node), view, owner)
-                ordered = {
-                    a.index: self.index(a.index, view, owner)
-                    for a in node.accumulators
-                    if a.index is not None
-                }
-                return ReduceOperator(node, relation, group_index, ordered)
-            case ir.DeltaJoin():
-                keys = [node_key(i.relation, owner) for i in node.inputs]
-                specs = ir.indexes(node)
-                for spec in specs:
-                    self.index(spec, view, owner, joined=True)
-                return DeltaJoinOperator(
-                    node,
-                    [
-                        self._new_relation(i.schema)
-                        if ir.gives_events(i.relation)
-                        else self._relations[k]
-                        for i, k in zip(node.inputs, keys, strict=True)
-                    ],
-                    [
-                        None if i.filter is None else self.filter(k, i.filter, view, owner)
-                        for i, k in zip(node.inputs, keys, strict=True)
-                    ],
-                    # Again: a later one may have taken the place of an earlier one.
-                    {spec: self.index(spec, view, owner, joined=True) for spec in specs},
-                )
-            case ir.TopK():
-                return TopKOperator(node, self.index(node.index, view, owner))
-            case ir.Source() | ir.Stream():
-                raise AssertionError("tables are added, not installed, and streams do nothing")
-            case _:
-                assert_never(node)
 
-    def _new_relation(self, schema: Schema) -> Relation:
-        return Relation(schema, self.work, self.hashing, self.undo)
+class _Place:
+    """Implements Place: for operators that `view` needs."""
 
-    def _start(
-        self,
-        node: ir.Node,
-        operator: Operator,
-        fresh: dict[ir.Node, Delta | None],
-        time: int,
-        owner: str,
-    ) -> Delta:
-        """The first output of a new operator: its inputs as of `time` pushed through it. `fresh`:
-        the first outputs of the other new ones, None of those that flow."""
+    def __init__(self, dataflow: Dataflow, view: str, owner: str) -> None:
+        self._dataflow = dataflow
+        self._view = view
+        self._owner = owner
 
-        def flows(i: ir.Node) -> bool:
-            return i in fresh and fresh[i] is None
+    @property
+    def undo(self) -> Undo:
+        return self._dataflow.undo
 
-        def pieces(i: ir.Node) -> Iterator[Delta]:
-            return (p for p in self._pieces(i, fresh, time, owner) if len(p))
+    def relation(self, node: ir.Stored) -> Relation:
+        return self._dataflow.relation(node, self._owner)
 
-        def rows_of(i: ir.Node) -> Delta:
-            if flows(i):
-                return deltas.concatenate(i.schema, list(pieces(i)))
-            known = fresh.get(i)
-            return self.snapshot(i, time, owner) if known is None else known
+    def new_relation(self, schema: Schema) -> Relation:
+        return Relation(schema, self._dataflow.shared)
 
-        match operator:
-            case MapOperator() | UnionOperator() | RepeatOperator() if any(
-                map(flows, ir.inputs(node))
-            ):
-                return rows_of(node)
-            case MapOperator() | RepeatOperator():
-                assert isinstance(node, (ir.Map, ir.Repeat))
-                return operator.step(rows_of(node.input))
-            case UnionOperator():
-                return operator.step([rows_of(i) for i in ir.inputs(node)])
-            case DeltaJoinOperator():
-                return self._join_snapshot(operator, time)
-            case TopKOperator() | ConstantOperator():
-                return operator.start(time)
-            case ThresholdOperator():
-                assert isinstance(node, ir.Threshold)
-                return operator.step(rows_of(node.index.relation), None)
-            case RecomputeOperator():
-                assert isinstance(node, ir.Recompute)
-                return operator.start(rows_of(node.index.relation), time)
-            case ReduceOperator():
-                assert isinstance(node, ir.Reduce)
-                return start_groups(operator, pieces(node.input), time)
-            case StoreOperator():
-                assert isinstance(node, ir.Store)
-                return operator.step(rows_of(node.input))
-            case _:
-                assert_never(operator)
+    def own_relation(self, node: ir.Stored) -> Relation:
+        made = self.new_relation(node.schema)
+        self._dataflow.keep(node, self._owner, made)
+        return made
 
-    def _pieces(
-        self, node: ir.Node, fresh: dict[ir.Node, Delta | None], time: int, owner: str
-    ) -> Iterator[Delta]:
-        """The first output of a new node, or all rows of another as of `time`, piece by piece."""
-        known = fresh.get(node)
+    def index(self, spec: ir.Index) -> ArrangementState:
+        return self._dataflow.index(spec, self._view, self._owner)
+
+    def joined_index(self, spec: ir.Index) -> ArrangementState:
+        return self._dataflow.index(spec, self._view, self._owner, joined=True)
+
+    def filter(self, i: ir.JoinInput) -> Filter | None:
+        if i.filter is None:
+            return None
+        relation = node_key(i.relation, self._owner)
+        return self._dataflow.filter(relation, i.filter, self._view, self._owner)
+
+
+class _Rows:
+    """Implements Inputs, for the nodes that run and for new ones, which it starts."""
+
+    def __init__(self, dataflow: Dataflow, time: int, owner: str) -> None:
+        self.time = time
+        self._dataflow = dataflow
+        self._owner = owner
+        #: First rows of new nodes; None of those that flow, until their reader takes them.
+        self._fresh: dict[ir.Node, Delta | None] = {}
+
+    def start(self, operator: AnyOperator, flows: bool) -> None:
+        """Start a new operator: now, or when its one reader takes its pieces."""
+        node = operator.node
+        self._fresh[node] = None
+        if not flows:
+            self._fresh[node] = operator.together(_not_empty(operator.start(self)))
+
+    def pieces(self, node: ir.Node) -> Iterator[Delta]:
+        known = self._fresh.get(node)
+        found = self._pieces(node) if known is None else sliced(known)
+        return (piece for piece in found if len(piece))
+
+    def whole(self, node: ir.Node) -> Delta:
+        known = self._fresh.get(node)
         if known is not None:
-            yield from sliced(known)
-            return
-        flows = node in fresh
-        match node:
-            case ir.Source() | ir.Store() | ir.Reduce() | ir.Recompute():
-                yield from self._read(self.relation(node, owner), time)
-            case ir.DeltaJoin():
-                join = self._installed[owner, node].operator
-                assert isinstance(join, DeltaJoinOperator)
-                yield from self._join_pieces(join, time)
-            case ir.Map() | ir.Repeat():
-                operator = self._installed[owner, node].operator
-                if not flows and isinstance(node, ir.Map):
-                    operator = MapOperator(node)  # errors were counted when the rows came
-                assert isinstance(operator, (MapOperator, RepeatOperator))
-                for piece in self._pieces(node.input, fresh, time, owner):
-                    yield operator.step(piece)
-            case ir.Union():
-                union = self._installed[owner, node].operator
-                assert isinstance(union, UnionOperator)
-                for at, i in enumerate(node.inputs):
-                    for piece in self._pieces(i, fresh, time, owner):
-                        parts: list[Delta | None] = [None] * len(node.inputs)
-                        parts[at] = piece
-                        yield union.step(parts)
-            case _:
-                yield from sliced(self.snapshot(node, time, owner))
+            return known
+        if ir.is_stored(node):
+            return snapshot(self._dataflow.relation(node, self._owner), self.time)
+        if isinstance(node, ir.Stream):
+            return deltas.empty(node.schema)
+        operator = self._dataflow.operator(node, self._owner)
+        return operator.together(_not_empty(self._pieces(node)))
 
-    def _read(self, relation: Relation, time: int) -> Iterator[Delta]:
-        """All rows of a stored relation as of `time`, piece by piece, and a word of each."""
-        for piece in pieces_of(relation, time):
+    def read(self, relation: Relation) -> Iterator[Delta]:
+        for piece in pieces_of(relation, self.time):
             yield piece
-            self.on_read(len(piece))
+            self._dataflow.on_read(len(piece))
 
-    def _join_snapshot(self, join: DeltaJoinOperator, time: int) -> Delta:
-        return join.merged([p for p in self._join_pieces(join, time) if len(p)])
+    def _pieces(self, node: ir.Node) -> Iterator[Delta]:
+        if isinstance(node, ir.Source):
+            return self.read(self._dataflow.relation(node))
+        if isinstance(node, ir.Stream):
+            return iter(())
+        operator = self._dataflow.operator(node, self._owner)
+        return operator.start(self) if node in self._fresh else operator.rows(self)
 
-    def _join_pieces(self, join: DeltaJoinOperator, time: int) -> Iterator[Delta]:
-        """The whole join by one path (3DF §8: one delta query), of those with the fewest lookups of
-        half an index (ranges with one end) that from the smallest input, without what its filter
-        leaves out. A join of events has no rows as of any time."""
-        if ir.gives_events(join.node):
-            return
-        halves = [sum(map(_is_half_open, path.steps)) for path in join.node.paths]
-        sizes = [
-            o.relation.live_rows if o.filter is None else o.filter.passing_rows
-            for o in join.occurrences
-        ]
-        source = min(range(len(sizes)), key=lambda i: (halves[i], sizes[i]))
-        for piece in self._read(join.occurrences[source].relation, time):
-            yield join.follow(source, piece, snapshot=True)
+
+def _not_empty(pieces: Iterator[Delta]) -> list[Delta]:
+    return [piece for piece in pieces if len(piece)]
 
 
 def _ignore(rows: int) -> None:
     """Nobody looks on."""
 
 
-def _is_half_open(step: ir.HalfJoin | ir.RangeJoin) -> bool:
-    return isinstance(step, ir.RangeJoin) and len(step.ends) == 1 and bool(step.residual)
-
-
 def node_key(node: ir.Node, owner: str) -> Key:
     """Base tables are always shared; so are streams, each of which names its reader."""
     return ("" if isinstance(node, (ir.Source, ir.Stream)) else owner, node)
-
-
-def _occurrences(node: ir.Node) -> tuple[ir.Node, ...]:
-    """The inputs of a node, in its operator's order."""
-    match node:
-        case ir.DeltaJoin():
-            return tuple(i.relation for i in node.inputs)
-        case ir.Threshold():
-            return node.index.relation, node.bound.relation
-        case _:
-            return ir.inputs(node)

@@ -8,7 +8,8 @@ called, between operators, or else until the end; where there is nothing but wai
 
 from __future__ import annotations
 
-import _signal  # what the module signal wraps, which spends 20 µs a step on its enumerations
+# What the module signal wraps, which spends 20 µs a step on its enumerations.
+import _signal  # type: ignore[import-not-found]
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

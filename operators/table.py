@@ -22,12 +22,12 @@ from operators import delta as deltas
 from operators.column import Column, Ints, Unread, concat, counting
 from operators.delta import Delta
 from operators.kernels import encoding, sorting
+from operators.nodes.store import apply_changes, living_copies
 from operators.state import changes, encode, equality
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import Normalised
 from operators.state.relation import Relation
 from operators.state.spine import sort_keys
-from operators.store import apply_changes, living_copies
 from planner import dataflow as ir
 from planner import types as t
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from operators.dataflow import Dataflow
+from operators.dataflow import Dataflow, Key
 from operators.rows import RowReader
 from operators.table import TableState
 from planner import dataflow as ir
@@ -108,12 +108,15 @@ class Catalog:
     def __init__(self, dataflow: Dataflow) -> None:
         self._dataflow = dataflow
         self._entries: dict[str, Entry] = {}
+        self._kept_by: dict[Key, list[tuple[int, View]]] | None = None
 
     def add(self, entry: Entry) -> None:
         self._entries[folded(entry.name)] = entry
+        self._kept_by = None
 
     def remove(self, name: str) -> None:
         del self._entries[folded(name)]
+        self._kept_by = None
 
     def find(self, name: str) -> Entry | None:
         return self._entries.get(folded(name))
@@ -212,6 +215,15 @@ class Catalog:
     def views(self) -> Iterator[View]:
         """Views in the order of their creation, so that each comes after those it reads."""
         return (e for e in self._entries.values() if isinstance(e, View))
+
+    def views_kept_by(self, nodes: Iterable[Key]) -> list[View]:
+        """The views whose rows are those of one of the nodes, in the order of their creation."""
+        if self._kept_by is None:
+            self._kept_by = {}
+            for number, view in enumerate(self.views()):
+                self._kept_by.setdefault((view.owner, view.root), []).append((number, view))
+        found = [some for key in nodes for some in self._kept_by.get(key, ())]
+        return [view for _, view in sorted(found, key=lambda some: some[0])]
 
     # -- planner.context.CatalogReader -----------------------------------------------------------
 

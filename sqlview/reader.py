@@ -17,10 +17,10 @@ from operators import arrow
 from operators.column import Ints
 from operators.dataflow import Dataflow
 from operators.naive import naive_in
+from operators.nodes.top_k import sort_rows
 from operators.rows import RowReader
 from operators.state import equality
 from operators.state.relation import Relation
-from operators.topk import sort_rows
 from planner import dataflow as ir
 from planner.algebra import SortKey
 from planner.errors import DataError, ViewError, suggestion

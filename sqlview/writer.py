@@ -122,10 +122,9 @@ class Writer:
 
     def _told(self, changes: dict[Key, Delta]) -> Iterator[tuple[View, int, list[Untold]]]:
         """Of each view that changed: how many rows, and what its subscribers are to hear."""
-        for view in self._catalog.views():
-            delta = changes.get((view.owner, view.root))
-            if delta is not None:
-                yield view, len(delta), self._subscriptions.untold(view, delta)
+        for view in self._catalog.views_kept_by(changes):
+            delta = changes[view.owner, view.root]
+            yield view, len(delta), self._subscriptions.untold(view, delta)
 
     def _end(
         self,

@@ -19,11 +19,7 @@ BREAK_EVEN = 20_000_000
 
 def estimate(dataflow: Dataflow, rows: Mapping[ir.Source, int]) -> int:
     """Changed rows of each table, times the operators that read it."""
-    consumers: dict[ir.Node, int] = {}
-    for installed in dataflow.installed:
-        for node in ir.inputs(installed.node):
-            consumers[node] = consumers.get(node, 0) + 1
-    return sum(n * consumers.get(source, 0) for source, n in rows.items())
+    return sum(n * len(dataflow.consumers(("", source))) for source, n in rows.items())
 
 
 def choose(dataflow: Dataflow, rows: Mapping[ir.Source, int]) -> str:

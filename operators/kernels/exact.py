@@ -1,4 +1,4 @@
-"""Kernels of exact floating-point sums: see `operators.exact_sum` for the bytes of a state.
+"""Kernels of exact floating-point sums: see `operators.scalar.exact_sum` for the bytes of a state.
 
 While it is worked on, a sum is a row of limbs: limb k counts multiples of 2**(32 * k) units, in an
 int64 that has room for 2**31 carries, which are propagated once, when the state is written. Beside

@@ -21,10 +21,10 @@ def extremes(order, starts, key_starts, diff, words, stored, has_stored, best, k
     """The row in front of each group after its changes, where those tell: what came in or was in
     front before is in front, and nothing that sorts as far to the front left.
 
-    Shapes: order, starts, key_starts as operators.reduce.Grouping has them; diff int64[n]; words
-    int64[w, n], what rows are ordered by; stored int64[w, groups], that of the front before, where
-    has_stored bool[groups]; best int64[runs], known bool[runs]: an input row, or -1 for what was
-    stored. A group with more times than one is not known.
+    Shapes: order, starts, key_starts as operators.nodes.runs.Grouping has them; diff int64[n];
+    words int64[w, n], what rows are ordered by; stored int64[w, groups], that of the front before,
+    where has_stored bool[groups]; best int64[runs], known bool[runs]: an input row, or -1 for what
+    was stored. A group with more times than one is not known.
     """
     for g in range(key_starts.shape[0] - 1):
         first = key_starts[g]

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from operators import exact_sum
 from operators.column import Bools, Values
 from operators.kernels import scalar as kernels
-from operators.scalar import decimals
+from operators.scalar import decimals, exact_sum
 from operators.scalar.value import (
     Builder,
     Errors,

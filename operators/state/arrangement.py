@@ -83,6 +83,8 @@ class ArrangementState:
                 self.hashed = encode.hashed_words(types[:split], self._nulls)
         self.spine = Spine(max(width, 1))
         self._next_row = 0
+        #: Whether it is among those that settle after the step; whether nobody reads it any more.
+        self.waits = self.dropped = False
         self.insert(relation.visible_to_any())
 
     def key_words(self, rows: Ints, columns: list[Column] | None = None) -> tuple[Ints, Ints]:
@@ -162,12 +164,14 @@ class ArrangementState:
         if keys is None and len(rows) >= bulk.BULK_ROWS:
             batch = bulk.build(self._keyed_pieces(rows), self.spine.width)
             self.spine.insert(batch)
+            self._wait()
             self._next_row = end
             return len(batch)
         if keys is None and len(rows):
             keys, rows = self.key_words(rows)
         if keys is not None and len(rows):
             self.spine.insert(make_batch(keys, rows, order))
+        self._wait()
         self._next_row = end  # only now: whoever fails before tries again
         return len(rows)
 
@@ -178,6 +182,7 @@ class ArrangementState:
         """The rows that were indexed are not."""
         self._next_row, before = mark
         self.spine.restore(before)
+        self._wait()
 
     def _keyed_pieces(self, rows: Ints) -> Iterator[tuple[Ints, Ints]]:
         """`key_words` of many rows, piece by piece."""
@@ -290,6 +295,7 @@ class ArrangementState:
         batches = len(self.spine.table)
         self.work.looked_up(counts, batches)
         self.relation.work.looked_up(counts, batches)
+        self._wait()
 
     def maintain(self, inserted: int) -> None:
         """Merge under fuel and drop entries of rows that are gone. Between steps only."""
@@ -299,11 +305,16 @@ class ArrangementState:
         else:
             self._sweep_part(dead, died_row)
         self.spine.work(inserted, dead, died_row)
+        self._wait()
 
     def settle(self) -> None:
         """Go on with merges that lookups have paid for. Between steps only."""
-        if not self.spine.settled:
+        if not self.spine.settled and not self.dropped:
             self.maintain(0)
+
+    def _wait(self) -> None:
+        if not self.spine.settled:
+            self.relation.shared.wait(self)
 
     def _sweep_part(self, dead: Ints, died_row: Ints) -> None:
         """`sweep` of a partial index. How many of its rows are alive is counted when a quarter of

@@ -36,10 +36,8 @@ from operators.column import Bools, Column, Ints, widen
 from operators.kernels import memory, versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.slabs import ROWS
-from operators.state.hashing import Hashing
+from operators.state.shared import Shared
 from operators.state.storage import Adopted, can_wait, layout_of, stored_values
-from operators.state.undo import Undo
-from operators.state.work import Work
 from planner import types as t
 
 #: So many rows at once become blocks of their own.
@@ -104,16 +102,11 @@ class Relation:
     def __init__(
         self,
         schema: t.Schema,
-        work: Work | None = None,
-        hashing: Hashing | None = None,
-        undo: Undo | None = None,
+        shared: Shared | None = None,
     ) -> None:
-        """For the whole of a dataflow, one of its own if there is none: `work`, where to count;
-        `hashing`, how it makes keys; `undo`, whom to tell before a change."""
+        """`shared`: with the dataflow that it is of."""
         self.schema = schema
-        self.work = Work() if work is None else work
-        self.hashing = Hashing.drawn() if hashing is None else hashing
-        self.undo = Undo() if undo is None else undo
+        self.share(Shared() if shared is None else shared)
         self._gathered: weakref.ref[Ints] | None = None
         #: The latest append of the step; whether the rows gathered last are all of it, or where in
         #: it they are, if they all are.
@@ -208,6 +201,11 @@ class Relation:
         order = np.argsort(merged, kind="stable")
         self._died_row = merged[order]
         self._died_time = np.concatenate((self._died_time, times))[order]
+
+    def share(self, shared: Shared) -> None:
+        """Be of the dataflow with these."""
+        self.shared = shared
+        self.work, self.hashing, self.undo = shared.work, shared.hashing, shared.undo
 
     def mark(self) -> _Mark:
         blocks = len(self._block_rows)

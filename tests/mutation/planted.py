@@ -38,14 +38,14 @@ PLANTED = (
     Planted(
         "join_sees_later",
         "a path sees every other occurrence as of the time: what changes at once comes out twice",
-        "operators/join.py",
+        "operators/nodes/delta_join.py",
         "half_join.extend(prefix, snapshot or half_join.node.as_of)",
         "half_join.extend(prefix, True)",
     ),
     Planted(
         "join_sees_earlier",
         "a path sees every other occurrence as of just before: what changes at once is lost",
-        "operators/join.py",
+        "operators/nodes/delta_join.py",
         "half_join.extend(prefix, snapshot or half_join.node.as_of)",
         "half_join.extend(prefix, snapshot)",
     ),
@@ -59,7 +59,7 @@ PLANTED = (
     Planted(
         "negation_forgotten",
         "a negated input of a union is added",
-        "operators/linear.py",
+        "operators/nodes/union.py",
         "part.negated() if minus else part",
         "part if minus else part",
     ),
@@ -94,7 +94,7 @@ PLANTED = (
     Planted(
         "null_joins_null",
         "a NULL in a probe is looked up",
-        "operators/join.py",
+        "operators/nodes/half_join.py",
         "zip(columns, self._finds_null, strict=True) if not finds]",
         "zip(columns, self._finds_null, strict=True) if finds]",
     ),
@@ -172,21 +172,21 @@ PLANTED = (
     Planted(
         "offset_ignored",
         "the present first rows of an ORDER BY … LIMIT … OFFSET begin at the first",
-        "operators/topk.py",
+        "operators/nodes/top_k.py",
         "        return rows[(rank >= self.node.offset) & (rank < self._high)]",
         "        return rows[(rank >= 0) & (rank < self._high)]",
     ),
     Planted(
         "threshold_lets_none_in",
         "a scalar that moves throws rows out but takes none in",
-        "operators/threshold.py",
+        "operators/nodes/threshold.py",
         "        flips = np.flatnonzero(before != after)",
         "        flips = np.flatnonzero(before & ~after)",
     ),
     Planted(
         "threshold_of_old_rows",
         "moves of a scalar see the rows as of the time, beside the rows' own changes",
-        "operators/threshold.py",
+        "operators/nodes/threshold.py",
         "        probe, row = between(self.index, partition, start, end, times, False)",
         "        probe, row = between(self.index, partition, start, end, times, True)",
     ),
@@ -244,7 +244,7 @@ PLANTED = (
     Planted(
         "group_not_recomputed",
         "a recomputed group is told of the members as of just before the last change",
-        "operators/recompute.py",
+        "operators/nodes/recompute.py",
         "        there = (members.born[row] <= time) & (time < members.died[row])",
         "        there = (members.born[row] < time) & (time < members.died[row])",
     ),

@@ -9,6 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators.dataflow import Dataflow, Installed, Key
+from operators.delta import Delta
+from operators.state.arrangement import ArrangementState
 from planner import dataflow as ir
 from planner import types as t
 from planner.expr import Call, Expr, Literal, column
@@ -33,6 +36,10 @@ def _specs(running: Running) -> list[ir.Index]:
 
 def _positive() -> Expr:
     return Call("ge", (column(1, t.INT), Literal(1, t.INT)), t.BOOLEAN, True)
+
+
+def _equal(position: int, value: int) -> Expr:
+    return Call("eq", (column(position, t.INT), Literal(value, t.INT)), t.BOOLEAN, True)
 
 
 def _part(node: ir.Stored, k: int) -> ir.JoinInput:
@@ -90,6 +97,42 @@ def test_retiring_drops_what_nobody_reads() -> None:
     running.retire("c")
     assert (set(_specs(running)), len(flow.relations())) == bare
     assert flow.installed == flow.filters == ()
+
+
+def test_a_step_runs_what_its_changes_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another table's views and indexes cost it nothing, however many there are."""
+    running, left, right = _running()
+    for k in range(5):
+        grouped = reduce_(map_(left, [_equal(1, k)], columns(left, 1, 2)), (0,), ("sum", 1))
+        running.install(f"left {k}", map_(grouped, [], columns(grouped, 0)))
+        running.install(f"top {k}", top_k(left, [ir.SortKey(2)], 1 + k))
+    counted = reduce_(right, (0,), ("count", 1))
+    root = running.install("counts", map_(counted, [], columns(counted, 0, 2)))
+    running.install("joined", map_(_joined(left, right), [], columns(_joined(left, right), 0)))
+    stream = Stream(Random(3), running.tables)
+    running.apply([stream.filling(), [insert("left", (900, 7, None))]])
+    for _ in range(30):  # merges that lookups have paid for come to their end
+        running.apply([[insert("right", (5, None))]])
+    ran: list[ir.Node] = []
+    tidied: list[ir.Node] = []
+    run, maintain = Dataflow.run, ArrangementState.maintain
+
+    def running_one(flow: Dataflow, one: Installed, changes: dict[Key, Delta]) -> Delta | None:
+        ran.append(one.node)
+        return run(flow, one, changes)
+
+    def maintaining(state: ArrangementState, inserted: int) -> None:
+        tidied.append(state.spec.relation)
+        maintain(state, inserted)
+
+    monkeypatch.setattr(Dataflow, "run", running_one)
+    monkeypatch.setattr(ArrangementState, "maintain", maintaining)
+    running.apply([[insert("right", (7, "new"))]])
+    assert {type(n) for n in ran} == {ir.Reduce, ir.Map, ir.Store, ir.DeltaJoin}
+    assert len(ran) == len(set(ran)) == 6
+    assert ran.index(counted) < ran.index(root.input) < ran.index(root)
+    assert left not in tidied
+    running.check()
 
 
 def test_a_partial_index_is_shared_by_its_filter() -> None:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from operators.column import Column, Ints
 from operators.kernels import encoding, sorting
+from operators.nodes.top_k import sort_rows
 from operators.state import encode, hashing
 from operators.state.hashing import Hashing
-from operators.topk import sort_rows
 from planner import types as t
 from planner.algebra import SortKey
 from tests.operators.columns import ints, schema, to_columns

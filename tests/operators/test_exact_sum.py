@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators import exact_sum
 from operators.column import Column
-from operators.exact_sum import Sum, decode
 from operators.scalar import compile as compile_expr
+from operators.scalar import exact_sum
+from operators.scalar.exact_sum import Sum, decode
 from planner import types as t
 from planner.expr import Call, Literal
 from tests.operators.columns import ints

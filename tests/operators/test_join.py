@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.join import DeltaJoinOperator
+from operators.nodes.delta_join import DeltaJoinOperator
 from planner import dataflow as ir
 from planner import types as t
 from planner.expr import Call, Expr, Literal, column

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import group_values, moments, recompute
 from operators.column import Column
+from operators.nodes import group_values, moments, recompute
 from planner import dataflow as ir
 from planner import types as t
 from planner.algebra import RECOMPUTED, SortKey

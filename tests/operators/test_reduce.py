@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from operators.column import Ints
 from operators.kernels import grouping, sorting
-from operators.reduce import group_rows
+from operators.nodes.runs import group_rows
 from planner import dataflow as ir
 from planner import types as t
 from planner.algebra import SortKey, identity
@@ -357,7 +357,7 @@ def test_losing_rows_that_are_not_there_is_a_bug_of_ours() -> None:
     source = running.dataflow.snapshot(table, 1)
     twice = source.select(ints(0, 0)).negated()
     with pytest.raises(AssertionError, match="lost more rows than it had"):
-        installed.operator.step(twice)  # type: ignore[union-attr,call-arg]
+        installed.operator.step([twice])
 
 
 # -- sums beyond their type ------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.delta import Delta
+from operators.nodes.store import StoreOperator
 from operators.state.arrangement import ArrangementState
 from operators.state.relation import Relation
-from operators.store import StoreOperator
 from planner import dataflow as ir
 from planner import types as t
 from tests.operators.columns import Row, ints, schema, to_columns, to_rows
@@ -33,7 +33,7 @@ class Store:
     def step(self, updates: list[Update]) -> list[Update]:
         rows, times, diffs = ([u[i] for u in updates] for i in range(3))
         delta = Delta(FIELDS, ints(*times), ints(*diffs), [*to_columns(rows, FIELDS)])
-        out = self.operator.step(delta)
+        out = self.operator.step([delta])
         got = to_rows(out.columns(), FIELDS)
         return list(zip(got, out.time.tolist(), out.diff.tolist(), strict=True))
 
@@ -128,7 +128,7 @@ def test_state_of_a_churning_store_is_bounded() -> None:
             if numbers is not None:
                 key = type(texts[0])(t.BIGINT, numbers)
                 times, diffs = np.full(n, time, np.int64), np.full(n, diff, np.int64)
-                store.operator.step(Delta(fields, times, diffs, [key, texts[1], texts[2]]))
+                store.operator.step([Delta(fields, times, diffs, [key, texts[1], texts[2]])])
         before = new
         store.relation.advance(time)
         store.index.maintain(2 * n)

@@ -16,14 +16,14 @@ import pytest
 
 import sqlview
 from operators.dataflow import Dataflow
-from operators.errors import ErrorState
+from operators.nodes.errors import ErrorState
+from operators.nodes.top_k import TopKOperator
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
 from operators.state.relation import Relation
 from operators.state.spine import Spine
 from operators.state.undo import Undo
 from operators.table import TableState
-from operators.topk import TopKOperator
 from sqlview.oracle import TooLarge
 from tests.harness import Checked
 from tests.properties.cases import Tally, make, run

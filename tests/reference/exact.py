@@ -1,6 +1,6 @@
 """Exact sums of doubles with Python's integers: the twin of operators.kernels.exact.
 
-The bytes are those that operators.exact_sum describes.
+The bytes are those that operators.scalar.exact_sum describes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 import struct
 from collections.abc import Iterable
 
-from operators.exact_sum import Sum, decode, ratio
+from operators.scalar.exact_sum import Sum, decode, ratio
 
 _UNIT_BITS = 1074
 _COUNTS = struct.Struct("<qqq")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import sqlview
-from operators.reduce import ReduceOperator
-from operators.store import StoreOperator
+from operators.nodes.reduce import ReduceOperator
+from operators.nodes.store import StoreOperator
 
 
 @pytest.fixture

@@ -28,11 +28,11 @@ from operators.executor.spark import blobs, task
 from operators.executor.spark.cut import Layer, SinkCut, layers
 from operators.executor.spark.job import Job, JobBuilder, Limits, write_manifest
 from operators.executor.spark.sinks import sink_of
-from operators.linear import MapOperator
-from operators.reduce import ReduceOperator
+from operators.nodes.map import MapOperator
+from operators.nodes.reduce import ReduceOperator
+from operators.nodes.store import StoreOperator
 from operators.state.files import discard
 from operators.state.publish import Publication, Publisher
-from operators.store import StoreOperator
 from planner import dataflow as ir
 
 _log = logging.getLogger("sqlview.executor")
@@ -229,7 +229,9 @@ def run_inline(
             node = installed[key]
             if key in counted:
                 assert isinstance(node.operator, MapOperator)
-                node = Installed(node.node, node.owner, MapOperator(node.operator.node))
+                node = Installed(
+                    node.node, node.owner, MapOperator(node.operator.node), node.number
+                )
             dataflow.run(node, known)
     for cut in sinks:
         dataflow.run(cut.sink, known)

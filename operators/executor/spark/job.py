@@ -16,9 +16,10 @@ from operators.column import Ints
 from operators.dataflow import Dataflow, Key, node_key
 from operators.delta import Delta
 from operators.executor.spark.cut import SinkCut, edges
-from operators.join import DeltaJoinOperator, HalfJoinOperator
 from operators.kernels.memory import BLOCK_BITS
-from operators.linear import MapOperator
+from operators.nodes.delta_join import DeltaJoinOperator
+from operators.nodes.half_join import HalfJoinOperator
+from operators.nodes.map import MapOperator
 from operators.state.arrangement import ArrangementState
 from operators.state.files import create
 from operators.state.filters import Filter

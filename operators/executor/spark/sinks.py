@@ -19,11 +19,13 @@ from operators import delta as deltas
 from operators.column import Column, Ints, concat
 from operators.delta import Delta
 from operators.kernels import sorting
-from operators.reduce import ReduceOperator, Runs, add_up, slots_of
+from operators.nodes.reduce import ReduceOperator, slots_of
+from operators.nodes.runs import Runs, add_up
+from operators.nodes.store import StoreOperator, consolidate
 from operators.state.arrangement import ArrangementState
 from operators.state.hashing import Hashing
 from operators.state.relation import Relation
-from operators.store import StoreOperator, consolidate
+from operators.state.shared import Shared
 from planner import dataflow as ir
 from planner import types as t
 from planner.expr import Column as ColumnRef
@@ -51,7 +53,7 @@ class GroupSink:
     """Changes of a Reduce: its keys, the time, the words to add, the exact sums to add."""
 
     def __init__(self, node: ir.Reduce, hashing: Hashing) -> None:
-        relation = Relation(node.schema, hashing=hashing)
+        relation = Relation(node.schema, Shared(hashing=hashing))
         self._operator = ReduceOperator(
             node, relation, ArrangementState(ir.group_index(node), relation), {}
         )
@@ -136,7 +138,7 @@ class BagSink:
         assert isinstance(operator, StoreOperator)
         *columns, time, diff = self._joined(parts)
         origins: list[deltas.Origin] = list(columns)
-        return operator.step(Delta(self._node.schema, time.values, diff.values, origins))
+        return operator.step([Delta(self._node.schema, time.values, diff.values, origins)])
 
     def _joined(self, parts: Sequence[list[Column]]) -> list[Column]:
         return [concat([p[i] for p in parts]) for i in range(len(self.types))]

@@ -28,14 +28,16 @@ import pyarrow as pa
 from operators import delta as deltas
 from operators.column import Ints
 from operators.delta import Delta, Pairs
-from operators.errors import ErrorState
 from operators.executor.spark import blobs
 from operators.executor.spark.job import Job, Route, SourceRef, read_manifest
 from operators.executor.spark.sinks import Part, sink_of
-from operators.join import DeltaJoinOperator, HalfJoinOperator
 from operators.kernels import sorting
 from operators.kernels.sorting import BUCKETS
-from operators.linear import MapOperator, RepeatOperator
+from operators.nodes.delta_join import DeltaJoinOperator
+from operators.nodes.errors import ErrorState
+from operators.nodes.half_join import HalfJoinOperator
+from operators.nodes.map import MapOperator
+from operators.nodes.repeat import RepeatOperator
 from operators.state import encode
 from operators.state.arrangement import ArrangementState
 from operators.state.files import check_directory, create
@@ -274,7 +276,7 @@ class AttachedJob:
                     self._push(source.node, delta, parts)
                     for number, route in enumerate(self.job.routes):
                         if route.node == source.node:
-                            prefix = self._joins[route.join].start(route.source, delta)
+                            prefix = self._joins[route.join].begin(route.source, delta)
                             self._follow(number, route, 0, prefix, out, parts)
         else:
             self._receive(stage, rows, out, parts)
@@ -369,7 +371,7 @@ class AttachedJob:
                 parts.setdefault(consumer, []).append(self._sinks[consumer].part(taken))
                 continue
             operator = self._linear.get(consumer)
-            output = taken if operator is None else operator.step(taken)
+            output = taken if operator is None else operator.step([taken])
             if len(output):
                 self._push(consumer, output, parts)
 

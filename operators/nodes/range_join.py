@@ -9,22 +9,16 @@ filter and the residual predicates.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from operators import scalar
-from operators.column import Column, Ints
+from operators.column import Column, Ints, passing
 from operators.delta import Delta
-from operators.linear import passing
+from operators.nodes.half_join import Occurrence
 from operators.state import encode
 from operators.state.arrangement import ArrangementState
 from operators.state.ranges import Bound, slices
 from planner import dataflow as ir
-
-if TYPE_CHECKING:
-    from operators.join import Occurrence
-
 
 #: Pairs that wait for the residual predicates at a time: a range with one end may be half an index.
 MOST_PAIRS = 1 << 20

@@ -13,15 +13,18 @@ last on the index's words.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.compute as pc
+from typing_extensions import Self
 
 from operators import delta as deltas
 from operators.column import Column, Ints, is_textual
 from operators.delta import Delta
 from operators.kernels import fronts, sorting, versions
+from operators.nodes.operator import Inputs, Operator, Place
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState, Matches, order_keys
 from operators.state.relation import Relation
@@ -43,7 +46,7 @@ class _Partitions:
     mixed: bool
 
 
-class TopKOperator:
+class TopKOperator(Operator[ir.TopK]):
     """Rows [offset, offset + limit) of `index`. State: that index, and the ids of those rows where
     it has no partitions."""
 
@@ -55,9 +58,25 @@ class TopKOperator:
         self._high = node.offset + node.limit
         self._members = np.empty(0, np.int64)
 
-    def step(self, delta: Delta) -> Delta:
-        """What the input's changes (already in the index) do to the first rows."""
-        if len(delta) == 0 or self.node.limit == 0:
+    @classmethod
+    def install(cls, node: ir.TopK, place: Place) -> Self:
+        return cls(node, place.index(node.index))
+
+    def start(self, inputs: Inputs) -> Iterator[Delta]:
+        if self._partition:
+            yield from self.rows(inputs)
+        else:
+            yield self._replace(inputs.time)
+
+    def rows(self, inputs: Inputs) -> Iterator[Delta]:
+        rows = self._first(inputs.time)
+        time, births = np.full(len(rows), inputs.time, np.int64), np.ones(len(rows), np.int64)
+        yield deltas.bound(self.index.relation, rows, time, births)
+
+    def step(self, changes: Sequence[Delta | None]) -> Delta:
+        """What the input's changes do to the first rows."""
+        (delta,) = changes
+        if delta is None or len(delta) == 0 or self.node.limit == 0:
             return deltas.empty(self.node.schema)
         start, end = int(delta.time.min()), int(delta.time.max())
         if not self._partition and start == end:
@@ -65,21 +84,10 @@ class TopKOperator:
         partitions = self._partitions([delta.column(c) for c in self._partition], len(delta))
         # Rows that some time of the step does not see yet, or any more, come in between.
         wanted = self._high + np.diff(partitions.starts)
-        changes = self._follow(*self._fronts(partitions, wanted, start), start)
+        followed = self._follow(*self._fronts(partitions, wanted, start), start)
         if not self._partition:
             self._keep(self._first(end))
-        return changes
-
-    def start(self, time: int) -> Delta:
-        """The first rows as of `time`, as births at that time."""
-        self._members = np.empty(0, np.int64)
-        return self._replace(time) if not self._partition else self.snapshot(time)
-
-    def snapshot(self, time: int) -> Delta:
-        """The rows as of `time`, the latest there is, as births then."""
-        rows = self._first(time)
-        births = np.ones(len(rows), np.int64)
-        return deltas.bound(self.index.relation, rows, np.full(len(rows), time, np.int64), births)
+        return followed
 
     def mark(self) -> Ints:
         return self._members

@@ -12,136 +12,26 @@ Source: 3DF §8.2 and §13.4; Shared Arrangements §5.3.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from typing_extensions import Self
 
 from operators import delta as deltas
-from operators import scalar
-from operators.column import Ints
-from operators.delta import Delta, Sought
-from operators.linear import passing, without_unchanged
-from operators.range_join import RangeJoinOperator
-from operators.state import encode, equality
+from operators.delta import Delta
+from operators.nodes.half_join import HalfJoinOperator, Occurrence
+from operators.nodes.operator import Inputs, Operator, Place
+from operators.nodes.range_join import RangeJoinOperator
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
-from operators.state.probes import Probes, sort_probes
 from operators.state.relation import Relation
+from operators.unchanged import without_unchanged
 from planner import dataflow as ir
 from planner.expr import columns_used
 
-_NONE = np.empty(0, np.int64)
 
-
-@dataclass(frozen=True, slots=True)
-class Occurrence:
-    """One input of the join at run time; its columns start at `first` among the join's. The
-    relation of an input that gives events has no rows."""
-
-    relation: Relation
-    filter: Filter | None
-    first: int
-
-
-class HalfJoinOperator:
-    """One step of a path: look an occurrence up, test its filter and the residual predicates."""
-
-    def __init__(self, node: ir.HalfJoin, index: ArrangementState, occurrence: Occurrence) -> None:
-        self.node = node
-        self.occurrence = occurrence
-        self._residual = [scalar.compile(r) for r in node.residual]
-        self.read_through(index)
-
-    def read_through(self, index: ArrangementState) -> None:
-        """Look up through `index`: that of the node or, in place of a partial one, a whole one that
-        leads with its columns (see Dataflow.index)."""
-        self.index = index
-        tested = self.occurrence.filter
-        if tested is not None and tested.predicate == index.part:
-            tested = None  # the index has no other rows
-        self._filter = tested
-        probed = len(self.node.probe)
-        finds_null = self.node.null_safe or (False,) * probed
-        self._has_word = index.null_words[:probed]
-        # An index over a column that is never NULL has no word for NULL to find.
-        self._finds_null = tuple(a and b for a, b in zip(finds_null, self._has_word, strict=True))
-
-    def probe(self, prefix: Delta) -> tuple[Delta, Ints]:
-        """The updates that can match (no NULL in the probe), and their key words."""
-        present, words = self._key_words(prefix)
-        return (prefix if present is None else prefix.select(present)), words
-
-    def _key_words(self, prefix: Delta) -> tuple[Ints | None, Ints]:
-        """Positions of the updates that can match, or None for all, and their key words."""
-        columns = [prefix.column(c) for c in self.node.probe]
-        strict = [c for c, finds in zip(columns, self._finds_null, strict=True) if not finds]
-        keep = encode.not_null(strict)
-        if keep is None or keep.all():
-            return None, self.index.probe_words(columns, len(prefix))
-        present = np.flatnonzero(keep)
-        columns = [c.take(present) for c in columns]
-        return present, self.index.probe_words(columns, len(present))
-
-    def extend(self, prefix: Delta, as_of: bool) -> Delta:
-        """The matches of every update of `prefix`. Cost: see ArrangementState.lookup; keys that
-        another path or view has looked up by the same rows are sorted already."""
-        sought = self._sought(prefix)
-        if sought.present is not None:
-            prefix = prefix.select(sought.present)
-        return self._extend(prefix, sought.probes, as_of)
-
-    def _sought(self, prefix: Delta) -> Sought:
-        home = prefix.home(self.node.probe)
-        if home is None:
-            present, words = self._key_words(prefix)
-            return self._candidates(present, words) or Sought(present, sort_probes(words))
-        binding, columns = home
-        key = (columns, self._has_word, self._finds_null)
-        known = binding.sought.get(key)
-        if known is None:
-            present, words = self._key_words(prefix)
-            few = self._candidates(present, words)
-            if few is not None:
-                return few
-            known = binding.sought[key] = Sought(present, sort_probes(words))
-        return known
-
-    def _candidates(self, present: Ints | None, words: Ints) -> Sought | None:
-        """The lookups of key words that may have a match, where others need not be sorted."""
-        kept = self.index.candidates(words)
-        if kept is None:
-            return None
-        words = words.take(kept, axis=1)
-        return Sought(kept if present is None else present[kept], sort_probes(words))
-
-    def extend_probed(self, prefix: Delta, words: Ints, as_of: bool) -> Delta:
-        """`extend`, with the key words at hand, which an exchange has sent here."""
-        return self._extend(prefix, sort_probes(words), as_of)
-
-    def _values(self, prefix: Delta) -> equality.Values:
-        return lambda k, at: prefix.column(self.node.probe[k]).take(at)
-
-    def _extend(self, prefix: Delta, probes: Probes, as_of: bool) -> Delta:
-        occurrence = self.occurrence
-        bits = _NONE if self._filter is None else self._filter.bits
-        matches = self.index.lookup_sorted(probes, prefix.time, as_of, bits)
-        if self.index.hashed:
-            matches = equality.matching(self.index, probes, self._values(prefix), matches)
-        joined = prefix.select(matches.probe).extend(
-            occurrence.first, occurrence.relation, matches.row
-        )
-        for residual in self._residual:
-            if len(joined) == 0:
-                break
-            value, errors = residual.evaluate(joined.column, len(joined))
-            assert errors is None, "a residual predicate cannot fail"
-            joined = joined.filter(passing(value))
-        occurrence.relation.work.prefixes += len(joined)
-        return joined
-
-
-class DeltaJoinOperator:
-    """The paths of one n-way join."""
+class DeltaJoinOperator(Operator[ir.DeltaJoin]):
+    """The paths of one n-way join. State: none."""
 
     def __init__(
         self,
@@ -175,6 +65,29 @@ class DeltaJoinOperator:
         self._used, self._compared = _columns_used(node)
         self._reads = [self._columns_read(i) for i in range(len(node.inputs))]
 
+    @classmethod
+    def install(cls, node: ir.DeltaJoin, place: Place) -> Self:
+        specs = ir.indexes(node)
+        for spec in specs:
+            place.joined_index(spec)
+        return cls(
+            node,
+            [
+                place.new_relation(i.schema)
+                if ir.gives_events(i.relation)
+                else place.relation(i.stored)
+                for i in node.inputs
+            ],
+            [place.filter(i) for i in node.inputs],
+            # Again: a later one may have taken the place of an earlier one.
+            {spec: place.joined_index(spec) for spec in specs},
+        )
+
+    @property
+    def takes(self) -> tuple[ir.Node, ...]:
+        """Each occurrence's relation."""
+        return tuple(i.relation for i in self.node.inputs)
+
     def add_reader(self, columns: tuple[int, ...]) -> None:
         """A consumer reads these columns of the join: updates of others alone may be cancelled."""
         self._wanted.update(columns)
@@ -196,18 +109,36 @@ class DeltaJoinOperator:
         """Columns of an input whose change can change the join as its consumers read it."""
         return self._reads[source]
 
-    def start(self, source: int, delta: Delta) -> Delta:
+    def start(self, inputs: Inputs) -> Iterator[Delta]:
+        return self.rows(inputs)
+
+    def rows(self, inputs: Inputs) -> Iterator[Delta]:
+        """The whole join by one path (3DF §8: one delta query), of those with the fewest lookups of
+        half an index (ranges with one end) that from the smallest input, without what its filter
+        leaves out. A join of events has no rows as of any time."""
+        if self._events is not None:
+            return
+        halves = [sum(map(_is_half_open, path.steps)) for path in self.node.paths]
+        sizes = [
+            o.relation.live_rows if o.filter is None else o.filter.passing_rows
+            for o in self.occurrences
+        ]
+        source = min(range(len(sizes)), key=lambda i: (halves[i], sizes[i]))
+        for piece in inputs.read(self.occurrences[source].relation):
+            yield self.follow(source, piece, snapshot=True)
+
+    def begin(self, source: int, delta: Delta) -> Delta:
         """The changes of occurrence `source` that pass its filter, over the join's columns."""
         occurrence = self.occurrences[source]
         if source == self._events:
-            return self._start_events(occurrence, delta)
+            return self._begin_events(occurrence, delta)
         delta = without_unchanged(delta, self._reads[source])
         if occurrence.filter is not None and len(delta):
             delta = delta.passing(occurrence.filter)
         occurrence.relation.work.prefixes += len(delta)
         return delta.rebound(self._schema, self._placed[source])
 
-    def _start_events(self, occurrence: Occurrence, delta: Delta) -> Delta:
+    def _begin_events(self, occurrence: Occurrence, delta: Delta) -> Delta:
         """Events over the join's columns: as they came, since no relation has their rows."""
         occurrence.relation.work.prefixes += len(delta)
         origins: list[deltas.Origin] = [None] * len(self._schema)
@@ -215,27 +146,26 @@ class DeltaJoinOperator:
             origins[occurrence.first + i] = delta.origin(i)
         return delta.project(self._schema, origins)
 
-    def step(self, changes: list[Delta | None]) -> Delta:
-        """The join's changes from those of its inputs, one delta per occurrence (None: none)."""
+    def step(self, changes: Sequence[Delta | None]) -> Delta:
         parts: list[Delta] = []
         for path in self.node.paths:
             delta = changes[path.source]
             if delta is not None and len(delta):
                 parts.append(self.follow(path.source, delta))
-        return self.merged([p for p in parts if len(p)])
+        return self.together([p for p in parts if len(p)])
 
     def follow(self, source: int, delta: Delta, snapshot: bool = False) -> Delta:
         """Path `source` for `delta`. `snapshot`: delta is all of the input as of its one time, and
         every other input is seen as of that time too."""
-        prefix = self.start(source, delta)
+        prefix = self.begin(source, delta)
         for half_join in self.paths[source]:
             if len(prefix) == 0:
                 break
             prefix = half_join.extend(prefix, snapshot or half_join.node.as_of)
         return prefix
 
-    def merged(self, parts: list[Delta]) -> Delta:
-        """Deltas of several paths, each with every input bound, as one that is still bound."""
+    def together(self, parts: list[Delta]) -> Delta:
+        """Of any paths, each with every input bound: as one that is still bound."""
         if not parts:
             return self._nothing
         if len(parts) == 1:
@@ -280,6 +210,10 @@ def _step(
     if isinstance(node, ir.RangeJoin):
         return RangeJoinOperator(node, index, occurrence)
     return HalfJoinOperator(node, index, occurrence)
+
+
+def _is_half_open(step: ir.HalfJoin | ir.RangeJoin) -> bool:
+    return isinstance(step, ir.RangeJoin) and len(step.ends) == 1 and bool(step.residual)
 
 
 def _columns(binding: int | None, source: ir.JoinInput) -> list[deltas.Bound | None]:

@@ -11,15 +11,18 @@ scalar a seek per batch and the rows that flip.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
+from typing_extensions import Self
 
 from operators import delta as deltas
 from operators import scalar
-from operators.column import Column, Ints, is_textual
+from operators.column import Column, Ints, is_textual, passing
 from operators.delta import Delta
 from operators.kernels import ranges
-from operators.linear import passing
-from operators.reduce import group_rows
+from operators.nodes.operator import Inputs, Operator, Place
+from operators.nodes.runs import group_rows
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState, Matches
 from operators.state.ranges import Bound, between
@@ -32,7 +35,7 @@ _ALL = np.empty(0, np.bool_)
 _SIDES = {"gt": (True, False), "ge": (True, True), "lt": (False, False), "le": (False, True)}
 
 
-class ThresholdOperator:
+class ThresholdOperator(Operator[ir.Threshold]):
     """State: `index` of the rows, and `bound`, the index that finds the scalar."""
 
     def __init__(
@@ -50,8 +53,23 @@ class ThresholdOperator:
         args = (column(0, kind), column(1, kind))
         self._compare = scalar.compile(Call(node.comparison, args, BOOLEAN, True))
 
-    def step(self, rows: Delta | None, scalars: Delta | None) -> Delta:
-        """Changes from those of the rows, and of the relation that holds the scalar."""
+    @classmethod
+    def install(cls, node: ir.Threshold, place: Place) -> Self:
+        return cls(node, place.index(node.index), place.index(node.bound))
+
+    @property
+    def takes(self) -> tuple[ir.Node, ...]:
+        """The rows, and what holds the scalar; it may be the same."""
+        return self.node.index.relation, self.node.bound.relation
+
+    def start(self, inputs: Inputs) -> Iterator[Delta]:
+        return self.rows(inputs)
+
+    def rows(self, inputs: Inputs) -> Iterator[Delta]:
+        yield self.step([inputs.whole(self.node.index.relation), None])
+
+    def step(self, changes: Sequence[Delta | None]) -> Delta:
+        rows, scalars = changes
         parts = []
         if rows is not None and len(rows):
             parts.append(self._row_changes(rows))

@@ -4,8 +4,8 @@ Rows come with the number of their group. Those that the aggregate ignores go fi
 if it is of distinct values; the rest is sorted once for all groups, or folded by group.
 
 Invariant: the result depends on the multiset of a group's rows alone, never on their order: sorts
-go on to the value itself, and moments are exact (operators.moments). 0.0 and -0.0 are equal, and
-sort by their sign where nothing else tells them apart.
+go on to the value itself, and moments are exact (operators.nodes.moments). 0.0 and -0.0 are equal,
+and sort by their sign where nothing else tells them apart.
 Source: planner.algebra.RECOMPUTED says what each is; Spark SQL, Percentile, Mode, MaxBy, ListAgg.
 """
 
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators import moments
 from operators.column import Bools, Column, Ints, null_column
+from operators.nodes import moments
+from operators.nodes.top_k import sort_rows
 from operators.scalar.casts import conversion
 from operators.state import encode
-from operators.topk import sort_rows
 from planner import dataflow as ir
 from planner.algebra import SortKey
 from planner.types import BOOLEAN, DOUBLE, BinaryType, FloatType, SqlType

@@ -10,10 +10,10 @@ import numpy as np
 
 from operators.column import Column, Ints
 from operators.kernels import fronts
+from operators.nodes.top_k import front_rows, lives, sort_rows
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState, Matches, order_keys
 from operators.state.spine import keys_at, sort_keys
-from operators.topk import front_rows, lives, sort_rows
 from planner import dataflow as ir
 
 

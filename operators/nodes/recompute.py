@@ -14,22 +14,25 @@ Source: K-Pg §5.3.2; DESIGN §6 (basic).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import Self
 
 from operators import delta as deltas
 from operators.column import Bools, Column, Ints, concat
 from operators.delta import Delta, Pairs
-from operators.group_values import group_value
 from operators.kernels import versions
-from operators.linear import without_unchanged
-from operators.reduce import gather_or_null, group_rows, normal_key, own_rows
+from operators.nodes.group_values import group_value
+from operators.nodes.operator import Inputs, Operator, Place
+from operators.nodes.reduce import gather_or_null, normal_key, own_rows
+from operators.nodes.runs import group_rows
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState
 from operators.state.relation import Relation
 from operators.state.spine import keys_at
+from operators.unchanged import without_unchanged
 from planner import dataflow as ir
 
 #: Rows of groups, counted for every touched time, that are in memory at once.
@@ -62,7 +65,7 @@ class _Members:
     died: Ints
 
 
-class RecomputeOperator:
+class RecomputeOperator(Operator[ir.Recompute]):
     """The group operator of `node`. State: `relation`, and `index` on its keys; it reads `members`,
     the index of its input on the same keys."""
 
@@ -80,9 +83,18 @@ class RecomputeOperator:
         self._keys = node.index.columns
         self._args = tuple(dict.fromkeys(c for v in node.values for c in v.args))
 
-    def step(self, delta: Delta) -> Delta:
-        """What the input's changes (already in its index) do to the groups' rows."""
-        if len(delta) == 0:
+    @classmethod
+    def install(cls, node: ir.Recompute, place: Place) -> Self:
+        relation = place.own_relation(node)
+        return cls(node, relation, place.index(ir.group_index(node)), place.index(node.index))
+
+    def rows(self, inputs: Inputs) -> Iterator[Delta]:
+        return inputs.read(self.relation)
+
+    def step(self, changes: Sequence[Delta | None]) -> Delta:
+        """What the input's changes do to the groups' rows."""
+        (delta,) = changes
+        if delta is None or len(delta) == 0:
             return deltas.empty(self.node.schema)
         touched = self._touched(delta)
         relevant = without_unchanged(delta, (*self._keys, *self._args))
@@ -103,20 +115,18 @@ class RecomputeOperator:
         rows = np.concatenate((before.row, delta.bindings[0].rows[born]))
         return self._apply(delta, touched, self._lives(group, rows, groups))
 
-    def start(self, delta: Delta, time: int) -> Delta:
-        """The first rows, from all of the input's, as births at `time`."""
+    def start(self, inputs: Inputs) -> Iterator[Delta]:
+        delta = inputs.whole(self.node.index.relation)
         if len(delta):
             touched = self._touched(delta)
         elif self._keys:
-            return deltas.empty(self.node.schema)
+            return
         else:
             none, one = np.zeros(0, np.int64), np.zeros(1, np.int64)
-            now = np.array([time], np.int64)
+            now = np.array([inputs.time], np.int64)
             touched = _Touched(one.reshape(1, 1), np.array([0, 1], np.int64), now, one, none)
         rows = delta.bindings[0].rows if len(delta) else np.zeros(0, np.int64)
-        return self._apply(
-            delta, touched, self._lives(touched.group, rows, len(touched.starts) - 1)
-        )
+        yield self._apply(delta, touched, self._lives(touched.group, rows, len(touched.starts) - 1))
 
     def _touched(self, delta: Delta) -> _Touched:
         n = len(delta)

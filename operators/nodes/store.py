@@ -9,15 +9,19 @@ Invariant: the relation's rows as of t are the multiset that the deltas up to t 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import Self
 
 from operators import delta as deltas
 from operators.column import Column, Ints
 from operators.delta import Delta, Pairs
 from operators.kernels import bags, sorting
-from operators.state import changes, encode, equality
+from operators.nodes.operator import Inputs, Operator, Place
+from operators.state import changes as signed_rows
+from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import Normalised
 from operators.state.hashing import Hashing
@@ -28,7 +32,7 @@ from planner import dataflow as ir
 _NONE = np.empty(0, np.int64)
 
 
-class StoreOperator:
+class StoreOperator(Operator[ir.Store]):
     """A derived bag. State: `relation`, and after the first retraction `index` on row hashes."""
 
     def __init__(self, node: ir.Store, relation: Relation, index: ArrangementState) -> None:
@@ -38,12 +42,24 @@ class StoreOperator:
         #: Whether a row was ever retracted; the index has all rows from then on.
         self._retracts = False
 
-    def step(self, delta: Delta) -> Delta:
+    @classmethod
+    def install(cls, node: ir.Store, place: Place) -> Self:
+        relation = place.own_relation(node)
+        return cls(node, relation, place.index(ir.HashArrangement(node)))
+
+    def start(self, inputs: Inputs) -> Iterator[Delta]:
+        yield self.step([inputs.whole(self.node.input)])
+
+    def rows(self, inputs: Inputs) -> Iterator[Delta]:
+        return inputs.read(self.relation)
+
+    def step(self, changes: Sequence[Delta | None]) -> Delta:
         """Apply a delta; returns it consolidated and bound to the stored rows.
 
         Cost: O(n) after hashing and sorting, plus one lookup per distinct retracted row.
         """
-        if len(delta) == 0:
+        (delta,) = changes
+        if delta is None or len(delta) == 0:
             return deltas.empty(self.node.schema)
         columns = delta.columns()
         net = consolidate(columns, delta.time, delta.diff, self.relation.hashing, delta.one_time)
@@ -57,7 +73,7 @@ class StoreOperator:
             row, sign = np.repeat(row, copies), np.repeat(np.sign(sign), copies)
         place, order = _in_place(row, len(delta))
         applied = self._normalise(columns, net, row, sign, delta, place, order)
-        if applied.problem != changes.OK:
+        if applied.problem != signed_rows.OK:
             raise AssertionError("a derived bag lost a row that it did not have")
         applied = applied.killed_by_row()
         births = place[applied.births]
@@ -92,7 +108,7 @@ class StoreOperator:
         if some == 0:
             births = np.arange(n) if delta.one_time else np.argsort(time, kind="stable")
             return Normalised(
-                births, time[births], _NONE, _NONE, _NONE, _NONE, _NONE, changes.OK, 0
+                births, time[births], _NONE, _NONE, _NONE, _NONE, _NONE, signed_rows.OK, 0
             )
         self._retracts = True
         self.index.absorb()
@@ -103,7 +119,7 @@ class StoreOperator:
         )
         action = np.empty(n, np.int64)
         action[order] = sign
-        return changes.normalise(order, starts, action, time, live_start, live_rows, False)
+        return signed_rows.normalise(order, starts, action, time, live_start, live_rows, False)
 
 
 def _in_place(row: Ints, n: int) -> tuple[Ints, Ints]:

@@ -12,25 +12,29 @@ Source: Shared Arrangements §5.3.2 (output arrangements); K-Pg §5.3.2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import Self
 
 from operators import delta as deltas
-from operators import exact_sum
 from operators.column import Bools, Column, Ints, concat, null_column, taken
 from operators.delta import Delta, Pairs
-from operators.extreme_rows import first_rows
-from operators.kernels import grouping, sorting
+from operators.kernels import grouping
 from operators.kernels.extremes import extremes
+from operators.nodes.extreme_rows import first_rows
+from operators.nodes.operator import Inputs, Operator, Place
+from operators.nodes.runs import Runs, Totals, group_rows
+from operators.nodes.top_k import exact_words, sort_rows
+from operators.scalar import exact_sum
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState
 from operators.state.relation import Relation
 from operators.state.spine import keys_at
-from operators.topk import exact_words, sort_rows
 from planner import dataflow as ir
 from planner.algebra import SortKey
 from planner.expr import Column as ColumnRef
@@ -84,109 +88,7 @@ def slots_of(node: ir.Reduce) -> tuple[tuple[Slot, ...], Ints]:
     return tuple(slots), np.array(mode, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Grouping:
-    """Rows by key and time: run r is rows order[starts[r]:starts[r + 1]], in (bucket, key, time)
-    order; group g is runs key_starts[g] to key_starts[g + 1]. All int64."""
-
-    order: Ints
-    starts: Ints
-    key_starts: Ints
-
-    @property
-    def first_row(self) -> Ints:
-        """The first row of each run."""
-        return self.order[self.starts[:-1]]
-
-
-def group_rows(
-    words: Ints, time: Ints, columns: Sequence[Column] = (), hashed: encode.Hashed = ()
-) -> Grouping:
-    """Rows of keys int64[w, n] at times int64[n], grouped; `columns`: what the keys are made of, as
-    far as they are `hashed` (see operators.state.equality). Groups of one hash come one after the
-    other.
-
-    Cost: O(n), and a sort of one row of each run where rows share keys; where they do not, of one
-    row of each stretch of neighbours that do, or of the rows themselves.
-    """
-    grouped = _grouped(words, time)
-    if hashed:
-        starts = grouped.starts[grouped.key_starts]
-        apart = equality.told_apart(words, columns, hashed, grouped.order, starts)
-        if apart is not None:
-            return _grouped(apart, time)
-    return grouped
-
-
-def _grouped(words: Ints, time: Ints) -> Grouping:
-    n = len(time)
-    order = np.empty(n, np.int64)
-    starts, key_starts = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-    number, first = np.empty(n, np.int32), np.empty(n, np.int32)
-    units, keys = grouping.number_rows(words, time, number, first)
-    if units >= 0:
-        by_key = np.empty(units, np.int64)
-        sorting.argsort_by_bucket(keys, by_key, starts[:units])
-        runs, groups = grouping.lay_out(
-            words, time, number, first[:units], by_key, order, starts, key_starts
-        )
-    else:
-        row_keys = words if units == grouping.ONE_TIME else np.vstack((words, time))
-        sorting.argsort_by_bucket(row_keys, order, starts[:n])
-        runs, groups = grouping.lay_out(
-            words, time, number[:0], first[:0], order, order, starts, key_starts
-        )
-    return Grouping(order, starts[: runs + 1], key_starts[: groups + 1])
-
-
-@dataclass(frozen=True, slots=True)
-class Runs:
-    """What a delta adds to groups: run r belongs to group group_of its key and one time.
-
-    words int64[w, groups]: keys in (bucket, key) order, hashes may recur; key_starts
-    int64[groups + 1] into the runs; first_row int64[runs]: an input row of each run; time
-    int64[runs]; change int64[words, runs] as `sweep_groups` takes it, but for values, which
-    `apply` enters; exact[a]: for the a-th exact sum, the states of what each run adds;
-    extreme[e]: for the e-th accumulator of EXTREME, the input row of each run that has it, int64.
-    grouped: the delta's rows by run, where they are at hand.
-    """
-
-    words: Ints
-    key_starts: Ints
-    first_row: Ints
-    time: Ints
-    change: Ints
-    exact: tuple[pa.Array, ...]
-    extreme: tuple[Ints, ...] = ()
-    grouped: Grouping | None = None
-
-
-def add_up(
-    words: Ints,
-    columns: Sequence[Column],
-    hashed: encode.Hashed,
-    time: Ints,
-    change: Ints,
-    exact: tuple[pa.Array, ...],
-    mode: Ints,
-) -> Runs:
-    """What parts add to groups, as one; of each part and run, its key (see group_rows), its time,
-    and change int64[words, n] and states as Runs has them. `first_row` is a part's, by position."""
-    grouped = group_rows(words, time, columns, hashed)
-    order, starts, first_row = grouped.order, grouped.starts, grouped.first_row
-    added = np.empty((len(mode), len(first_row)), np.int64)
-    grouping.add_runs(order, starts, len(first_row), change, mode, added)
-    return Runs(
-        words=keys_at(words, first_row[grouped.key_starts[:-1]]),
-        key_starts=grouped.key_starts,
-        first_row=first_row,
-        time=time[first_row],
-        change=added,
-        exact=tuple(exact_sum.added_up(states, order, starts) for states in exact),
-    )
-
-
-class ReduceOperator:
+class ReduceOperator(Operator[ir.Reduce]):
     """The group operator. State: `relation`, and `index` on its keys. It reads `ordered`, the
     indexes of its input that MIN and MAX stand in front of. `keys`: columns of the input; `mode`:
     of each word of its accumulators (see kernels.grouping)."""
@@ -214,17 +116,50 @@ class ReduceOperator:
             if a.index is not None
         ]
 
-    def step(self, delta: Delta) -> Delta:
+    @classmethod
+    def install(cls, node: ir.Reduce, place: Place) -> Self:
+        relation = place.own_relation(node)
+        index = place.index(ir.group_index(node))
+        firsts = (a.index for a in node.accumulators if a.index is not None)
+        return cls(node, relation, index, {spec: place.index(spec) for spec in firsts})
+
+    def rows(self, inputs: Inputs) -> Iterator[Delta]:
+        return inputs.read(self.relation)
+
+    def step(self, changes: Sequence[Delta | None]) -> Delta:
         """Apply a delta to the groups; returns the changes of the stored rows."""
-        if len(delta) == 0:
+        (delta,) = changes
+        if delta is None or len(delta) == 0:
             return deltas.empty(self.node.schema)
         return self.apply(delta, self.runs(delta))
 
-    def start(self, delta: Delta, time: int) -> Delta:
-        """The first delta, at one time: a global aggregate gets its row even from no input."""
-        if self.keys or len(delta):
-            return self.step(delta)
-        runs = Runs(
+    def start(self, inputs: Inputs) -> Iterator[Delta]:
+        """Each piece is added up by itself, then the pieces' groups; the rows are written once.
+
+        Cost: that of adding up each piece, then a sort of their groups.
+        """
+        pieces = inputs.pieces(self.node.input)
+        first, second = next(pieces, None), next(pieces, None)
+        schema = self.node.input.schema
+        if first is None:
+            if not self.keys:  # a global aggregate has its row even from no input
+                yield self.apply(deltas.empty(schema), self._no_runs(inputs.time))
+        elif second is None:
+            yield self.step([first])
+        else:
+            totals = Totals(self.runs, self.keys, self.index.hashed, self.mode)
+            for piece in chain((first, second), pieces):
+                totals.add(piece)
+            keys, runs = totals.sum()
+            origins: list[deltas.Origin] = [None] * len(schema)
+            for position, column in zip(self.keys, keys, strict=True):
+                origins[position] = column
+            zeros = np.zeros(len(runs.time), np.int64)
+            yield self.apply(Delta(schema, zeros, zeros, origins), runs)
+
+    def _no_runs(self, time: int) -> Runs:
+        """The one group of a global aggregate, to which nothing is added."""
+        return Runs(
             words=np.zeros((1, 1), np.int64),
             key_starts=np.array([0, 1], np.int64),
             first_row=np.zeros(1, np.int64),
@@ -233,7 +168,6 @@ class ReduceOperator:
             exact=(exact_sum.nothing(1),) * self._exact,
             extreme=(_NO_ROW,) * len(self._extremes),
         )
-        return self.apply(delta, runs)
 
     def runs(self, delta: Delta) -> Runs:
         """Group by (key, time) and sum each run. Cost: O(n), and sorting the runs."""

@@ -1,0 +1,129 @@
+"""Half joins: one step of a delta path that looks an occurrence up by a key.
+
+Source: 3DF §8.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators import scalar
+from operators.column import Ints, passing
+from operators.delta import Delta, Sought
+from operators.state import encode, equality
+from operators.state.arrangement import ArrangementState
+from operators.state.filters import Filter
+from operators.state.probes import Probes, sort_probes
+from operators.state.relation import Relation
+from planner import dataflow as ir
+
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One input of the join at run time; its columns start at `first` among the join's. The
+    relation of an input that gives events has no rows."""
+
+    relation: Relation
+    filter: Filter | None
+    first: int
+
+
+class HalfJoinOperator:
+    """One step of a path: look an occurrence up, test its filter and the residual predicates."""
+
+    def __init__(self, node: ir.HalfJoin, index: ArrangementState, occurrence: Occurrence) -> None:
+        self.node = node
+        self.occurrence = occurrence
+        self._residual = [scalar.compile(r) for r in node.residual]
+        self.read_through(index)
+
+    def read_through(self, index: ArrangementState) -> None:
+        """Look up through `index`: that of the node or, in place of a partial one, a whole one that
+        leads with its columns (see Dataflow.index)."""
+        self.index = index
+        tested = self.occurrence.filter
+        if tested is not None and tested.predicate == index.part:
+            tested = None  # the index has no other rows
+        self._filter = tested
+        probed = len(self.node.probe)
+        finds_null = self.node.null_safe or (False,) * probed
+        self._has_word = index.null_words[:probed]
+        # An index over a column that is never NULL has no word for NULL to find.
+        self._finds_null = tuple(a and b for a, b in zip(finds_null, self._has_word, strict=True))
+
+    def probe(self, prefix: Delta) -> tuple[Delta, Ints]:
+        """The updates that can match (no NULL in the probe), and their key words."""
+        present, words = self._key_words(prefix)
+        return (prefix if present is None else prefix.select(present)), words
+
+    def _key_words(self, prefix: Delta) -> tuple[Ints | None, Ints]:
+        """Positions of the updates that can match, or None for all, and their key words."""
+        columns = [prefix.column(c) for c in self.node.probe]
+        strict = [c for c, finds in zip(columns, self._finds_null, strict=True) if not finds]
+        keep = encode.not_null(strict)
+        if keep is None or keep.all():
+            return None, self.index.probe_words(columns, len(prefix))
+        present = np.flatnonzero(keep)
+        columns = [c.take(present) for c in columns]
+        return present, self.index.probe_words(columns, len(present))
+
+    def extend(self, prefix: Delta, as_of: bool) -> Delta:
+        """The matches of every update of `prefix`. Cost: see ArrangementState.lookup; keys that
+        another path or view has looked up by the same rows are sorted already."""
+        sought = self._sought(prefix)
+        if sought.present is not None:
+            prefix = prefix.select(sought.present)
+        return self._extend(prefix, sought.probes, as_of)
+
+    def _sought(self, prefix: Delta) -> Sought:
+        home = prefix.home(self.node.probe)
+        if home is None:
+            present, words = self._key_words(prefix)
+            return self._candidates(present, words) or Sought(present, sort_probes(words))
+        binding, columns = home
+        key = (columns, self._has_word, self._finds_null)
+        known = binding.sought.get(key)
+        if known is None:
+            present, words = self._key_words(prefix)
+            few = self._candidates(present, words)
+            if few is not None:
+                return few
+            known = binding.sought[key] = Sought(present, sort_probes(words))
+        return known
+
+    def _candidates(self, present: Ints | None, words: Ints) -> Sought | None:
+        """The lookups of key words that may have a match, where others need not be sorted."""
+        kept = self.index.candidates(words)
+        if kept is None:
+            return None
+        words = words.take(kept, axis=1)
+        return Sought(kept if present is None else present[kept], sort_probes(words))
+
+    def extend_probed(self, prefix: Delta, words: Ints, as_of: bool) -> Delta:
+        """`extend`, with the key words at hand, which an exchange has sent here."""
+        return self._extend(prefix, sort_probes(words), as_of)
+
+    def _values(self, prefix: Delta) -> equality.Values:
+        return lambda k, at: prefix.column(self.node.probe[k]).take(at)
+
+    def _extend(self, prefix: Delta, probes: Probes, as_of: bool) -> Delta:
+        occurrence = self.occurrence
+        bits = _NONE if self._filter is None else self._filter.bits
+        matches = self.index.lookup_sorted(probes, prefix.time, as_of, bits)
+        if self.index.hashed:
+            matches = equality.matching(self.index, probes, self._values(prefix), matches)
+        joined = prefix.select(matches.probe).extend(
+            occurrence.first, occurrence.relation, matches.row
+        )
+        for residual in self._residual:
+            if len(joined) == 0:
+                break
+            value, errors = residual.evaluate(joined.column, len(joined))
+            assert errors is None, "a residual predicate cannot fail"
+            joined = joined.filter(passing(value))
+        occurrence.relation.work.prefixes += len(joined)
+        return joined

@@ -1,0 +1,109 @@
+"""What an operator is: what runs one node of a dataflow, and what it is given to do so.
+
+`operators.registry` says which class runs which kind of node. The dataflow puts a new operator in
+its `Place`, lets it `start`, once, from the rows that its inputs have then, and from then on `step`
+with their changes. Whoever needs all rows of a node that runs already asks for its `rows`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from typing_extensions import Self
+
+from operators import delta as deltas
+from operators.delta import Delta
+from operators.state.arrangement import ArrangementState
+from operators.state.filters import Filter
+from operators.state.relation import Relation
+from operators.state.undo import Undo
+from planner import dataflow as ir
+from planner.types import Schema
+
+
+class Place(Protocol):
+    """Where an operator stands in a dataflow. What it asks for here is kept for its view."""
+
+    @property
+    def undo(self) -> Undo:
+        """Whom to tell before a change of state."""
+
+    def relation(self, node: ir.Stored) -> Relation:
+        """The rows of an input."""
+
+    def new_relation(self, schema: Schema) -> Relation:
+        """One of the operator's own, empty, that nobody else finds."""
+
+    def own_relation(self, node: ir.Stored) -> Relation:
+        """The rows of the operator's node itself, empty."""
+
+    def index(self, spec: ir.Index) -> ArrangementState:
+        """The index, which has all rows there are."""
+
+    def joined_index(self, spec: ir.Index) -> ArrangementState:
+        """The index, or one that serves for it (`operators.live`)."""
+
+    def filter(self, i: ir.JoinInput) -> Filter | None:
+        """The bitmap of a join input's filter, if it has one."""
+
+
+class Inputs(Protocol):
+    """The rows that nodes have as of `time`, the latest epoch, as births at that time."""
+
+    @property
+    def time(self) -> int: ...
+
+    def pieces(self, node: ir.Node) -> Iterator[Delta]:
+        """All rows of an input, piece by piece, no piece empty."""
+
+    def whole(self, node: ir.Node) -> Delta:
+        """All rows of an input."""
+
+    def read(self, relation: Relation) -> Iterator[Delta]:
+        """All rows of a relation, piece by piece."""
+
+
+Node = TypeVar("Node", bound=ir.Node)
+
+
+class Operator(ABC, Generic[Node]):
+    """Runs `node`."""
+
+    node: Node
+
+    @classmethod
+    @abstractmethod
+    def install(cls, node: Node, place: Place) -> Self:
+        """A new one, with the state that it needs."""
+
+    @abstractmethod
+    def step(self, changes: Sequence[Delta | None]) -> Delta:
+        """What the changes of a step in what it `takes`, each None or empty where there are none,
+        change in the node. Indexes over the inputs have the changes already."""
+
+    @abstractmethod
+    def start(self, inputs: Inputs) -> Iterator[Delta]:
+        """The node's first rows, in pieces; called once. State is complete when all are taken."""
+
+    @abstractmethod
+    def rows(self, inputs: Inputs) -> Iterator[Delta]:
+        """All rows of the node as of `inputs.time`, in pieces; changes nothing."""
+
+    @property
+    def takes(self) -> tuple[ir.Node, ...]:
+        """The nodes whose changes it takes, in the order of `step`; one may be there twice."""
+        return ir.inputs(self.node)
+
+    def columns_read(self, node: ir.Node) -> tuple[int, ...]:
+        """The columns of an input that it reads: what changes in others alone may be left out."""
+        return tuple(range(len(node.schema)))
+
+    def together(self, parts: list[Delta]) -> Delta:
+        """Pieces of the node's rows, none of them empty, as one."""
+        return deltas.concatenate(self.node.schema, parts)
+
+
+#: Of whatever node.
+AnyOperator: TypeAlias = Operator[Any]

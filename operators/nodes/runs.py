@@ -1,0 +1,184 @@
+"""Rows by key and time, and what each such run adds to its group.
+
+A run is the rows of one key at one time. What a group operator is to apply is one sum for each run,
+so that a step of many times is one pass; parts that were added up by themselves, in pieces or in
+Spark tasks, are added up as rows are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from operators.column import Column, Ints, concat
+from operators.delta import Delta
+from operators.kernels import grouping, sorting
+from operators.scalar import exact_sum
+from operators.state import encode, equality
+from operators.state.relation import PIECE_ROWS
+from operators.state.spine import keys_at
+
+#: So many groups of pieces are added up before the last piece, where that makes them fewer.
+_MOST_GROUPS = 2 * PIECE_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """Rows by key and time: run r is rows order[starts[r]:starts[r + 1]], in (bucket, key, time)
+    order; group g is runs key_starts[g] to key_starts[g + 1]. All int64."""
+
+    order: Ints
+    starts: Ints
+    key_starts: Ints
+
+    @property
+    def first_row(self) -> Ints:
+        """The first row of each run."""
+        return self.order[self.starts[:-1]]
+
+
+def group_rows(
+    words: Ints, time: Ints, columns: Sequence[Column] = (), hashed: encode.Hashed = ()
+) -> Grouping:
+    """Rows of keys int64[w, n] at times int64[n], grouped; `columns`: what the keys are made of, as
+    far as they are `hashed` (see operators.state.equality). Groups of one hash come one after the
+    other.
+
+    Cost: O(n), and a sort of one row of each run where rows share keys; where they do not, of one
+    row of each stretch of neighbours that do, or of the rows themselves.
+    """
+    grouped = _grouped(words, time)
+    if hashed:
+        starts = grouped.starts[grouped.key_starts]
+        apart = equality.told_apart(words, columns, hashed, grouped.order, starts)
+        if apart is not None:
+            return _grouped(apart, time)
+    return grouped
+
+
+def _grouped(words: Ints, time: Ints) -> Grouping:
+    n = len(time)
+    order = np.empty(n, np.int64)
+    starts, key_starts = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+    number, first = np.empty(n, np.int32), np.empty(n, np.int32)
+    units, keys = grouping.number_rows(words, time, number, first)
+    if units >= 0:
+        by_key = np.empty(units, np.int64)
+        sorting.argsort_by_bucket(keys, by_key, starts[:units])
+        runs, groups = grouping.lay_out(
+            words, time, number, first[:units], by_key, order, starts, key_starts
+        )
+    else:
+        row_keys = words if units == grouping.ONE_TIME else np.vstack((words, time))
+        sorting.argsort_by_bucket(row_keys, order, starts[:n])
+        runs, groups = grouping.lay_out(
+            words, time, number[:0], first[:0], order, order, starts, key_starts
+        )
+    return Grouping(order, starts[: runs + 1], key_starts[: groups + 1])
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What a delta adds to groups: run r belongs to group group_of its key and one time.
+
+    words int64[w, groups]: keys in (bucket, key) order, hashes may recur; key_starts
+    int64[groups + 1] into the runs; first_row int64[runs]: an input row of each run; time
+    int64[runs]; change int64[words, runs] as `sweep_groups` takes it, but for values, which
+    `apply` enters; exact[a]: for the a-th exact sum, the states of what each run adds;
+    extreme[e]: for the e-th accumulator of EXTREME, the input row of each run that has it, int64.
+    grouped: the delta's rows by run, where they are at hand.
+    """
+
+    words: Ints
+    key_starts: Ints
+    first_row: Ints
+    time: Ints
+    change: Ints
+    exact: tuple[pa.Array, ...]
+    extreme: tuple[Ints, ...] = ()
+    grouped: Grouping | None = None
+
+
+def add_up(
+    words: Ints,
+    columns: Sequence[Column],
+    hashed: encode.Hashed,
+    time: Ints,
+    change: Ints,
+    exact: tuple[pa.Array, ...],
+    mode: Ints,
+) -> Runs:
+    """What parts add to groups, as one; of each part and run, its key (see group_rows), its time,
+    and change int64[words, n] and states as Runs has them. `first_row` is a part's, by position."""
+    grouped = group_rows(words, time, columns, hashed)
+    order, starts, first_row = grouped.order, grouped.starts, grouped.first_row
+    added = np.empty((len(mode), len(first_row)), np.int64)
+    grouping.add_runs(order, starts, len(first_row), change, mode, added)
+    return Runs(
+        words=keys_at(words, first_row[grouped.key_starts[:-1]]),
+        key_starts=grouped.key_starts,
+        first_row=first_row,
+        time=time[first_row],
+        change=added,
+        exact=tuple(exact_sum.added_up(states, order, starts) for states in exact),
+    )
+
+
+class Totals:
+    """The groups of the pieces so far: one run for each group of a piece."""
+
+    def __init__(
+        self, runs: Callable[[Delta], Runs], keys: Sequence[int], hashed: encode.Hashed, mode: Ints
+    ) -> None:
+        """`runs` adds a piece up; `keys`: its columns."""
+        self._runs = runs
+        self._keys = keys
+        self._hashed = hashed
+        self._mode = mode
+        self._parts: list[tuple[list[Column], Runs]] = []
+        self._groups = 0
+        self._limit = _MOST_GROUPS
+
+    def add(self, piece: Delta) -> None:
+        runs = self._runs(piece)
+        keys = [piece.peek(k, runs.first_row) for k in self._keys]
+        self._parts.append((keys, runs))
+        self._groups += len(runs.time)
+        if self._groups > self._limit:
+            before = self._groups
+            self._parts = [self._merged()]
+            self._groups = len(self._parts[0][1].time)
+            # Groups that hardly recur are better sorted once, at the end.
+            self._limit = max(self._limit, (2 if 2 * self._groups < before else 16) * before)
+
+    def sum(self) -> tuple[list[Column], Runs]:
+        """All pieces as one; the columns of the keys have one row for each run."""
+        parts, self._parts = self._merged(), []
+        return parts
+
+    def _merged(self) -> tuple[list[Column], Runs]:
+        """All parts as one, with the values of the groups' keys."""
+        if len(self._parts) == 1:
+            keys, runs = self._parts[0]
+            return keys, _numbered(runs)
+        parts = [runs for _, runs in self._parts]
+        count = len(self._keys)
+        keys = [concat([k[i] for k, _ in self._parts]) for i in range(count)]
+        runs = add_up(
+            np.concatenate([p.words for p in parts], axis=1),
+            keys,
+            self._hashed,
+            np.concatenate([p.time for p in parts]),
+            np.concatenate([p.change for p in parts], axis=1),
+            tuple(map(pa.concat_arrays, zip(*(p.exact for p in parts), strict=True))),
+            self._mode,
+        )
+        return [k.take(runs.first_row) for k in keys], _numbered(runs)
+
+
+def _numbered(runs: Runs) -> Runs:
+    """Runs whose keys' values are laid out run by run."""
+    return replace(runs, first_row=np.arange(len(runs.time)), grouped=None)
