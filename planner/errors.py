@@ -75,6 +75,10 @@ class FormatError(SqlViewError):
     """A text that is no plan, or one of another version of this library: see planner.serialise."""
 
 
+class StoreError(SqlViewError):
+    """A directory that is no store, is in use, or is damaged; or state that could not be kept."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str | None:
     """A hint that names the nearest known name, if one is near."""
     if len(name) > _LONGEST_NAME:

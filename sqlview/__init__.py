@@ -27,6 +27,7 @@ from planner.errors import (  # noqa: E402
     DataError,
     SqlSyntaxError,
     SqlViewError,
+    StoreError,
     SubscriberError,
     UnsupportedError,
     ViewError,
@@ -55,6 +56,7 @@ __all__ = [
     "SqlSyntaxError",
     "SqlViewError",
     "StepMetrics",
+    "StoreError",
     "SubscriberError",
     "Transaction",
     "Transactions",
@@ -76,11 +78,20 @@ def connect(
     share: bool = True,
     progress: bool | None = None,
     timezone: str | None = None,
+    durability: str = "commit",
+    read_only: bool = False,
 ) -> Session:
     """Open a session.
 
-    path: directory for files that Spark tasks read and write; all executors must see it, and run as
-    this user, who alone can read the session's part of it. None: a temporary directory. spark: the
+    path: the directory of a store, which is made if it is not there: what is committed, and every
+    table and view, is there when it is opened again, whatever ended the process. Opening it takes
+    all its changes through their steps again. One session writes it, any number read it
+    (`read_only`), as it was when they opened it. Spark's tasks read and write files there, so all
+    executors must see it, and run as this user, who alone can read it. None: memory alone, and a
+    temporary directory.
+    durability: what a machine that stops may lose. "commit": nothing that a commit has returned
+    from; "interval": the commits of the last 100 ms; "close": those since the store was opened. If
+    only the process ends, nothing is lost with any of them. spark: the
     Spark session to use; None: a local one is started when it is first needed (DataFrames, SELECT,
     steps placed on Spark). placement: where steps run, "inline" (in this process), "spark", or
     "auto" by the estimated work. share: False gives every view private indexes and operators, for
@@ -89,7 +100,8 @@ def connect(
     timezone: the session's time zone, by a name that Spark takes, until SET TIME ZONE; None: that
     of the Spark session in use, or UTC without one.
 
-    Raises: UnsupportedError for a time zone that is not known, or that is not that of `spark`;
+    Raises: StoreError for a path that is no store, of another version, in use, damaged or not to be
+    written; UnsupportedError for a time zone that is not known, or that is not that of `spark`;
     TypeError and ValueError for other arguments.
     """
     return Session(
@@ -99,6 +111,8 @@ def connect(
         share=share,
         progress=progress,
         timezone=timezone,
+        durability=durability,
+        read_only=read_only,
     )
 
 

@@ -7,6 +7,7 @@ its successor is there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias, TypeVar
 
 from operators.dataflow import Dataflow
@@ -23,7 +24,7 @@ from planner.optimizer import optimize
 from planner.room import refuse_deep, with_room
 from planner.visit import expressions, walk
 from planner.zones import Zone
-from sqlview.catalog import Catalog, Entry, Stream, Table, View
+from sqlview.catalog import Catalog, Stream, Table, View
 from sqlview.settings import Settings
 
 #: Told the name of a table or view that is no more.
@@ -31,6 +32,8 @@ Forget: TypeAlias = Callable[[str], None]
 #: Told of a view and its successor, while both are there.
 Replaced: TypeAlias = Callable[[View, View], None]
 _Dropped = TypeVar("_Dropped", Table, Stream, View)
+#: Keeps what is created, or the name of what is dropped, while that is done in the block.
+Recorded: TypeAlias = Callable[[Table | Stream | View | str], AbstractContextManager[None]]
 
 
 class Definitions:
@@ -54,6 +57,7 @@ class Definitions:
         self._share = share
         self._tell_dropped = dropped
         self._tell_replaced = replaced
+        self.recorded: Recorded = _not_recorded
 
     def create_table(self, statement: parse.CreateTable) -> None:
         if self._catalog.find(statement.name) is not None:
@@ -64,18 +68,26 @@ class Definitions:
         key = tuple(names.index(folded(k)) for k in statement.primary_key) or None
         source = ir.Source(statement.name, statement.columns)
         state = TableState(source, key)
-        self._dataflow.add_table(state, enforced=key is not None and statement.enforced)
-        table = Table(
-            statement.name, statement.columns, key, statement.enforced, state, statement.comments
-        )
-        self._catalog.add(table)
+        enforced, comments = statement.enforced, statement.comments
+        self.add_table(Table(statement.name, statement.columns, key, enforced, state, comments))
+
+    def add_table(self, table: Table) -> None:
+        """A table without rows."""
+        with self.recorded(table):
+            enforced = table.key is not None and table.enforced
+            self._dataflow.add_table(table.state, enforced=enforced)
+            self._catalog.add(table)
 
     def create_stream(self, statement: parse.CreateStream) -> None:
         if self._catalog.find(statement.name) is not None:
             if statement.if_not_exists:
                 return
             raise CatalogError(f'"{statement.name}" exists already')
-        self._catalog.add(Stream(statement.name, statement.columns, statement.comments))
+        self.add_stream(Stream(statement.name, statement.columns, statement.comments))
+
+    def add_stream(self, stream: Stream) -> None:
+        with self.recorded(stream):
+            self._catalog.add(stream)
 
     def create_view(self, statement: parse.CreateView, epoch: int) -> None:
         """Install a view, computed as of `epoch`. One that replaces another is built beside it,
@@ -96,15 +108,18 @@ class Definitions:
                     hint="Write out the old query under the new one, or give the new view another "
                     "name.",
                 )
-            self._install(planned, existing, epoch)
+            self.add_view(planned, epoch)
 
-    def _install(self, planned: View, existing: Entry | None, epoch: int) -> None:
+    def add_view(self, planned: View, epoch: int) -> None:
+        """Install a planned view, in the place of one of its name if there is one."""
+        existing = self._catalog.find(planned.name)
         replaced = existing if isinstance(existing, View) else None
         try:
             births = self._dataflow.install(planned.reader, planned.root, epoch, planned.owner)
             planned.changes = len(births)
-            if replaced is not None:
-                self._tell_replaced(replaced, planned)
+            with self.recorded(planned):
+                if replaced is not None:
+                    self._tell_replaced(replaced, planned)
         except BaseException:
             self._dataflow.retire(planned.reader)
             raise
@@ -161,16 +176,23 @@ class Definitions:
     def drop_table(self, statement: parse.DropTable) -> None:
         table = self._dropped(statement, self._catalog.table)
         if table is not None:
-            self._dataflow.drop_table(table.state.source)
+            with self.recorded(table.name):
+                self._catalog.remove(table.name)
+                self._dataflow.drop_table(table.state.source)
             self._tell_dropped(table.name)
 
     def drop_stream(self, statement: parse.DropStream) -> None:
-        self._dropped(statement, self._catalog.stream)
+        stream = self._dropped(statement, self._catalog.stream)
+        if stream is not None:
+            with self.recorded(stream.name):
+                self._catalog.remove(stream.name)
 
     def drop_view(self, statement: parse.DropView) -> None:
         view = self._dropped(statement, self._catalog.view)
         if view is not None:
-            self._dataflow.retire(view.reader)
+            with self.recorded(view.name):
+                self._catalog.remove(view.name)
+                self._dataflow.retire(view.reader)
             self._tell_dropped(view.name)
 
     def _dropped(
@@ -178,13 +200,12 @@ class Definitions:
         statement: parse.DropTable | parse.DropStream | parse.DropView,
         named: Callable[[str], _Dropped],
     ) -> _Dropped | None:
-        """What a DROP names, taken out of the catalog; None if there is no such thing and IF EXISTS
-        says so."""
+        """What a DROP names, which nothing reads; None if there is no such thing and IF EXISTS says
+        so."""
         if self._catalog.find(statement.name) is None and statement.if_exists:
             return None
         entry = named(statement.name)
         self._refuse_read(entry.name, "drop")
-        self._catalog.remove(entry.name)
         return entry
 
     def _refuse_read(self, name: str, verb: str) -> None:
@@ -196,6 +217,10 @@ class Definitions:
                 detail=f"It is read by {listed}.",
                 hint="Drop those views first.",
             )
+
+
+def _not_recorded(entry: Table | Stream | View | str) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 def _scanned(plan: algebra.Plan) -> tuple[str, ...]:

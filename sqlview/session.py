@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
@@ -30,7 +31,7 @@ from operators.executor.protocol import Executor
 from operators.rows import represented
 from planner import dataflow as ir
 from planner import parse
-from planner.errors import CatalogError, DataError, SqlViewError, ViewError
+from planner.errors import CatalogError, DataError, SqlViewError, StoreError, ViewError
 from planner.room import with_room
 from sqlview import describe, introspect
 from sqlview.arguments import (
@@ -43,7 +44,7 @@ from sqlview.arguments import (
     checked_path,
     checked_sequence,
 )
-from sqlview.catalog import Catalog, Table, View
+from sqlview.catalog import Catalog, Stream, Table, View
 from sqlview.definitions import Definitions
 from sqlview.metrics import Metrics, StepMetrics
 from sqlview.oracle import CannotSay, Oracle
@@ -54,6 +55,7 @@ from sqlview.sources.files import Loaded, Paths, find_files
 from sqlview.sources.given import Given as GivenRows
 from sqlview.sources.given import is_unicode, recognised
 from sqlview.sources.schemas import fields, typed
+from sqlview.store import DURABILITIES, Store, records
 from sqlview.subscriptions import Subscriber, Subscriptions
 from sqlview.transaction import Data, Transaction, Transactions, about
 from sqlview.verify import ENGINES, Verification, Verifier
@@ -80,14 +82,20 @@ class Session:
         share: bool = True,
         progress: bool | None = None,
         timezone: str | None = None,
+        durability: str = "commit",
+        read_only: bool = False,
     ) -> None:
         check_spark(spark)
+        check_word("durability", durability, DURABILITIES, optional=False)
+        check_flag("read_only", read_only)
         check_placement(placement, optional=False)
         check_flag("share", share)
         check_flag("progress", progress, optional=True)
         if timezone is not None:
             check_text("timezone", timezone)
-        self._path = checked_path(path)
+        path = checked_path(path)
+        #: Where Spark's executors find files; a reader leaves none in the store.
+        self._spark_path = None if read_only else path
         self._given_spark = spark
         self._placement = placement
         self._share = share
@@ -111,6 +119,17 @@ class Session:
         self._reader = Reader(self._catalog, self._dataflow, self._writer, self._settings.zone)
         self._closed = False
         self._lock = threading.RLock()
+        self._store: Store | None = None
+        if path is not None:
+            self._store = Store(path, durability, read_only)
+            self._close_store = weakref.finalize(self, self._store.close)
+            try:
+                self._recover(self._store)
+            except BaseException:
+                self._close_store()
+                raise
+        elif read_only:
+            raise ValueError("read_only=True is for a store: give its path")
 
     # -- statements ------------------------------------------------------------------------------
 
@@ -356,6 +375,8 @@ class Session:
             self._closed = True
             if self._verifier is not None:
                 released.callback(self._verifier.close)
+            if self._store is not None:
+                released.callback(self._close_store)
             if self._spark_side is not None:
                 released.callback(self._spark_side.close)
             self._verifier = None
@@ -406,6 +427,59 @@ class Session:
             finally:
                 self._dataflow.on_read = ignore
         self._subscriptions.tell()
+
+    # -- the store -------------------------------------------------------------------------------
+
+    def _recover(self, store: Store) -> None:
+        """Take what the store has recorded through the ordinary steps; then record what comes."""
+        number = 0
+        with self._progress.task(f'opening "{store.path}"', unit="bytes read") as advance:
+            for record in store.records():
+                number = record.number
+                try:
+                    self._do_again(records.read(record.body, self._catalog))
+                except SqlViewError as error:
+                    raise StoreError(
+                        f'record {record.number} of the store "{store.path}" cannot be applied',
+                        detail=str(error),
+                        hint="Open it with the version of sqlview that wrote it.",
+                    ) from error
+                advance(len(record.body))
+        self._writer.steps.clear()
+        streams = any(map(self._catalog.streams_under, self._catalog.views()))
+        if store.wants_base and not streams:
+            store.rebase(number, records.base(self._catalog, self.epoch))
+        store.begin()
+        self._definitions.recorded = lambda entry: store.recorded(records.parts_of(entry))
+        self._writer.keep = lambda statements, first, count: store.append(
+            records.step_parts(statements, first, count)
+        )
+
+    def _do_again(self, record: records.Definition | records.Step | records.Base) -> None:
+        definitions, catalog = self._definitions, self._catalog
+        match record:
+            case records.Step():
+                if record.first != self.epoch + (record.count > 0):
+                    raise StoreError(f"epoch {record.first} follows on epoch {self.epoch}")
+                self._writer.step(record.statements, record.count, lambda rows: self._inline)
+            case records.Base():
+                self._writer.epoch = record.epoch
+            case records.DefinedTable():
+                definitions.add_table(records.table_of(record))
+            case records.DefinedStream():
+                definitions.add_stream(Stream(record.name, record.schema, record.comments))
+            case records.DefinedView():
+                definitions.add_view(records.view_of(record), self.epoch)
+            case records.Dropped():
+                match catalog.any(record.name):
+                    case Table():
+                        definitions.drop_table(parse.DropTable(record.name, False))
+                    case Stream():
+                        definitions.drop_stream(parse.DropStream(record.name, False))
+                    case View():
+                        definitions.drop_view(parse.DropView(record.name, False))
+            case _:
+                assert_never(record)
 
     # -- the step --------------------------------------------------------------------------------
 
@@ -551,7 +625,7 @@ class Session:
         if self._spark_side is None:
             from sqlview.spark import SparkSide  # Spark costs seconds: only when it is needed
 
-            self._spark_side = SparkSide(self._given_spark, self._path)
+            self._spark_side = SparkSide(self._given_spark, self._spark_path)
         return self._spark_side
 
     def _spark_oracle(self, zone: str) -> Oracle:

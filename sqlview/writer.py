@@ -40,6 +40,8 @@ Dated: TypeAlias = tuple[Statement, int | Ints]
 ExecutorFor: TypeAlias = Callable[[dict[ir.Source, int]], Executor]
 #: Told of each table's changes.
 Follow: TypeAlias = Callable[[Table, Delta], None]
+#: Keeps the changes of a step, of so many epochs from the first one on.
+Keep: TypeAlias = Callable[[Sequence[Dated], int, int], object]
 
 
 class Writer:
@@ -54,6 +56,8 @@ class Writer:
         self._follow = follow
         self.epoch = 0
         self.broken: BaseException | None = None
+        #: Called when a step has run, before anybody sees it; if it raises, nothing has happened.
+        self.keep: Keep | None = None
         self.steps: deque[StepMetrics] = deque(maxlen=STEPS_KEPT)
 
     def step(self, statements: Sequence[Dated], count: int, executor_for: ExecutorFor) -> range:
@@ -79,13 +83,16 @@ class Writer:
         }
         executor = executor_for({x: sum(c.rows for c in batch) for x, batch in given.items()})
         told: list[tuple[View, int, list[Untold]]] = []
+
+        def before_end(found: dict[Key, Delta]) -> None:
+            told.extend(self._told(found))
+            if self.keep is not None:
+                self.keep(statements, epochs[0], count)
+
         with interrupts.held():
             events = self._events(by_stream)
             try:
-                changes = step(
-                    self._dataflow, executor, given, events,
-                    lambda found: told.extend(self._told(found)),
-                )  # fmt: skip
+                changes = step(self._dataflow, executor, given, events, before_end)
             except Refused as refused:
                 table = self._catalog.table(refused.source.relation)
                 statement, _ = by_table[table.name][refused.refusal.change]

@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -222,8 +223,20 @@ def open_session(
     connect: Callable[..., sqlview.Session] = sqlview.connect,
 ) -> Iterator[sqlview.Session]:
     """A session with the tables and views of `queries`, all empty."""
-    path = None if options.path is None else str(options.path)
-    with connect(path, spark=spark, placement=options.placement, share=not options.private) as db:
+    with contextlib.ExitStack() as stack:
+        path = None
+        if options.path is not None:  # a store of this run alone, of which nothing is to stay
+            options.path.mkdir(parents=True, exist_ok=True)
+            path = stack.enter_context(TemporaryDirectory(prefix="tpch-", dir=options.path))
+        db = stack.enter_context(
+            connect(
+                path,
+                spark=spark,
+                placement=options.placement,
+                share=not options.private,
+                durability="close",
+            )
+        )
         for name in tables_of(queries):
             db.sql(TABLES_BY_NAME[name].sql)
         for query in queries:

@@ -214,7 +214,13 @@ def test_options_reach_the_session(sessions: list[FakeSession], data: Path) -> N
     )
     outcome = run(sessions, options)
     assert [session.options for session in sessions] == [
-        {"path": None, "spark": None, "placement": "inline", "share": False}
+        {
+            "path": None,
+            "spark": None,
+            "placement": "inline",
+            "share": False,
+            "durability": "close",
+        }
     ] * 2
     assert outcome.report.totals.rows == 700
     assert not outcome.report.sharing

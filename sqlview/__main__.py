@@ -1,0 +1,69 @@
+"""`python -m sqlview show PATH`, `python -m sqlview check PATH [--verify]`: what a store holds.
+
+Both open it for reading: a session may be writing it meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+import sqlview
+from sqlview.store import Store
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns: 0; 1 for a damaged store, or a view that is not right; 2 for wrong arguments."""
+    parser = argparse.ArgumentParser(prog="python -m sqlview", description=__doc__)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    show = commands.add_parser("show", help="print tables, streams, views, sizes and the epoch")
+    show.set_defaults(run=_show)
+    check = commands.add_parser("check", help="read every record, and check what it says")
+    check.add_argument("--verify", action="store_true", help="compare every view with a recompute")
+    check.set_defaults(run=_check)
+    for command in (show, check):
+        command.add_argument("path", metavar="PATH")
+    given = parser.parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = given.run
+    try:
+        return run(given)
+    except sqlview.SqlViewError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _show(given: argparse.Namespace) -> int:
+    store = Store(given.path, "close", read_only=True)
+    with sqlview.connect(given.path, read_only=True) as db:
+        print(f"epoch {db.epoch}, {store.nbytes:,} bytes of log")
+        metrics = db.metrics()
+        print(
+            f"in memory: {metrics.table_bytes:,} bytes of tables, {metrics.state_bytes:,} of views"
+        )
+        for name in db._catalog.names():
+            entry = db._catalog.any(name)
+            kind = type(entry).__name__.lower()
+            known = db._catalog.relation(entry.name)
+            rows = "" if kind == "stream" or known is None else f", {known.rows:,} rows"
+            columns = ", ".join(f"{f.name} {f.type}" for f in entry.schema)
+            print(f"{kind} {entry.name} ({columns}){rows}")
+    return 0
+
+
+def _check(given: argparse.Namespace) -> int:
+    wrong = 0
+    with sqlview.connect(given.path, read_only=True) as db:
+        print(f"every record is whole; the store is at epoch {db.epoch}")
+        for view in db._catalog.views() if given.verify else ():
+            if db._catalog.streams_under(view):
+                print(f'view "{view.name}": not verified, since it reads a stream')
+                continue
+            found = db.verify(view.name)
+            wrong += not found.equal
+            print(found)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

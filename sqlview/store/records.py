@@ -1,0 +1,273 @@
+"""What the records of a store say: a definition, the changes of a step, or a new beginning.
+
+A definition is the text of `planner.serialise`: tables and streams with their columns, views with
+their plan, so that opening a store plans nothing, whatever statistics or versions say by then. A
+step is JSON, filled up to 8 bytes, and then for each statement an Arrow IPC stream with its rows.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from operators import arrow
+from operators.column import Column
+from operators.hydration import pieces_of
+from operators.state.changes import DELETE, INSERT
+from operators.table import TableState
+from planner import dataflow as ir
+from planner import zones
+from planner.algebra import SortKey
+from planner.errors import FormatError, StoreError
+from planner.serialise import PLAN_CLASSES, Format
+from planner.types import BIGINT, Field, Schema
+from sqlview.catalog import Catalog, Stream, Table, View
+from sqlview.store.log import Parts
+from sqlview.transaction import Statement
+from sqlview.writer import Dated
+
+_DEFINITION, _STEP, _BASE = b"defined\0", b"stepped\0", b"based\0\0\0"
+_LENGTH = struct.Struct("<Q")
+_TIMES = Field("__time", BIGINT, False)
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedTable:
+    """`key`: empty where there is none."""
+
+    name: str
+    schema: Schema
+    key: tuple[int, ...]
+    enforced: bool
+    comments: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedStream:
+    name: str
+    schema: Schema
+    comments: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedView:
+    """`keyed`: whether `key` says anything. `zone`: by name. A view of that name that is there
+    already is replaced."""
+
+    name: str
+    text: str
+    schema: Schema
+    root: ir.Store
+    order: tuple[SortKey, ...]
+    reads: tuple[str, ...]
+    owner: str
+    reader: str
+    keyed: bool
+    key: tuple[int, ...]
+    zone: str
+    zoned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A table, stream or view that is no more."""
+
+    name: str
+
+
+Definition: TypeAlias = DefinedTable | DefinedStream | DefinedView | Dropped
+_CLASSES = (DefinedTable, DefinedStream, DefinedView, Dropped)
+_FORMAT = Format("sqlview definition", 1, (*PLAN_CLASSES, *_CLASSES))
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What follows is all there is as of `epoch`, whatever was before."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The changes of the epochs from `first` on, `count` of them; 0 for more rows of `first`."""
+
+    first: int
+    count: int
+    statements: list[Dated]
+
+
+def of_table(table: Table) -> DefinedTable:
+    return DefinedTable(table.name, table.schema, table.key or (), table.enforced, table.comments)
+
+
+def of_stream(stream: Stream) -> DefinedStream:
+    return DefinedStream(stream.name, stream.schema, stream.comments)
+
+
+def of_view(view: View) -> DefinedView:
+    return DefinedView(
+        name=view.name,
+        text=view.text,
+        schema=view.schema,
+        root=view.root,
+        order=view.order,
+        reads=view.reads,
+        owner=view.owner,
+        reader=view.reader,
+        keyed=view.key is not None,
+        key=view.key or (),
+        zone=view.zone.id,
+        zoned=view.zoned,
+    )
+
+
+def view_of(defined: DefinedView) -> View:
+    """Raises: StoreError for a time zone that is not known here."""
+    zone = zones.find(defined.zone)
+    if zone is None:
+        raise StoreError(
+            f'view "{defined.name}" is in the time zone "{defined.zone}", which is not known here',
+            hint="Install a newer tzdata.",
+        )
+    return View(
+        name=defined.name,
+        text=defined.text,
+        schema=defined.schema,
+        root=defined.root,
+        order=defined.order,
+        reads=defined.reads,
+        owner=defined.owner,
+        reader=defined.reader,
+        key=defined.key if defined.keyed else None,
+        zone=zone,
+        zoned=defined.zoned,
+    )
+
+
+def table_of(defined: DefinedTable) -> Table:
+    """A table without rows."""
+    key = defined.key or None
+    state = TableState(ir.Source(defined.name, defined.schema), key)
+    return Table(defined.name, defined.schema, key, defined.enforced, state, defined.comments)
+
+
+def parts_of(entry: Table | Stream | View | str) -> Parts:
+    """The record of what is created, or of the name of what is dropped."""
+    match entry:
+        case Table():
+            defined: Definition = of_table(entry)
+        case Stream():
+            defined = of_stream(entry)
+        case View():
+            defined = of_view(entry)
+        case _:
+            defined = Dropped(entry)
+    return [_DEFINITION, _FORMAT.write(defined).encode()]
+
+
+def step_parts(statements: Sequence[Dated], first: int, count: int) -> Parts:
+    """Cost: a copy of the rows."""
+    heads: list[dict[str, Any]] = []
+    bodies: Parts = []
+    for statement, epochs in statements:
+        table = statement.table
+        fields, columns = _fields(table, statement.action), statement.columns
+        if not isinstance(epochs, int):
+            fields, columns = (*fields, _TIMES), [*columns, Column(BIGINT, epochs - first)]
+        # By position: a name may be there twice.
+        rows = arrow.from_columns(columns, fields).rename_columns(
+            [str(i) for i in range(len(fields))]
+        )
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        body = memoryview(sink.getvalue())
+        heads.append(
+            {
+                "table": table.name,
+                "action": statement.action,
+                "epoch": epochs - first if isinstance(epochs, int) else None,
+                "bytes": len(body),
+            }
+        )
+        bodies += [body, bytes(-len(body) % 8)]
+    head = json.dumps({"first": first, "count": count, "statements": heads}).encode()
+    return [_STEP, _LENGTH.pack(len(head)), head, bytes(-len(head) % 8), *bodies]
+
+
+def base(catalog: Catalog, epoch: int) -> Iterator[Parts]:
+    """The records that say all that the catalog has as of `epoch`, the latest one. There is no view
+    over a stream, whose past events it would lack. Cost: a copy of the tables, in pieces."""
+    yield [_BASE, _LENGTH.pack(epoch)]
+    for stream in catalog.streams():
+        yield parts_of(stream)
+    for table in catalog.tables():
+        yield parts_of(table)
+        for piece in pieces_of(table.state.relation, epoch):
+            yield step_parts([(Statement(table, INSERT, piece.columns()), epoch)], epoch, 0)
+    for view in catalog.views():
+        yield parts_of(view)
+
+
+def read(body: memoryview, catalog: Catalog) -> Definition | Step | Base:
+    """What a record says. `catalog`: as it was when the record was written.
+
+    Raises: StoreError for what this version does not know.
+    """
+    kind, rest = bytes(body[:8]), body[8:]
+    if kind == _DEFINITION:
+        try:
+            return _definition(rest)
+        except FormatError as error:
+            raise StoreError(
+                "the store is of another version of this library",
+                detail=error.detail,
+                hint="Open it with the version that wrote it.",
+            ) from error
+    if kind == _BASE:
+        return Base(_LENGTH.unpack(rest)[0])
+    if kind != _STEP:
+        raise StoreError(
+            "the store is of another version of this library",
+            detail=f"It has a record of the kind {kind!r}.",
+            hint="Open it with the version that wrote it.",
+        )
+    (length,) = _LENGTH.unpack_from(rest)
+    head = json.loads(bytes(rest[8 : 8 + length]))
+    at = 8 + length + -length % 8
+    first, statements = head["first"], []
+    for one in head["statements"]:
+        table = catalog.changeable(one["table"])
+        statements.append(_statement(table, one, rest[at : at + one["bytes"]], first))
+        at += one["bytes"] + -one["bytes"] % 8
+    return Step(first, head["count"], statements)
+
+
+def _definition(text: memoryview) -> Definition:
+    read = _FORMAT.read(bytes(text), object)
+    assert isinstance(read, _CLASSES), "a definition is one of these"
+    return read
+
+
+def _statement(table: Table | Stream, head: dict[str, Any], body: memoryview, first: int) -> Dated:
+    rows = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+    fields = _fields(table, head["action"])
+    columns = [
+        arrow.to_column(array, field) for array, field in zip(rows.columns, fields, strict=False)
+    ]
+    if head["epoch"] is not None:
+        return Statement(table, head["action"], columns), first + head["epoch"]
+    times = np.asarray(rows.columns[-1].to_numpy(), np.int64) + first
+    return Statement(table, head["action"], columns, times - first), times
+
+
+def _fields(table: Table | Stream, action: int) -> Schema:
+    if action == DELETE and isinstance(table, Table) and table.key is not None:
+        return tuple(table.schema[k] for k in table.key)
+    return table.schema

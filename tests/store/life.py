@@ -1,0 +1,316 @@
+"""A scripted life of a store, and a disk that fails in it.
+
+`LIFE` is what a session does, one operation after the other, with every kind of operator under
+change, stores that are opened again, and logs that are written anew. `run` lets the `at`-th call
+that changes the disk fail in some way, and checks what is there then:
+
+- `error`: it raises, once. The operation fails with nothing of it visible, and is done again.
+- `kill`: the process stops there: what it wrote is what the next one finds.
+- `torn`: as `kill`, in the middle of the write.
+- `power`: the machine stops there: what was not synced is gone, names in directories included.
+
+After a stop the store must be as after the last operation that returned, or the one behind it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sqlview
+from operators.state import files
+from planner.errors import SqlViewError
+from sqlview.oracle import canonical_rows
+from sqlview.store import log, store
+
+MODES = ("error", "kill", "torn", "power")
+#: Calls that change the disk.
+CALLS = ("pwritev", "fdatasync", "fsync", "ftruncate", "posix_fallocate", "rename", "mkdir")
+
+Operation = Callable[[Any], None]
+State = dict[str, Any]
+
+
+def _sql(text: str) -> Operation:
+    return lambda db: db.sql(text)
+
+
+def _view(name: str, query: str) -> Operation:
+    return _sql(f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name} AS {query}")
+
+
+def _changes(*changes: tuple[str, str, list[Any]]) -> Operation:
+    def commit(db: Any) -> None:
+        with db.transaction() as tx:
+            for action, table, rows in changes:
+                getattr(tx, action)(table, rows)
+
+    return commit
+
+
+def _many(db: Any) -> None:
+    with db.transactions() as txs:
+        txs.upsert("t", [(2, 9, "z", 1.5), (7, 1, None, None)], times=[0, 2])
+        txs.delete("t", [(3,)], times=[1])
+
+
+def _created_with_rows(db: Any) -> None:
+    if "made" not in db.sql("SHOW TABLES").to_arrow()["table"].to_pylist():
+        db.create_table("made", {"a": [1, 2, 2], "b": ["x", None, "y"]})
+
+
+LIFE: tuple[Operation | str, ...] = (
+    _sql("CREATE TABLE IF NOT EXISTS t (k INT PRIMARY KEY, g INT, s STRING, f DOUBLE)"),
+    _sql("CREATE TABLE IF NOT EXISTS bag (g INT, d DECIMAL(20,3), day DATE)"),
+    _changes(("insert", "t", [(i, i % 3, "abc"[i % 3], i / 2) for i in range(6)])),
+    _view("sums", "SELECT g, count(*) AS n, sum(f) AS f, max(s) AS top FROM t GROUP BY g"),
+    _view(
+        "joined",
+        "SELECT t.k, bag.d, sums.n FROM t LEFT JOIN bag ON t.g = bag.g JOIN sums ON sums.g = t.g",
+    ),
+    _changes(("insert", "bag", [(0, 1, None), (0, 1, None), (2, 3, None)])),
+    _view("firsts", "SELECT k, s FROM t ORDER BY s DESC, k LIMIT 2"),
+    _view("above", "SELECT k FROM t WHERE f > (SELECT avg(n) FROM sums)"),
+    "open",
+    _changes(
+        ("upsert", "t", [(1, 2, "q", None), (9, 0, "new", 8.0)]), ("delete", "bag", [(0, 1, None)])
+    ),
+    _sql("CREATE STREAM IF NOT EXISTS events (g INT)"),
+    _view("seen", "SELECT g, count(*) AS n, max(g) AS m FROM events GROUP BY g"),
+    _changes(("insert", "events", [(1,), (1,), (None,)]), ("delete", "t", [(5,)])),
+    _many,
+    "open",
+    _changes(("insert", "events", [(1,)]), ("insert", "bag", [(1, 2, None)])),
+    _sql(
+        "CREATE OR REPLACE MATERIALIZED VIEW above AS SELECT g, median(f) AS m,"
+        " listagg(s) WITHIN GROUP (ORDER BY s) AS l FROM t GROUP BY g"
+    ),
+    _created_with_rows,
+    _sql("DROP MATERIALIZED VIEW IF EXISTS firsts"),
+    _changes(("upsert", "t", [(1, 1, "again", 0.25)])),
+    _sql("DROP MATERIALIZED VIEW IF EXISTS seen"),
+    "rewrite",
+    _view("kinds", "SELECT DISTINCT g, d FROM bag WHERE d > 0.5"),
+    _changes(("insert", "bag", [(5, 7, None)]), ("delete", "t", [(0,)])),
+    "rewrite",
+    _changes(("insert", "t", [(50, 5, "last", -0.0)])),
+    _sql("DROP TABLE IF EXISTS made"),
+)
+
+
+class Stopped(BaseException):
+    """The process or the machine stops here."""
+
+
+class Disk:
+    """The calls of one process that change the disk; the `at`-th fails as `mode` says.
+
+    State: the bytes of each file when it was last synced, and the names that were in the
+    directory when that was.
+    """
+
+    def __init__(self, root: Path, mode: str, at: int) -> None:
+        self.root = root
+        self.mode = mode
+        self.at = at
+        self.calls = 0
+        self.stopped = False
+        self.failed = False
+        self._synced: dict[int, bytes] = {}
+        self._names: dict[str, int] = {}
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in CALLS:
+                patch.setattr(os, name, self._call(name, getattr(os, name)))
+            for module in (log, store):
+                patch.setattr(module, "create", self._creating(files.create))
+            yield
+
+    def _call(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **named: Any) -> Any:
+            def torn() -> None:
+                if name == "pwritev":
+                    data = b"".join(args[1])
+                    call(args[0], [data[: len(data) // 2]], args[2])
+
+            self._count(name, torn)
+            result = call(*args, **named)
+            if name in ("fsync", "fdatasync"):
+                self._sync(args[0])
+            return result
+
+        return called
+
+    def _creating(self, create: Callable[..., Any]) -> Callable[..., Any]:
+        def creating(path: str) -> Any:
+            self._count("create", lambda: None)
+            file = create(path)
+            write = file.write
+
+            class Writing:
+                def write(_, data: bytes) -> int:
+                    self._count("write", lambda: write(data[: len(data) // 2]))
+                    return int(write(data))
+
+                def __getattr__(_, name: str) -> Any:
+                    return getattr(file, name)
+
+                def __enter__(_) -> Any:
+                    return _
+
+                def __exit__(_, *error: object) -> None:
+                    file.close()
+
+            return Writing()
+
+        return creating
+
+    def _count(self, name: str, torn: Callable[[], object]) -> None:
+        if self.stopped:
+            raise Stopped
+        self.calls += 1
+        if self.calls != self.at:
+            return
+        self.failed = True
+        if self.mode == "error":
+            raise OSError(errno.ENOSPC, "no space left on device")
+        if self.mode == "torn":
+            torn()
+        self.stopped = True
+        raise Stopped
+
+    def _sync(self, file: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{file}"))
+        if path == self.root:
+            self._names = {p.name: p.stat().st_ino for p in path.iterdir() if p.is_file()}
+        elif path.parent == self.root:
+            self._synced[os.fstat(file).st_ino] = path.read_bytes()
+
+    def image(self, to: Path) -> None:
+        """What the next process finds."""
+        if self.mode != "power":
+            if self.root.exists():
+                shutil.copytree(self.root, to)
+            return
+        to.mkdir(mode=0o700)
+        for name, inode in self._names.items():
+            (to / name).write_bytes(self._synced.get(inode, b""))
+            (to / name).chmod(0o600)
+
+
+def state_of(db: Any) -> State:
+    """All that a session shows."""
+    found: State = {"epoch": db.epoch}
+    for name in db.sql("SHOW VIEWS").to_arrow()["view"].to_pylist():
+        found[name] = sorted(canonical_rows(db.view(name).to_arrow()), key=str)
+    for name in db.sql("SHOW TABLES").to_arrow()["table"].to_pylist():
+        found[f"table {name}"] = sorted(canonical_rows(db._read(name)), key=str)
+    return found
+
+
+def states() -> list[State]:
+    """What is there after each operation, and before all of them."""
+    with sqlview.connect() as db:
+        found = [state_of(db)]
+        for operation in LIFE:
+            if not isinstance(operation, str):
+                operation(db)
+            found.append(state_of(db))
+    return found
+
+
+def run(root: Path, mode: str, at: int, expected: list[State]) -> bool:
+    """One life with one failure; False if it ended before it came to that."""
+    disk = Disk(root / "store", mode, at)
+    done = 0
+    with disk.installed():
+        try:
+            done = _live(disk, expected)
+        except _Ended as ended:
+            done = ended.done
+    if not disk.failed:
+        return False
+    after = root / "after"
+    disk.image(after)
+    with sqlview.connect(after) as db:
+        found = state_of(db)
+        about = f"{mode} at call {at}, after {done} operations"
+        assert found in expected[done : done + 2], about
+        for name in db.sql("SHOW VIEWS").to_arrow()["view"].to_pylist():
+            if name != "seen":
+                assert db.verify(name, engine="duckdb").equal, f"{about}: {name}"
+        # It goes on from there.
+        db.sql("CREATE TABLE IF NOT EXISTS more (a INT)")
+        with db.transaction() as tx:
+            tx.insert("more", [(1,)])
+    with sqlview.connect(after) as db:
+        assert {**state_of(db), "epoch": found["epoch"]} == {**found, "table more": [(1,)]}, about
+        left = [n for n in os.listdir(after) if n.endswith(".part")]
+        assert not left, about
+    return True
+
+
+class _Ended(Exception):
+    def __init__(self, done: int) -> None:
+        self.done = done
+
+
+def _live(disk: Disk, expected: list[State]) -> int:
+    """How many operations returned. Raises: _Ended with that number if the process stopped."""
+    done, db = 0, None
+    try:
+        db = _opened(disk)
+        for done, operation in enumerate(LIFE):
+            for _ in range(2):
+                try:
+                    if isinstance(operation, str):
+                        db.close()
+                        with pytest.MonkeyPatch.context() as patch:
+                            if operation == "rewrite":
+                                patch.setattr(store, "BASE_BYTES", 0)
+                            db = _opened(disk)
+                    else:
+                        operation(db)
+                    break
+                except SqlViewError:
+                    assert disk.failed and disk.mode == "error"
+                    if not isinstance(operation, str):
+                        assert state_of(db) == expected[done], "something of a failure is visible"
+            assert state_of(db) == expected[done + 1]
+        done = len(LIFE)
+        db.close()
+    except Stopped:
+        raise _Ended(done) from None
+    finally:
+        if db is not None:
+            with pytest.MonkeyPatch.context() as patch:
+                disk.stopped = False
+                disk.at = 0
+                _abandon(db)
+    return done
+
+
+def _opened(disk: Disk) -> Any:
+    try:
+        return sqlview.connect(disk.root)
+    except SqlViewError:
+        assert disk.failed and disk.mode == "error"
+        return sqlview.connect(disk.root)
+
+
+def _abandon(db: Any) -> None:
+    """As if the process had ended: what it holds is let go, and nothing is written."""
+    held = db._store
+    if held._log is not None:
+        os.close(held._log._file)
+        held._log = None
+    held._released.close()

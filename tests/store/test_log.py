@@ -1,0 +1,149 @@
+"""The log of a store: what was written is read again, or reading says why not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from planner.errors import StoreError
+from sqlview.store import log
+from sqlview.store.log import Log, log_files, read, write_base
+
+
+def _bodies(directory: Path) -> list[bytes]:
+    return [bytes(record.body) for record in read(str(directory))]
+
+
+def _written(directory: Path, *bodies: bytes) -> Path:
+    """A log that nobody closed; its one file."""
+    end = Log(str(directory), sync_each=True)
+    for body in bodies:
+        end.append([body])
+    os.close(end._file)
+    ((_, path),) = log_files(str(directory))
+    return Path(path)
+
+
+def test_what_is_appended_is_read(tmp_path: Path) -> None:
+    bodies = [b"", b"a", b"\0" * 1000, os.urandom(100_000)]
+    end = Log(str(tmp_path), sync_each=False)
+    assert [end.append([body[:3], body[3:]]) for body in bodies] == [1, 2, 3, 4]
+    assert _bodies(tmp_path) == bodies  # while it is being written
+    end.sync()
+    end.close()
+    assert _bodies(tmp_path) == bodies
+    again = Log(str(tmp_path), sync_each=True)
+    assert again.append([b"more"]) == 5
+    again.close()
+    assert _bodies(tmp_path) == [*bodies, b"more"]
+
+
+def test_a_record_that_is_not_whole_is_cut_off(tmp_path: Path) -> None:
+    """Wherever the process stopped writing it."""
+    whole = _written(tmp_path, b"first", b"second").read_bytes()
+    first = 32 + 8
+    for length in range(first, first + 32 + 8):
+        for filled in (True, False):
+            directory = tmp_path / f"{length}{filled}"
+            directory.mkdir()
+            data = whole[:length] + bytes(5000 if filled else 0)
+            (directory / "log-00000000000000000001").write_bytes(data)
+            expected = [b"first"] if length < first + 32 + 6 else [b"first", b"second"]
+            assert _bodies(directory) == expected, length
+            end = Log(str(directory), sync_each=True)
+            end.append([b"third"])
+            end.close()
+            assert _bodies(directory) == [*expected, b"third"]
+
+
+@pytest.mark.parametrize("place", [0, 4, 9, 17, 25, 33, 40, 60])
+def test_a_flipped_bit_is_found_and_its_file_named(tmp_path: Path, place: int) -> None:
+    path = _written(tmp_path, b"first", b"second", b"third")
+    data = bytearray(path.read_bytes())
+    data[place] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match=r'the file ".*log-0{19}1" is damaged'):
+        _bodies(tmp_path)
+
+
+def test_files_are_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "FILE_BYTES", 1000)
+    bodies = [bytes([i]) * (100 + 300 * (i % 5 == 4)) for i in range(20)] + [b"x" * 3000, b"y"]
+    end = Log(str(tmp_path), sync_each=True)
+    for body in bodies[:7]:
+        end.append([body])
+    end.close()
+    end = Log(str(tmp_path), sync_each=True)
+    for body in bodies[7:]:
+        end.append([body])
+    end.close()
+    assert _bodies(tmp_path) == bodies
+    files = log_files(str(tmp_path))
+    assert len(files) > 3
+    os.remove(files[1][1])
+    with pytest.raises(StoreError, match="is missing"):
+        _bodies(tmp_path)
+
+
+def test_a_base_stands_for_all_before_it(tmp_path: Path) -> None:
+    _written(tmp_path, b"first", b"second")
+    write_base(str(tmp_path), 3, [[b"both"], [b"and more"]])
+    assert _bodies(tmp_path) == [b"both", b"and more"]
+    end = Log(str(tmp_path), sync_each=True)
+    assert end.append([b"then"]) == 5
+    end.close()
+    assert _bodies(tmp_path) == [b"both", b"and more", b"then"]
+    assert len(os.listdir(tmp_path)) == 2
+    base = Path(log_files(str(tmp_path))[0][1])
+    data = bytearray(base.read_bytes())
+    data[-1] ^= 1  # the last byte that fills the last record up
+    data[-9] ^= 1
+    base.write_bytes(data)
+    with pytest.raises(StoreError, match="is damaged"):
+        _bodies(tmp_path)
+
+
+def test_a_record_can_be_taken_back(tmp_path: Path) -> None:
+    end = Log(str(tmp_path), sync_each=True)
+    end.append([b"stays"])
+    parts: list[bytes | memoryview] = [b"goes", b" away"]
+    end.take_back(end.append(parts), end.size_of(parts))
+    assert _bodies(tmp_path) == [b"stays"]
+    assert end.append([b"next"]) == 2
+    end.close()
+    assert _bodies(tmp_path) == [b"stays", b"next"]
+
+
+def test_a_log_that_cannot_be_cut_takes_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = Log(str(tmp_path), sync_each=True)
+    end.append([b"stays"])
+
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fails)
+        patch.setattr(os, "ftruncate", fails)
+        with pytest.raises(OSError, match="Input"):
+            end.append([b"lost"])
+    with pytest.raises(StoreError, match="takes no more changes"):
+        end.append([b"after"])
+    end.close()
+
+
+def test_space_need_not_be_reserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some file systems cannot."""
+
+    def unsupported(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "posix_fallocate", unsupported)
+    end = Log(str(tmp_path), sync_each=True)
+    end.append([b"a" * 10_000])
+    end.append([b"b"])
+    end.close()
+    assert _bodies(tmp_path) == [b"a" * 10_000, b"b"]
