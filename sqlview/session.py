@@ -48,9 +48,12 @@ from sqlview.catalog import Catalog, Stream, Table, View
 from sqlview.definitions import Definitions
 from sqlview.metrics import Metrics, StepMetrics
 from sqlview.oracle import CannotSay, Oracle
+from sqlview.positions import NOWHERE, Positions
 from sqlview.progress import Progress, ignore
 from sqlview.reader import Reader, ViewRows
 from sqlview.settings import Settings
+from sqlview.sink import MODES as SINK_MODES
+from sqlview.sink import Sink
 from sqlview.sources.files import Loaded, Paths, find_files
 from sqlview.sources.given import Given as GivenRows
 from sqlview.sources.given import is_unicode, recognised
@@ -269,6 +272,37 @@ class Session:
             epoch = self._apply([tx], None)[0] if rows else None
         return Loaded(rows, len(files), epoch)
 
+    def sink(self, table: str, mode: str = "insert") -> Sink:
+        """What `writeStream.foreachBatch` takes: each batch of a Spark stream is committed once,
+        whatever stops Spark or this session.
+
+        mode: "insert"; "upsert", for a table with a primary key; "changes", for a change data feed:
+        the column `_change_type` says what a row is (insert, update_preimage, update_postimage,
+        delete), `_commit_version`, if it is there, in which order they came. The checkpoint's
+        identity and the batch's number are committed with the rows (see Transaction.source). The
+        query fails with DataError where its checkpoint and the tables do not fit.
+        Raises: CatalogError if there is no such table; DataError for "upsert" without a key;
+        TypeError and ValueError.
+        """
+        check_text("table", table)
+        check_word("mode", mode, SINK_MODES, optional=False)
+        with self._working():
+            entry = self._catalog.changeable(table)
+        keyed = isinstance(entry, Table) and entry.key is not None
+        if (mode == "upsert" and not keyed) or (mode == "changes" and isinstance(entry, Stream)):
+            raise DataError(
+                f'"{entry.name}" cannot be the sink of mode "{mode}"',
+                hint='Use a table with a primary key, or mode="insert".',
+            )
+        return Sink(self, entry.name, mode, keyed)
+
+    def position(self, source: str) -> int | None:
+        """Where a source stands (see Transaction.source); None if nothing of it was committed."""
+        check_text("source", source)
+        with self._working():
+            offset = self._writer.positions.of(source).offset
+        return None if offset == NOWHERE else offset
+
     @property
     def epoch(self) -> int:
         """The current epoch: all transactions up to it are in all views."""
@@ -448,12 +482,10 @@ class Session:
         self._writer.steps.clear()
         streams = any(map(self._catalog.streams_under, self._catalog.views()))
         if store.wants_base and not streams:
-            store.rebase(number, records.base(self._catalog, self.epoch))
+            store.rebase(number, records.base(self._catalog, self.epoch, self._writer.positions))
         store.begin()
         self._definitions.recorded = lambda entry: store.recorded(records.parts_of(entry))
-        self._writer.keep = lambda statements, first, count: store.append(
-            records.step_parts(statements, first, count)
-        )
+        self._writer.keep = lambda *changes: store.append(records.step_parts(*changes))
 
     def _do_again(self, record: records.Definition | records.Step | records.Base) -> None:
         definitions, catalog = self._definitions, self._catalog
@@ -461,9 +493,15 @@ class Session:
             case records.Step():
                 if record.first != self.epoch + (record.count > 0):
                     raise StoreError(f"epoch {record.first} follows on epoch {self.epoch}")
-                self._writer.step(record.statements, record.count, lambda rows: self._inline)
+                positions = self._writer.positions.copy()
+                for source, position in record.positions.items():
+                    positions.set(source, position)
+                self._writer.step(
+                    record.statements, record.count, lambda rows: self._inline, positions
+                )
             case records.Base():
                 self._writer.epoch = record.epoch
+                self._writer.positions = Positions(record.positions)
             case records.DefinedTable():
                 definitions.add_table(records.table_of(record))
             case records.DefinedStream():
@@ -494,18 +532,22 @@ class Session:
                     "a transaction is given twice",
                     hint="Begin one for each epoch; none of them was applied.",
                 )
-            first = self._writer.epoch + 1
             with self._taken(transactions):
-                statements: list[Dated] = [
-                    (s, epoch)
-                    for epoch, tx in enumerate(transactions, first)
-                    for s in tx.statements
-                ]
-                epochs = self._step(statements, len(transactions), placement)
+                epochs: list[int] = []
+                statements: list[Dated] = []
+                last, positions = self._writer.epoch, self._writer.positions.copy()
+                for tx in transactions:
+                    before = positions.take(tx.moves, last + 1)
+                    if before is None:
+                        last += 1
+                        statements += [(s, last) for s in tx.statements]
+                    epochs.append(last if before is None else before)
+                if last > self._writer.epoch:
+                    self._step(statements, last - self._writer.epoch, placement, positions)
                 for tx, epoch in zip(transactions, epochs, strict=True):
                     tx._settle(epoch)
             self._subscriptions.tell()
-            return list(epochs)
+            return epochs
 
     def _apply_columns(self, transactions: Transactions, placement: str | None) -> None:
         with self._working():
@@ -514,7 +556,15 @@ class Session:
                 statements: list[Dated] = [
                     (s, first + s.times) for s in transactions.statements if s.times is not None
                 ]
-                transactions._settle(self._step(statements, transactions.count, placement))
+                count, positions = transactions.count, self._writer.positions.copy()
+                if transactions.moves:
+                    count = max(count, 1)
+                before = positions.take(transactions.moves, first + count - 1)
+                if before is None:
+                    epochs = self._step(statements, count, placement, positions)
+                else:
+                    epochs = range(before + 1 - count, before + 1)
+                transactions._settle(epochs)
             self._subscriptions.tell()
 
     @contextmanager
@@ -531,8 +581,12 @@ class Session:
                 tx._release()
             raise
 
-    def _step(self, statements: list[Dated], count: int, placement: str | None) -> range:
-        return self._writer.step(statements, count, lambda rows: self._executor(rows, placement))
+    def _step(
+        self, statements: list[Dated], count: int, placement: str | None, positions: Positions
+    ) -> range:
+        return self._writer.step(
+            statements, count, lambda rows: self._executor(rows, placement), positions
+        )
 
     def _executor(self, rows: dict[ir.Source, int], placement: str | None) -> Executor:
         """Who runs a step that changes so many rows of each table. "auto" only considers a Spark

@@ -26,8 +26,9 @@ from operators.state.changes import DELETE, INSERT, UPSERT
 from planner.errors import DataError, SqlViewError
 from planner.names import folded
 from planner.zones import Zone
-from sqlview.arguments import check_flag, check_text
+from sqlview.arguments import check_flag, check_text, kind_of
 from sqlview.catalog import Catalog, Stream, Table
+from sqlview.positions import NOWHERE, Move
 from sqlview.progress import Advance
 from sqlview.sources.files import File
 from sqlview.sources.given import Columns, Given, Pieces, Rows, recognised
@@ -46,6 +47,7 @@ Times: TypeAlias = "str | Sequence[int] | npt.NDArray[np.integer[Any]] | pa.Arra
 
 #: The greatest time of a row: a step moves the epoch by as many.
 _LAST_TIME = 2**31 - 1
+_LAST_OFFSET = 2**63 - 1
 
 _COMMITTING = "is being committed"
 
@@ -84,9 +86,33 @@ class _Changes:
         self._read_dataframe = read_dataframe
         self._commit = commit
         self.statements: list[Statement] = []
+        self.moves: dict[str, Move] = {}
         self._lock = threading.Lock()
         #: Why it takes no more changes, as the end of a sentence.
         self._over: str | None = None
+
+    def source(self, name: str, offset: int, *, after: int | None = None) -> None:
+        """Say where a source of changes stands when these are in.
+
+        name: the source's. offset: a number that grows from one transaction of the source to the
+        next, 0 or more. after: the offset that these changes follow on, -1 for the first; None if
+        the offsets have gaps, as those of a queue may. The offset is committed with the epoch (see
+        Session.position). If the source stands at `offset` or beyond already, the transaction was
+        committed before: then the commit changes nothing.
+        Raises: at the commit, DataError if the source does not stand at `after`; here, TypeError
+        and ValueError, and DataError if it was said before.
+        """
+        check_text("name", name)
+        _check_offset("offset", offset, 0)
+        if after is not None:
+            _check_offset("after", after, NOWHERE)
+            if after >= offset:
+                raise ValueError(f"after is less than offset, not {after} with {offset}")
+        with self._lock:
+            self._check_open()
+            if name in self.moves:
+                raise DataError(f'where source "{name}" stands was said before')
+            self.moves[name] = Move(offset, after)
 
     def _claim(self, catalog: Catalog) -> None:
         """Take no more changes, since the session of `catalog` commits it now.
@@ -413,6 +439,13 @@ def _checked_times(times: Times, rows: int) -> Ints:
         )
     checked: Ints = found.astype(np.int64)
     return checked
+
+
+def _check_offset(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is an int, not {kind_of(value)}")
+    if not least <= value <= _LAST_OFFSET:
+        raise ValueError(f"{name} is from {least} to {_LAST_OFFSET}, not {value}")
 
 
 def about(what: str, error: SqlViewError) -> DataError:

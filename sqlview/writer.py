@@ -31,6 +31,7 @@ from planner import dataflow as ir
 from planner.errors import DataError
 from sqlview.catalog import Catalog, Stream, Table, View
 from sqlview.metrics import STEPS_KEPT, StepMetrics
+from sqlview.positions import Position, Positions
 from sqlview.subscriptions import Subscriptions, Untold
 from sqlview.transaction import Statement
 
@@ -40,8 +41,9 @@ Dated: TypeAlias = tuple[Statement, int | Ints]
 ExecutorFor: TypeAlias = Callable[[dict[ir.Source, int]], Executor]
 #: Told of each table's changes.
 Follow: TypeAlias = Callable[[Table, Delta], None]
-#: Keeps the changes of a step, of so many epochs from the first one on.
-Keep: TypeAlias = Callable[[Sequence[Dated], int, int], object]
+#: Keeps the changes of a step, of so many epochs from the first one on, and the positions to which
+#: sources came.
+Keep: TypeAlias = Callable[[Sequence[Dated], int, int, dict[str, Position]], object]
 
 
 class Writer:
@@ -55,14 +57,22 @@ class Writer:
         self._subscriptions = subscriptions
         self._follow = follow
         self.epoch = 0
+        self.positions = Positions()
         self.broken: BaseException | None = None
         #: Called when a step has run, before anybody sees it; if it raises, nothing has happened.
         self.keep: Keep | None = None
         self.steps: deque[StepMetrics] = deque(maxlen=STEPS_KEPT)
 
-    def step(self, statements: Sequence[Dated], count: int, executor_for: ExecutorFor) -> range:
+    def step(
+        self,
+        statements: Sequence[Dated],
+        count: int,
+        executor_for: ExecutorFor,
+        positions: Positions | None = None,
+    ) -> range:
         """Run the dataflow once for the statements of `count` transactions; their epochs.
 
+        `positions`: of all sources after it; None: as they are.
         Raises: DataError, and whatever else, with nothing changed.
         """
         started = time.perf_counter()
@@ -87,7 +97,8 @@ class Writer:
         def before_end(found: dict[Key, Delta]) -> None:
             told.extend(self._told(found))
             if self.keep is not None:
-                self.keep(statements, epochs[0], count)
+                moved = {} if positions is None else positions.moved(self.positions)
+                self.keep(statements, epochs[0], count, moved)
 
         with interrupts.held():
             events = self._events(by_stream)
@@ -100,6 +111,7 @@ class Writer:
             work = self._dataflow.work.since(work_before)
             try:
                 self._end(told, by_table, by_stream, changes, count)
+                self.positions = self.positions if positions is None else positions
             except BaseException as error:
                 self.broken = error  # for good
                 raise

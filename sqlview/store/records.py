@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -28,6 +28,7 @@ from planner.errors import FormatError, StoreError
 from planner.serialise import PLAN_CLASSES, Format
 from planner.types import BIGINT, Field, Schema
 from sqlview.catalog import Catalog, Stream, Table, View
+from sqlview.positions import Position, Positions
 from sqlview.store.log import Parts
 from sqlview.transaction import Statement
 from sqlview.writer import Dated
@@ -88,18 +89,21 @@ _FORMAT = Format("sqlview definition", 1, (*PLAN_CLASSES, *_CLASSES))
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What follows is all there is as of `epoch`, whatever was before."""
+    """What follows is all there is as of `epoch`, whatever was before; `positions`: of sources."""
 
     epoch: int
+    positions: dict[str, Position]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The changes of the epochs from `first` on, `count` of them; 0 for more rows of `first`."""
+    """The changes of the epochs from `first` on, `count` of them; 0 for more rows of `first`.
+    `positions`: those to which sources came."""
 
     first: int
     count: int
     statements: list[Dated]
+    positions: dict[str, Position]
 
 
 def of_table(table: Table) -> DefinedTable:
@@ -171,7 +175,9 @@ def parts_of(entry: Table | Stream | View | str) -> Parts:
     return [_DEFINITION, _FORMAT.write(defined).encode()]
 
 
-def step_parts(statements: Sequence[Dated], first: int, count: int) -> Parts:
+def step_parts(
+    statements: Sequence[Dated], first: int, count: int, positions: Mapping[str, Position]
+) -> Parts:
     """Cost: a copy of the rows."""
     heads: list[dict[str, Any]] = []
     bodies: Parts = []
@@ -197,20 +203,22 @@ def step_parts(statements: Sequence[Dated], first: int, count: int) -> Parts:
             }
         )
         bodies += [body, bytes(-len(body) % 8)]
-    head = json.dumps({"first": first, "count": count, "statements": heads}).encode()
+    said = {"first": first, "count": count, "statements": heads, "sources": _plain(positions)}
+    head = json.dumps(said).encode()
     return [_STEP, _LENGTH.pack(len(head)), head, bytes(-len(head) % 8), *bodies]
 
 
-def base(catalog: Catalog, epoch: int) -> Iterator[Parts]:
+def base(catalog: Catalog, epoch: int, positions: Positions) -> Iterator[Parts]:
     """The records that say all that the catalog has as of `epoch`, the latest one. There is no view
     over a stream, whose past events it would lack. Cost: a copy of the tables, in pieces."""
-    yield [_BASE, _LENGTH.pack(epoch)]
+    said = {"epoch": epoch, "sources": _plain(dict(positions.items()))}
+    yield [_BASE, json.dumps(said).encode()]
     for stream in catalog.streams():
         yield parts_of(stream)
     for table in catalog.tables():
         yield parts_of(table)
         for piece in pieces_of(table.state.relation, epoch):
-            yield step_parts([(Statement(table, INSERT, piece.columns()), epoch)], epoch, 0)
+            yield step_parts([(Statement(table, INSERT, piece.columns()), epoch)], epoch, 0, {})
     for view in catalog.views():
         yield parts_of(view)
 
@@ -231,7 +239,8 @@ def read(body: memoryview, catalog: Catalog) -> Definition | Step | Base:
                 hint="Open it with the version that wrote it.",
             ) from error
     if kind == _BASE:
-        return Base(_LENGTH.unpack(rest)[0])
+        said = json.loads(bytes(rest))
+        return Base(said["epoch"], _positions(said["sources"]))
     if kind != _STEP:
         raise StoreError(
             "the store is of another version of this library",
@@ -246,7 +255,15 @@ def read(body: memoryview, catalog: Catalog) -> Definition | Step | Base:
         table = catalog.changeable(one["table"])
         statements.append(_statement(table, one, rest[at : at + one["bytes"]], first))
         at += one["bytes"] + -one["bytes"] % 8
-    return Step(first, head["count"], statements)
+    return Step(first, head["count"], statements, _positions(head["sources"]))
+
+
+def _plain(positions: Mapping[str, Position]) -> dict[str, list[int]]:
+    return {name: [at.offset, at.epoch] for name, at in positions.items()}
+
+
+def _positions(plain: Mapping[str, Sequence[int]]) -> dict[str, Position]:
+    return {name: Position(offset, epoch) for name, (offset, epoch) in plain.items()}
 
 
 def _definition(text: memoryview) -> Definition:
