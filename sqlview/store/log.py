@@ -116,7 +116,8 @@ def read(directory: str) -> Iterator[Record]:
             yield record
             number, offset = record.number + 1, offset + _size(len(record.body))
         whole = at < len(files) - 1 or is_base(path)
-        cut = any(data[offset:]) if whole else _was_durable(data, offset, number)
+        rest = bytes(data[offset:]).rstrip(b"\0")
+        cut = bool(rest) if whole else _was_durable(data, offset, rest, number)
         if cut:
             raise _damaged(path, f"Record {number}, at byte {offset}, is not what was written.")
 
@@ -143,9 +144,9 @@ def _record_at(data: memoryview, offset: int, number: int | None) -> Record | No
     return Record(found, body, durable)
 
 
-def _was_durable(data: memoryview, offset: int, number: int) -> bool:
-    """Whether a later record says that this one was on disk."""
-    rest = bytes(data[offset:])
+def _was_durable(data: memoryview, offset: int, rest: bytes, number: int) -> bool:
+    """Whether a record behind the last whole one, in `rest` from `offset` on, says that record
+    `number` was on disk."""
     at = rest.find(_MAGIC, 1)
     while at >= 0:
         record = _record_at(data, offset + at, None) if at % 8 == 0 else None
@@ -216,7 +217,7 @@ class Log:
             self._begin_file()
             return
         self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-        if any(data[self._offset :]):
+        if bytes(data[self._offset :]).rstrip(b"\0"):
             _log.warning("what was being written to %s was never committed: cut off", self._path)
         self._cut(self._offset)
         self._durable = self.number

@@ -185,7 +185,7 @@ def _unusable(path: str, error: OSError) -> StoreError:
     return StoreError(
         f'cannot open the store "{path}"',
         detail=f"{error.strerror or error}.",
-        hint="Give a directory that this user can write and that has room, or none.",
+        hint="Give a directory of this user alone (mode 700) that has room, or none.",
     )
 
 
