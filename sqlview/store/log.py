@@ -1,10 +1,11 @@
 """The log: records, one after the other, in files that only grow.
 
 A file is `log-` and the number of its first record, or `base-` and that number: what comes before a
-base is not needed any more. A record is a header of 32 bytes and its body,
-filled up to 8 bytes. The header: magic, checksum, length of the body, number, and the number of the
-latest record that was known to be on disk when this one was written. Space is reserved ahead, so
-that a record that is made durable costs no change of the file's length.
+base is not needed any more. A record is a header of 40 bytes and its body,
+filled up to 8 bytes. The header: the store's mark, checksum, length of the body, number, and the
+number of the latest record that was known to be on disk when this one was written. Space is
+reserved ahead, so that a record that is made durable costs no change of the file's length. The mark
+is drawn at random for each store: no row can hold what would be taken for a record.
 
 Law: what `append` has returned from is read again, or reading raises. A record that is not whole
 ends the log if nothing shows that it was on disk once: it was being written when the machine or
@@ -34,8 +35,9 @@ _log = logging.getLogger(__name__)
 FILE_BYTES = 64 << 20
 #: That one call writes.
 _MOST_BUFFERS = 512
-_HEADER = struct.Struct("<4sIQQQ")
-_MAGIC = b"sqvr"
+_HEADER = struct.Struct("<8sQQQQ")
+#: Bytes of a mark.
+MARK_BYTES = 8
 _NAME = re.compile(r"(log|base)-(\d{20})")
 
 
@@ -60,7 +62,7 @@ def log_files(directory: str) -> list[tuple[int, str]]:
     return [(number, os.path.join(directory, name)) for number, name in files]
 
 
-def write_base(directory: str, number: int, bodies: Iterable[Parts]) -> None:
+def write_base(directory: str, mark: bytes, number: int, bodies: Iterable[Parts]) -> None:
     """Write records that say all that those before `number` did, in their place.
 
     Raises: OSError, with the log as it was.
@@ -71,7 +73,7 @@ def write_base(directory: str, number: int, bodies: Iterable[Parts]) -> None:
     with create(temporary) as file:
         for parts in bodies:
             # As if on disk: it is, before the file has its name.
-            for part in _buffers(parts, number, number):
+            for part in _buffers(mark, parts, number, number):
                 file.write(part)
             number += 1
         file.flush()
@@ -94,7 +96,7 @@ def discard_old(directory: str) -> None:
             discard(os.path.join(directory, name))
 
 
-def read(directory: str) -> Iterator[Record]:
+def read(directory: str, mark: bytes) -> Iterator[Record]:
     """All records. Changes nothing.
 
     Raises: StoreError for a damaged file, when it comes to it; OSError.
@@ -112,31 +114,31 @@ def read(directory: str) -> Iterator[Record]:
                 "the store was rewritten while it was read", hint="Open it again."
             ) from None
         offset = 0
-        for record in _records(data, first):
+        for record in _records(data, mark, first):
             yield record
             number, offset = record.number + 1, offset + _size(len(record.body))
         whole = at < len(files) - 1 or is_base(path)
         rest = bytes(data[offset:]).rstrip(b"\0")
-        cut = bool(rest) if whole else _was_durable(data, offset, rest, number)
+        cut = bool(rest) if whole else _was_durable(data, mark, offset, rest, number)
         if cut:
             raise _damaged(path, f"Record {number}, at byte {offset}, is not what was written.")
 
 
-def _records(data: memoryview, number: int) -> Iterator[Record]:
+def _records(data: memoryview, mark: bytes, number: int) -> Iterator[Record]:
     """Whole records, one after the other, from that number on."""
     offset = 0
-    while (record := _record_at(data, offset, number)) is not None:
+    while (record := _record_at(data, mark, offset, number)) is not None:
         yield record
         number, offset = number + 1, offset + _size(len(record.body))
 
 
-def _record_at(data: memoryview, offset: int, number: int | None) -> Record | None:
+def _record_at(data: memoryview, mark: bytes, offset: int, number: int | None) -> Record | None:
     """The record at `offset` if it is whole, and has that number, or any if None."""
     if offset + _HEADER.size > len(data):
         return None
-    magic, checksum, length, found, durable = _HEADER.unpack_from(data, offset)
+    found_mark, checksum, length, found, durable = _HEADER.unpack_from(data, offset)
     start = offset + _HEADER.size
-    if magic != _MAGIC or number not in (None, found) or start + length > len(data):
+    if found_mark != mark or number not in (None, found) or start + length > len(data):
         return None
     body = data[start : start + length]
     if _checksum(length, found, durable, [body]) != checksum:
@@ -144,15 +146,15 @@ def _record_at(data: memoryview, offset: int, number: int | None) -> Record | No
     return Record(found, body, durable)
 
 
-def _was_durable(data: memoryview, offset: int, rest: bytes, number: int) -> bool:
+def _was_durable(data: memoryview, mark: bytes, offset: int, rest: bytes, number: int) -> bool:
     """Whether a record behind the last whole one, in `rest` from `offset` on, says that record
     `number` was on disk."""
-    at = rest.find(_MAGIC, 1)
+    at = rest.find(mark, 1)
     while at >= 0:
-        record = _record_at(data, offset + at, None) if at % 8 == 0 else None
+        record = _record_at(data, mark, offset + at, None) if at % 8 == 0 else None
         if record is not None and record.durable >= number:
             return True
-        at = rest.find(_MAGIC, at + 1)
+        at = rest.find(mark, at + 1)
     return False
 
 
@@ -169,11 +171,11 @@ def _size(length: int) -> int:
     return _HEADER.size + (length + 7) // 8 * 8
 
 
-def _buffers(parts: Parts, number: int, durable: int) -> Parts:
+def _buffers(mark: bytes, parts: Parts, number: int, durable: int) -> Parts:
     """A record with the parts as its body."""
     length = sum(map(len, parts))
     checksum = _checksum(length, number, durable, parts)
-    header = _HEADER.pack(_MAGIC, checksum, length, number, durable)
+    header = _HEADER.pack(mark, checksum, length, number, durable)
     return [header, *parts, bytes(-length % 8)]
 
 
@@ -190,13 +192,14 @@ class Log:
     State: an open file with reserved space. `broken` says why nothing can be written any more.
     """
 
-    def __init__(self, directory: str, sync_each: bool) -> None:
+    def __init__(self, directory: str, mark: bytes, sync_each: bool) -> None:
         """Goes on after the last whole record, and cuts off what is behind it.
 
         `sync_each`: whether `append` returns when the record is on disk.
         Raises: OSError. What is damaged is found by `read`, which comes first.
         """
         self._directory = directory
+        self._mark = mark
         self._sync_each = sync_each
         self._lock = threading.Lock()
         self.broken: BaseException | None = None
@@ -209,7 +212,7 @@ class Log:
         self.number = first - 1
         with open(self._path, "rb") as file:
             data = memoryview(file.read())
-        for record in _records(data, first):
+        for record in _records(data, mark, first):
             self.number = record.number
             self._offset += _size(len(record.body))
         if is_base(self._path):
@@ -236,7 +239,7 @@ class Log:
                 self._begin_file()
             try:
                 self._reserve(self._offset + size)
-                _write(self._file, _buffers(parts, number, self._durable), self._offset)
+                _write(self._file, _buffers(self._mark, parts, number, self._durable), self._offset)
                 if self._sync_each:
                     os.fdatasync(self._file)
             except BaseException:

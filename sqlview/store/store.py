@@ -1,6 +1,6 @@
 """A store: a directory in which the state of a session outlives its process.
 
-    store.json   that it is one, and of which version
+    store.json   that it is one, of which version, and the mark of its records
     lease        who writes it (`lease`)
     log-…        the definitions and changes of each step (`log`, `records`)
     base-…       the same of all that there is, in the place of a long log
@@ -27,7 +27,7 @@ from sqlview.store.log import Log, Parts, log_files, sync_directory
 
 _log = logging.getLogger(__name__)
 
-VERSION = 1
+FORMAT, VERSION = "sqlview store", 1
 #: "commit": a commit returns when it is on disk; "interval": what the last INTERVAL seconds have
 #: committed may be lost if the machine stops; "close": what was committed since the store was
 #: opened may. None of them loses anything if only the process is killed.
@@ -64,7 +64,7 @@ class Store:
 
     def _open(self) -> None:
         if self.read_only:
-            _check_version(self.path)
+            self._mark = _mark(self.path)
             return
         if not os.path.lexists(self.path):
             make_directory(self.path)
@@ -79,7 +79,7 @@ class Store:
         self._released.callback(self._lease.close)
         if not os.path.exists(os.path.join(self.path, "store.json")):
             _begin(self.path)
-        _check_version(self.path)
+        self._mark = _mark(self.path)
         for name in os.listdir(self.path):
             if name.startswith("session-"):  # what Spark tasks read, of a writer that was killed
                 shutil.rmtree(os.path.join(self.path, name), ignore_errors=True)
@@ -87,7 +87,7 @@ class Store:
 
     def records(self) -> Iterator[log.Record]:
         """All records, before the first `append`. Raises: StoreError for a damaged file."""
-        return log.read(self.path)
+        return log.read(self.path, self._mark)
 
     @property
     def nbytes(self) -> int:
@@ -105,7 +105,7 @@ class Store:
         """Write what there is in the place of the records up to `number`, which are all; before the
         first `append`. Where that cannot be written, they stay."""
         try:
-            log.write_base(self.path, number + 1, records)
+            log.write_base(self.path, self._mark, number + 1, records)
         except OSError:
             _log.warning("the store's log is long, and could not be rewritten", exc_info=True)
 
@@ -114,7 +114,7 @@ class Store:
         if self.read_only:
             return
         try:
-            self._log = Log(self.path, sync_each=self._durability == "commit")
+            self._log = Log(self.path, self._mark, sync_each=self._durability == "commit")
         except OSError as error:
             raise _unusable(self.path, error) from error
         if self._durability == "interval":
@@ -194,7 +194,8 @@ def _begin(path: str) -> None:
     if os.path.lexists(temporary):
         os.remove(temporary)
     with create(temporary) as file:
-        file.write(json.dumps({"format": "sqlview store", "version": VERSION}).encode())
+        said = {"format": FORMAT, "version": VERSION, "mark": os.urandom(log.MARK_BYTES).hex()}
+        file.write(json.dumps(said).encode())
         file.flush()
         os.fsync(file.fileno())
     os.rename(temporary, os.path.join(path, "store.json"))
@@ -217,20 +218,24 @@ def _is_store(path: str) -> bool:
     return False
 
 
-def _check_version(path: str) -> None:
+def _mark(path: str) -> bytes:
+    """The mark of the store's records. Raises: StoreError for a store of another version."""
+    version = None
     try:
         with open(os.path.join(path, "store.json"), "rb") as file:
             said = json.loads(file.read())
-        version = said["version"] if said["format"] == "sqlview store" else None
+        version = said["version"] if said["format"] == FORMAT else None
+        mark = bytes.fromhex(said["mark"])
     except (FileNotFoundError, NotADirectoryError):
         raise StoreError(
             f'there is no store in "{path}"', hint="sqlview.connect(path) makes one."
         ) from None
     except (ValueError, TypeError, KeyError):
-        version = None
-    if version != VERSION:
+        mark = b""
+    if version != VERSION or len(mark) != log.MARK_BYTES:
         raise StoreError(
             f'the store "{path}" is of version {version}, which this library does not know',
             detail=f"It knows version {VERSION}.",
             hint="Open it with the version of sqlview that wrote it.",
         )
+    return mark

@@ -11,14 +11,16 @@ from planner.errors import StoreError
 from sqlview.store import log
 from sqlview.store.log import Log, log_files, read, write_base
 
+MARK = b"\x01arkmark"
+
 
 def _bodies(directory: Path) -> list[bytes]:
-    return [bytes(record.body) for record in read(str(directory))]
+    return [bytes(record.body) for record in read(str(directory), MARK)]
 
 
 def _written(directory: Path, *bodies: bytes) -> Path:
     """A log that nobody closed; its one file."""
-    end = Log(str(directory), sync_each=True)
+    end = Log(str(directory), MARK, sync_each=True)
     for body in bodies:
         end.append([body])
     os.close(end._file)
@@ -28,13 +30,13 @@ def _written(directory: Path, *bodies: bytes) -> Path:
 
 def test_what_is_appended_is_read(tmp_path: Path) -> None:
     bodies = [b"", b"a", b"\0" * 1000, os.urandom(100_000)]
-    end = Log(str(tmp_path), sync_each=False)
+    end = Log(str(tmp_path), MARK, sync_each=False)
     assert [end.append([body[:3], body[3:]]) for body in bodies] == [1, 2, 3, 4]
     assert _bodies(tmp_path) == bodies  # while it is being written
     end.sync()
     end.close()
     assert _bodies(tmp_path) == bodies
-    again = Log(str(tmp_path), sync_each=True)
+    again = Log(str(tmp_path), MARK, sync_each=True)
     assert again.append([b"more"]) == 5
     again.close()
     assert _bodies(tmp_path) == [*bodies, b"more"]
@@ -43,22 +45,22 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
 def test_a_record_that_is_not_whole_is_cut_off(tmp_path: Path) -> None:
     """Wherever the process stopped writing it."""
     whole = _written(tmp_path, b"first", b"second").read_bytes()
-    first = 32 + 8
-    for length in range(first, first + 32 + 8):
+    first = 40 + 8
+    for length in range(first, first + 40 + 8):
         for filled in (True, False):
             directory = tmp_path / f"{length}{filled}"
             directory.mkdir()
             data = whole[:length] + bytes(5000 if filled else 0)
             (directory / "log-00000000000000000001").write_bytes(data)
-            expected = [b"first"] if length < first + 32 + 6 else [b"first", b"second"]
+            expected = [b"first"] if length < first + 40 + 6 else [b"first", b"second"]
             assert _bodies(directory) == expected, length
-            end = Log(str(directory), sync_each=True)
+            end = Log(str(directory), MARK, sync_each=True)
             end.append([b"third"])
             end.close()
             assert _bodies(directory) == [*expected, b"third"]
 
 
-@pytest.mark.parametrize("place", [0, 4, 9, 17, 25, 33, 40, 60])
+@pytest.mark.parametrize("place", [0, 7, 9, 17, 25, 33, 41, 48, 70])
 def test_a_flipped_bit_is_found_and_its_file_named(tmp_path: Path, place: int) -> None:
     path = _written(tmp_path, b"first", b"second", b"third")
     data = bytearray(path.read_bytes())
@@ -68,14 +70,33 @@ def test_a_flipped_bit_is_found_and_its_file_named(tmp_path: Path, place: int) -
         _bodies(tmp_path)
 
 
+@pytest.mark.parametrize("mark", [b"another1", MARK])
+def test_a_row_is_not_taken_for_a_record(tmp_path: Path, mark: bytes) -> None:
+    """A row that holds records of another store, and was being written when the process stopped."""
+    for name in ("other", "own"):
+        (tmp_path / name).mkdir()
+    other = Log(str(tmp_path / "other"), mark, sync_each=True)
+    for _ in range(4):
+        other.append([b"a" * 8])
+    other.close()
+    row = Path(log_files(str(tmp_path / "other"))[0][1]).read_bytes()
+    path = _written(tmp_path / "own", b"first", row + bytes(100))
+    path.write_bytes(path.read_bytes()[: 48 + 40 + len(row)])
+    if mark == MARK:  # which nobody knows
+        with pytest.raises(StoreError, match="is damaged"):
+            _bodies(tmp_path / "own")
+    else:
+        assert _bodies(tmp_path / "own") == [b"first"]
+
+
 def test_files_are_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "FILE_BYTES", 1000)
     bodies = [bytes([i]) * (100 + 300 * (i % 5 == 4)) for i in range(20)] + [b"x" * 3000, b"y"]
-    end = Log(str(tmp_path), sync_each=True)
+    end = Log(str(tmp_path), MARK, sync_each=True)
     for body in bodies[:7]:
         end.append([body])
     end.close()
-    end = Log(str(tmp_path), sync_each=True)
+    end = Log(str(tmp_path), MARK, sync_each=True)
     for body in bodies[7:]:
         end.append([body])
     end.close()
@@ -89,9 +110,9 @@ def test_files_are_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_base_stands_for_all_before_it(tmp_path: Path) -> None:
     _written(tmp_path, b"first", b"second")
-    write_base(str(tmp_path), 3, [[b"both"], [b"and more"]])
+    write_base(str(tmp_path), MARK, 3, [[b"both"], [b"and more"]])
     assert _bodies(tmp_path) == [b"both", b"and more"]
-    end = Log(str(tmp_path), sync_each=True)
+    end = Log(str(tmp_path), MARK, sync_each=True)
     assert end.append([b"then"]) == 5
     end.close()
     assert _bodies(tmp_path) == [b"both", b"and more", b"then"]
@@ -106,7 +127,7 @@ def test_a_base_stands_for_all_before_it(tmp_path: Path) -> None:
 
 
 def test_a_record_can_be_taken_back(tmp_path: Path) -> None:
-    end = Log(str(tmp_path), sync_each=True)
+    end = Log(str(tmp_path), MARK, sync_each=True)
     end.append([b"stays"])
     parts: list[bytes | memoryview] = [b"goes", b" away"]
     end.take_back(end.append(parts), end.size_of(parts))
@@ -119,7 +140,7 @@ def test_a_record_can_be_taken_back(tmp_path: Path) -> None:
 def test_a_log_that_cannot_be_cut_takes_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    end = Log(str(tmp_path), sync_each=True)
+    end = Log(str(tmp_path), MARK, sync_each=True)
     end.append([b"stays"])
 
     def fails(*_: object) -> None:
@@ -142,7 +163,7 @@ def test_space_need_not_be_reserved(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(os, "posix_fallocate", unsupported)
-    end = Log(str(tmp_path), sync_each=True)
+    end = Log(str(tmp_path), MARK, sync_each=True)
     end.append([b"a" * 10_000])
     end.append([b"b"])
     end.close()
