@@ -20,9 +20,9 @@ from itertools import count
 from time import perf_counter
 from typing import TypeAlias
 
-from operators import delta as deltas
 from operators import interrupts
-from operators.delta import Delta
+from operators.flight import delta as deltas
+from operators.flight.delta import Delta
 from operators.hydration import flowing, pieces_of, sliced
 from operators.live import TABLE_READER, LiveFilter, LiveIndex, Over
 from operators.nodes.delta_join import DeltaJoinOperator

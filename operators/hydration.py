@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from operators import delta as deltas
-from operators.delta import Delta
+from operators.flight import delta as deltas
+from operators.flight.delta import Delta
 from operators.state.relation import PIECE_ROWS, Relation
 from planner import dataflow as ir
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from operators.column import Bools, Ints
+from operators.flight.column import Bools, Ints
 from operators.scalar.zones import MICROS_PER_SECOND, UTC_CLOCKS, clocks_of
 from planner.zones import UTC, Zone
 

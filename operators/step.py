@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from operators.dataflow import Dataflow, Key
-from operators.delta import Delta
 from operators.executor.protocol import Executor
+from operators.flight.delta import Delta
 from operators.live import TABLE_READER
 from operators.state.changes import INSERT
 from operators.table import Change, Checked, Refusal, TableState

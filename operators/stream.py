@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from operators.column import Column, Ints, concat
-from operators.delta import Delta
+from operators.flight.column import Column, Ints, concat
+from operators.flight.delta import Delta
 from planner.types import Schema
 
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from operators import delta as deltas
-from operators.column import Column, Ints, Unread, concat, counting
-from operators.delta import Delta
+from operators.flight import delta as deltas
+from operators.flight.column import Column, Ints, Unread, concat, counting
+from operators.flight.delta import Delta
 from operators.kernels import encoding, sorting
 from operators.nodes.store import apply_changes, living_copies
 from operators.state import changes, encode, equality

@@ -2,7 +2,7 @@
 
 Every expression and column of a plan carries one of these types. They are small frozen values, so
 plans that hold them compare and hash structurally. Physical layout is no concern of this module:
-`operators.column` says how each type lies in memory.
+`operators.flight.column` says how each type lies in memory.
 
 Source: Spark SQL, "Data Types" and "ANSI Compliance" (decimal precision, type precedence list).
 """

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from operators.dataflow import Dataflow, Key
-from operators.rows import RowReader
+from operators.flight.rows import RowReader
 from operators.table import TableState
 from planner import dataflow as ir
 from planner.algebra import SortKey

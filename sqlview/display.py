@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from operators.rendering import texts
+from operators.flight.rendering import texts
 from operators.scalar.text import shortened
 
 #: Rows that `repr` and a notebook show, and that `str` does at most.

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from operators import arrow
-from operators.column import Ints
 from operators.dataflow import Dataflow
+from operators.flight import arrow
+from operators.flight.column import Ints
+from operators.flight.rows import RowReader
 from operators.naive import naive_in
 from operators.nodes.top_k import sort_rows
-from operators.rows import RowReader
 from operators.state import equality
 from operators.state.relation import Relation
 from planner import dataflow as ir

@@ -24,11 +24,11 @@ import pyarrow as pa
 from typing_extensions import assert_never
 
 from operators.dataflow import Dataflow
-from operators.delta import Delta
 from operators.executor.inline import InlineExecutor
 from operators.executor.placement import choose
 from operators.executor.protocol import Executor
-from operators.rows import represented
+from operators.flight.delta import Delta
+from operators.flight.rows import represented
 from planner import dataflow as ir
 from planner import parse
 from planner.errors import CatalogError, DataError, SqlViewError, StoreError, ViewError

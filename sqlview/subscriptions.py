@@ -15,9 +15,9 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from operators import arrow
-from operators.column import Column, Ints
-from operators.delta import Delta
+from operators.flight import arrow
+from operators.flight.column import Column, Ints
+from operators.flight.delta import Delta
 from planner.errors import SqlViewError, SubscriberError
 from planner.types import BIGINT, Field, Schema
 from sqlview.catalog import View

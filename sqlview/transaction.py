@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators import arrow
-from operators.column import Column, Ints, joined
-from operators.misfits import merged
+from operators.flight import arrow
+from operators.flight.column import Column, Ints, joined
+from operators.flight.misfits import merged
+from operators.flight.rows import by_name, inferred, represented
 from operators.naive import naive_in
-from operators.rows import by_name, inferred, represented
 from operators.state.changes import DELETE, INSERT, UPSERT
 from planner.errors import DataError, SqlViewError
 from planner.names import folded

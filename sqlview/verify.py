@@ -19,8 +19,8 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from operators import arrow
-from operators.delta import Delta
+from operators.flight import arrow
+from operators.flight.delta import Delta
 from planner.errors import ViewError
 from planner.zones import UTC
 from sqlview.catalog import Catalog, Table, View

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from operators.arrow import in_zone
-from operators.rendering import python_values
+from operators.flight.arrow import in_zone
+from operators.flight.rendering import python_values
 from planner.errors import SqlViewError
 from planner.types import Schema
 from planner.zones import Zone

@@ -16,12 +16,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from operators import arrow, interrupts
-from operators.column import Ints
+from operators import interrupts
 from operators.dataflow import Dataflow, Key
-from operators.delta import Delta
 from operators.executor.protocol import Executor
-from operators.rendering import texts
+from operators.flight import arrow
+from operators.flight.column import Ints
+from operators.flight.delta import Delta
+from operators.flight.rendering import texts
 from operators.scalar.text import shortened
 from operators.state.changes import DELETE, DUPLICATE
 from operators.step import Refused, step

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from operators.column import Column, Ints
+from operators.flight.column import Column, Ints
 from operators.state.arrangement import ArrangementState
 from operators.state.probes import sort_probes
 from operators.state.relation import Relation

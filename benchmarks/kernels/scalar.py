@@ -12,7 +12,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
-from operators.column import Column
+from operators.flight.column import Column
 from operators.scalar import compile as compile_expr
 from planner import expr as e
 from planner import types as t

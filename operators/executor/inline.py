@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.dataflow import Dataflow, Key
-from operators.delta import Delta
+from operators.flight.delta import Delta
 
 
 class InlineExecutor:

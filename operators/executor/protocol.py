@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from operators.dataflow import Dataflow, Key
-from operators.delta import Delta
+from operators.flight.delta import Delta
 
 
 class Executor(Protocol):

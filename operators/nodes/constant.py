@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from typing_extensions import Self
 
-from operators import delta as deltas
 from operators import scalar
-from operators.column import Column, concat
-from operators.delta import Delta, Origin
+from operators.flight import delta as deltas
+from operators.flight.column import Column, concat
+from operators.flight.delta import Delta, Origin
 from operators.nodes.operator import Inputs, Operator, Place
 from planner import dataflow as ir
 

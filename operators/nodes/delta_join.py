@@ -17,15 +17,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from typing_extensions import Self
 
-from operators import delta as deltas
-from operators.delta import Delta
+from operators.flight import delta as deltas
+from operators.flight.delta import Delta
+from operators.flight.unchanged import without_unchanged
 from operators.nodes.half_join import HalfJoinOperator, Occurrence
 from operators.nodes.operator import Inputs, Operator, Place
 from operators.nodes.range_join import RangeJoinOperator
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
 from operators.state.relation import Relation
-from operators.unchanged import without_unchanged
 from planner import dataflow as ir
 from planner.expr import columns_used
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.column import Column, Ints
+from operators.flight.column import Column, Ints
 from operators.kernels import fronts
 from operators.nodes.top_k import front_rows, lives, sort_rows
 from operators.state import encode, equality

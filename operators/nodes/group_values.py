@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.column import Bools, Column, Ints, null_column
+from operators.flight.column import Bools, Column, Ints, null_column
 from operators.nodes import moments
 from operators.nodes.top_k import sort_rows
 from operators.scalar.casts import conversion

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from operators import scalar
-from operators.column import Ints, passing
-from operators.delta import Delta, Sought
+from operators.flight.column import Ints, passing
+from operators.flight.delta import Delta, Sought
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter

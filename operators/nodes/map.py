@@ -15,18 +15,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from typing_extensions import Self
 
-from operators import delta as deltas
 from operators import scalar
-from operators.arrow import from_column
-from operators.column import Bools, Column, is_textual, passing
-from operators.delta import Delta, Origin
+from operators.flight import delta as deltas
+from operators.flight.arrow import from_column
+from operators.flight.column import Bools, Column, is_textual, passing
+from operators.flight.delta import Delta, Origin
+from operators.flight.rendering import texts
+from operators.flight.unchanged import without_unchanged
 from operators.nodes.errors import ErrorState
 from operators.nodes.operator import Inputs, Operator, Place
-from operators.rendering import texts
 from operators.scalar.text import shortened
 from operators.scalar.value import Errors, only_where
 from operators.state.undo import Undo
-from operators.unchanged import without_unchanged
 from planner import dataflow as ir
 from planner.expr import Column as ColumnRef
 from planner.expr import columns_used

@@ -13,8 +13,8 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from typing_extensions import Self
 
-from operators import delta as deltas
-from operators.delta import Delta
+from operators.flight import delta as deltas
+from operators.flight.delta import Delta
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
 from operators.state.relation import Relation

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from operators import scalar
-from operators.column import Column, Ints, passing
-from operators.delta import Delta
+from operators.flight.column import Column, Ints, passing
+from operators.flight.delta import Delta
 from operators.nodes.half_join import Occurrence
 from operators.state import encode
 from operators.state.arrangement import ArrangementState

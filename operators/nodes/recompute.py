@@ -20,9 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import Self
 
-from operators import delta as deltas
-from operators.column import Bools, Column, Ints, concat
-from operators.delta import Delta, Pairs
+from operators.flight import delta as deltas
+from operators.flight.column import Bools, Column, Ints, concat
+from operators.flight.delta import Delta, Pairs
+from operators.flight.unchanged import without_unchanged
 from operators.kernels import versions
 from operators.nodes.group_values import group_value
 from operators.nodes.operator import Inputs, Operator, Place
@@ -32,7 +33,6 @@ from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState
 from operators.state.relation import Relation
 from operators.state.spine import keys_at
-from operators.unchanged import without_unchanged
 from planner import dataflow as ir
 
 #: Rows of groups, counted for every touched time, that are in memory at once.

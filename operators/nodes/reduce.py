@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import Self
 
-from operators import delta as deltas
-from operators.column import Bools, Column, Ints, concat, null_column, taken
-from operators.delta import Delta, Pairs
+from operators.flight import delta as deltas
+from operators.flight.column import Bools, Column, Ints, concat, null_column, taken
+from operators.flight.delta import Delta, Pairs
 from operators.kernels import grouping
 from operators.kernels.extremes import extremes
 from operators.nodes.extreme_rows import first_rows

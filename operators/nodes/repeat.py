@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from typing_extensions import Self
 
-from operators import delta as deltas
-from operators.delta import Delta
+from operators.flight import delta as deltas
+from operators.flight.delta import Delta
 from operators.nodes.operator import Inputs, Operator, Place
 from planner import dataflow as ir
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from operators.column import Column, Ints, concat
-from operators.delta import Delta
+from operators.flight.column import Column, Ints, concat
+from operators.flight.delta import Delta
 from operators.kernels import grouping, sorting
 from operators.scalar import exact_sum
 from operators.state import encode, equality

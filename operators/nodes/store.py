@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import Self
 
-from operators import delta as deltas
-from operators.column import Column, Ints
-from operators.delta import Delta, Pairs
+from operators.flight import delta as deltas
+from operators.flight.column import Column, Ints
+from operators.flight.delta import Delta, Pairs
 from operators.kernels import bags, sorting
 from operators.nodes.operator import Inputs, Operator, Place
 from operators.state import changes as signed_rows

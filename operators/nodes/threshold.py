@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from typing_extensions import Self
 
-from operators import delta as deltas
 from operators import scalar
-from operators.column import Column, Ints, is_textual, passing
-from operators.delta import Delta
+from operators.flight import delta as deltas
+from operators.flight.column import Column, Ints, is_textual, passing
+from operators.flight.delta import Delta
 from operators.kernels import ranges
 from operators.nodes.operator import Inputs, Operator, Place
 from operators.nodes.runs import group_rows

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow.compute as pc
 from typing_extensions import Self
 
-from operators import delta as deltas
-from operators.column import Column, Ints, is_textual
-from operators.delta import Delta
+from operators.flight import delta as deltas
+from operators.flight.column import Column, Ints, is_textual
+from operators.flight.delta import Delta
 from operators.kernels import fronts, sorting, versions
 from operators.nodes.operator import Inputs, Operator, Place
 from operators.state import encode, equality

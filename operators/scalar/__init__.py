@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from operators.column import Column, Ints, concat, narrow, null_column
+from operators.flight.column import Column, Ints, concat, narrow, null_column
 from operators.scalar import (
     arithmetic,
     casts,

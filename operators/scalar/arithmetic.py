@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.column import Bools, Values
+from operators.flight.column import Bools, Values
 from operators.kernels import scalar as kernels
 from operators.scalar import decimals
 from operators.scalar.value import (

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.column import Bools, Values
+from operators.flight.column import Bools, Values
 from operators.kernels import scalar as kernels
 from operators.scalar import decimals, text
 from operators.scalar.value import (

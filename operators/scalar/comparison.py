@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.column import Bools, Column, Values, is_textual, widen
+from operators.flight.column import Bools, Column, Values, is_textual, widen
 from operators.kernels import scalar as kernels
 from operators.scalar.value import (
     Builder,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.column import Bools, Ints, Values
+from operators.flight.column import Bools, Ints, Values
 from operators.kernels import scalar as kernels
 from operators.scalar.strings import text_of
 from operators.scalar.value import (

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from operators.column import Bools, Values
+from operators.flight.column import Bools, Values
 from operators.kernels import quotients as division
 from operators.kernels import scalar as kernels
 from operators.scalar.value import Errors, failures, plain_decimal

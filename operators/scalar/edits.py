@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.column import Bools
+from operators.flight.column import Bools
 from operators.scalar.strings import rowwise, text_of
 from operators.scalar.value import (
     Builder,

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.column import Bools, Ints
+from operators.flight.column import Bools, Ints
 from operators.kernels import exact
 
 _UNIT_BITS = 1074

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.column import Values
+from operators.flight.column import Values
 from operators.scalar import text
 from operators.scalar.dates import MICROS_PER_DAY
 from operators.scalar.strings import rowwise, text_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from operators.column import Bools, is_textual
+from operators.flight.column import Bools, is_textual
 from operators.scalar.comparison import select
 from operators.scalar.value import (
     Builder,

@@ -1,8 +1,8 @@
 """What flows between compiled expressions: values, validity, errors; and how literals enter.
 
 A compiled expression is a function `run(columns, n)` that returns `(values, valid, errors)`: the
-first two as in `operators.column`, without the Column around them (building one at every node
-would cost more than the arithmetic). `valid` None means no NULL, `errors` None no failing row.
+first two as in `operators.flight.column`, without the Column around them (building one at every
+node would cost more than the arithmetic). `valid` None means no NULL, `errors` None no failing row.
 
 Invariant: a row that is NULL or in error carries a harmless value, so evaluation goes on over all
 rows without a branch; an operator's own errors count on valid rows only, and an error of an
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.column import Bools, Column, Ints, Values, flight_dtype, is_textual
+from operators.flight.column import Bools, Column, Ints, Values, flight_dtype, is_textual
 from planner import types as t
 from planner.expr import Call, Literal
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.column import Bools, Ints
+from operators.flight.column import Bools, Ints
 from operators.scalar.value import Node
 from planner.zones import CYCLE_SECONDS, SECONDS_PER_DAY, UTC, Zone, find
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.column import Bools, Column, Ints
+from operators.flight.column import Bools, Column, Ints
 from operators.kernels import fronts, lookup
 from operators.kernels.memory import BLOCK_ROWS
 from operators.state import bulk, encode

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.column import Ints
+from operators.flight.column import Ints
 from operators.kernels import sorting
 from operators.kernels.sorting import BUCKETS
 from operators.slabs import BATCHES

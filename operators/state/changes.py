@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.column import Ints
+from operators.flight.column import Ints
 from operators.kernels.changes import ABSENT, DELETE, DUPLICATE, INSERT, OK, UPSERT, sweep
 
 __all__ = ["ABSENT", "DELETE", "DUPLICATE", "INSERT", "OK", "UPSERT", "Normalised", "normalise"]

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow.compute as pc
 
-from operators.column import Bools, Column, Ints, is_textual, narrow, widen
+from operators.flight.column import Bools, Column, Ints, is_textual, narrow, widen
 from operators.kernels import encoding
 from operators.state.hashing import Hashing
 from planner import types as t

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from operators.column import Bools, Column, Ints
+from operators.flight.column import Bools, Column, Ints
 from operators.kernels import encoding
 from operators.kernels.versions import NEVER
 from operators.state import encode

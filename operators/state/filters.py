@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from operators import scalar
-from operators.column import Ints
+from operators.flight.column import Ints
 from operators.kernels import memory
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state.relation import PIECE_ROWS, Relation, by_block

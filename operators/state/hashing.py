@@ -12,7 +12,7 @@ import secrets
 
 import numpy as np
 
-from operators.column import Ints
+from operators.flight.column import Ints
 from operators.kernels.encoding import EXACT_BYTES
 
 #: Bits of a hash that count, up to 128: tests narrow them to have collisions.

@@ -1,7 +1,7 @@
 """Keys to look up, sorted as indexes are, so that a lookup seeks each distinct key once.
 
 Sorting costs more than many a lookup: probes are made once for a delta and its columns, whatever
-number of indexes and views they go to (see operators.delta).
+number of indexes and views they go to (see operators.flight.delta).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.column import Ints
+from operators.flight.column import Ints
 from operators.kernels import lookup
 from operators.kernels.sorting import BUCKETS
 from operators.state.spine import sort_keys

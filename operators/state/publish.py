@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.column import Column, Ints
+from operators.flight.column import Column, Ints
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
 from operators.state.arrangement import ArrangementState
 from operators.state.files import create, discard, discard_named, make_directory, names

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.column import Ints
+from operators.flight.column import Ints
 from operators.kernels import ranges
 from operators.state.arrangement import ArrangementState
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from operators.column import Ints
+from operators.flight.column import Ints
 from operators.kernels import memory, sorting, spines
 from operators.kernels.memory import BLOCK_ROWS
 from operators.kernels.versions import NEVER

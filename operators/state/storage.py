@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.column import Bools, Column, Unread, widen
+from operators.flight.column import Bools, Column, Unread, widen
 from operators.kernels.memory import BLOCK_BITS, BLOCK_ROWS
 from operators.slabs import ROWS, is_slab, owner_of
 from planner import types as t

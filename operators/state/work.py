@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from operators.column import Ints
+from operators.flight.column import Ints
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from operators.rendering import texts
+from operators.flight.rendering import texts
 from sqlview.oracle.database import connect
 
 RELATIVE_TOLERANCE = 1e-9

@@ -27,7 +27,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from operators.rows import represented
+from operators.flight.rows import represented
 from planner.errors import DataError
 from planner.names import folded
 from planner.types import Schema

@@ -24,8 +24,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from operators.misfits import listed, merged
-from operators.rows import represented
+from operators.flight.misfits import listed, merged
+from operators.flight.rows import represented
 from planner.errors import DataError
 
 TAKEN = (

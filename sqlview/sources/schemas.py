@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.arrow import is_pandas_index, sql_type
-from operators.misfits import listed, merged
-from operators.rows import by_name, inferred, represented
+from operators.flight.arrow import is_pandas_index, sql_type
+from operators.flight.misfits import listed, merged
+from operators.flight.rows import by_name, inferred, represented
 from planner import types as t
 from planner.errors import DataError, suggestion
 from planner.names import folded

@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from operators import arrow
-from operators.column import Column
+from operators.flight import arrow
+from operators.flight.column import Column
 from operators.hydration import pieces_of
 from operators.state.changes import DELETE, INSERT
 from operators.table import TableState

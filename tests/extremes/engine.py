@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import sqlview
-from operators.rendering import texts
+from operators.flight.rendering import texts
 from planner.types import SqlType
 from tests.extremes.spark import LONGEST, Answer
 from tests.extremes.values import DDL

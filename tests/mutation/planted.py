@@ -66,7 +66,7 @@ PLANTED = (
     Planted(
         "diffs_are_ones",
         "a factor of copies does not multiply the diffs",
-        "operators/delta.py",
+        "operators/flight/delta.py",
         "        diff = self.diff * factor",
         "        diff = self.diff * np.minimum(factor, 1)",
     ),

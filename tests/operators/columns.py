@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from operators import arrow
-from operators.column import Column, Ints
+from operators.flight import arrow
+from operators.flight.column import Column, Ints
 from planner import types as t
 from planner.types import Field
 from tests.reference.tables import arrow_table, canonical

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from operators.dataflow import Dataflow
-from operators.delta import Delta
 from operators.executor.inline import InlineExecutor
+from operators.flight.delta import Delta
 from operators.state.changes import DELETE, INSERT, UPSERT
 from operators.step import step
 from operators.table import Change as Statement

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from operators import scalar
-from operators.column import Column
+from operators.flight.column import Column
 from planner import expr as e
 from planner import types as t
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.column import Column, Ints
+from operators.flight.column import Column, Ints
 from operators.kernels.memory import BLOCK_ROWS
 from operators.state.arrangement import ArrangementState, order_keys
 from operators.state.filters import Filter

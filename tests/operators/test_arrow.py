@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.arrow import (
+from operators.flight.arrow import (
     arrow_schema,
     from_column,
     from_columns,
@@ -22,7 +22,7 @@ from operators.arrow import (
     to_column,
     to_columns,
 )
-from operators.column import Column
+from operators.flight.column import Column
 from planner import types as t
 from planner.errors import DataError
 from tests.operators.scalar_cases import TYPES, D, column_of, columns, python_values, same

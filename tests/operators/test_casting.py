@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.arrow import arrow_type, to_column
-from operators.casting import castable
-from operators.rows import RowReader
+from operators.flight.arrow import arrow_type, to_column
+from operators.flight.casting import castable
+from operators.flight.rows import RowReader
 from planner import types as t
 from planner.errors import DataError
 from tests.operators.scalar_cases import D, python_values

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.dataflow import Dataflow, Installed, Key
-from operators.delta import Delta
+from operators.flight.delta import Delta
 from operators.state.arrangement import ArrangementState
 from planner import dataflow as ir
 from planner import types as t

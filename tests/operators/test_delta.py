@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators import delta as deltas
-from operators.delta import Delta, Pairs
+from operators.flight import delta as deltas
+from operators.flight.delta import Delta, Pairs
+from operators.flight.unchanged import equal_rows, without_unchanged
 from operators.state.relation import Relation
-from operators.unchanged import equal_rows, without_unchanged
 from planner import types as t
 from tests.operators.columns import Row, ints, schema, to_columns, to_rows
 

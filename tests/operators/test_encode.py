@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.column import Column, Ints
+from operators.flight.column import Column, Ints
 from operators.kernels import encoding, sorting
 from operators.nodes.top_k import sort_rows
 from operators.state import encode, hashing

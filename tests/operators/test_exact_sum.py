@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.column import Column
+from operators.flight.column import Column
 from operators.scalar import compile as compile_expr
 from operators.scalar import exact_sum
 from operators.scalar.exact_sum import Sum, decode

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.column import Ints
+from operators.flight.column import Ints
 from operators.kernels import lookup
 from operators.kernels.memory import BLOCK_ROWS
 from operators.state.probes import Probes, sort_probes

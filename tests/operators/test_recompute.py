@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.column import Column
+from operators.flight.column import Column
 from operators.nodes import group_values, moments, recompute
 from planner import dataflow as ir
 from planner import types as t

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.column import Ints
+from operators.flight.column import Ints
 from operators.kernels import grouping, sorting
 from operators.nodes.runs import group_rows
 from planner import dataflow as ir

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.arrow import to_columns as to_columns_of
-from operators.column import Column, Ints
+from operators.flight.arrow import to_columns as to_columns_of
+from operators.flight.column import Column, Ints
 from operators.kernels import versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_ROWS
 from operators.state import relation as relations

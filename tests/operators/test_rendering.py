@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.rendering import python_values, texts
+from operators.flight.rendering import python_values, texts
 from planner.errors import DataError
 
 DAYS = np.array([-(2**31), -719_163, -719_162, 0, 2_932_896, 2_932_897, 2**31 - 1], np.int32)

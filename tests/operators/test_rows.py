@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators import rows as row_values
-from operators.arrow import to_columns
-from operators.column import Column, Unread
-from operators.rows import RowReader
+from operators.flight import rows as row_values
+from operators.flight.arrow import to_columns
+from operators.flight.column import Column, Unread
+from operators.flight.rows import RowReader
 from planner import types as t
 from planner.errors import DataError
 from tests.operators.scalar_cases import MONEY, TYPES, WIDE, D, columns, python_values, same

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import scalar
-from operators.column import Column
+from operators.flight.column import Column
 from operators.scalar import text
 from planner import expr as e
 from planner import types as t

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from operators import scalar
-from operators.column import Column
+from operators.flight.column import Column
 from operators.scalar.value import Node, Result
 from planner import expr as e
 from planner import types as t

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.column import Ints
+from operators.flight.column import Ints
 from operators.kernels import sorting
 from operators.kernels.sorting import BUCKETS
 

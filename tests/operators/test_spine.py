@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.column import Ints
+from operators.flight.column import Ints
 from operators.kernels import lookup as lookup_kernels
 from operators.kernels import sorting, spines
 from operators.kernels.memory import BLOCK_ROWS

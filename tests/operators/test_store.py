@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.delta import Delta
+from operators.flight.delta import Delta
 from operators.nodes.store import StoreOperator
 from operators.state.arrangement import ArrangementState
 from operators.state.relation import Relation

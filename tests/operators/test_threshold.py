@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from operators.dataflow import Dataflow, Key
-from operators.delta import Delta
 from operators.executor.inline import InlineExecutor
+from operators.flight.delta import Delta
 from operators.live import TABLE_READER
 from operators.state.changes import DELETE, INSERT, UPSERT
 from operators.table import Change, Refusal, TableState

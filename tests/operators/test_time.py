@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.column import Column
+from operators.flight.column import Column
 from operators.state.relation import Relation
 from planner import types as t
 from tests.operators.columns import ints, schema

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.arrow import to_column
-from operators.utf8 import first_invalid
+from operators.flight.arrow import to_column
+from operators.flight.utf8 import first_invalid
 from planner import types as t
 from planner.errors import DataError
 from tests.reference.rows import rows_to_table

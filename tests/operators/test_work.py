@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.column import Column
+from operators.flight.column import Column
 from operators.state.relation import Relation
 from operators.state.work import Work
 from planner import dataflow as ir

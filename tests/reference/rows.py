@@ -1,4 +1,5 @@
-"""The twin of operators.rows: Python values one by one to what pyarrow takes, and on by Arrow."""
+"""The twin of operators.flight.rows: Python values one by one to what pyarrow takes, and on by
+Arrow."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from operators.arrow import arrow_type
-from operators.rendering import shortened
+from operators.flight.arrow import arrow_type
+from operators.flight.rendering import shortened
 from planner import types as t
 from planner.errors import DataError
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operators.column import Column
 from operators.dataflow import Dataflow, Key
-from operators.delta import Delta
 from operators.executor.inline import InlineExecutor
 from operators.executor.protocol import Executor
 from operators.executor.spark import SparkExecutor
+from operators.flight.column import Column
+from operators.flight.delta import Delta
 from operators.state.changes import DELETE, INSERT
 from operators.table import Change, Checked, TableState
 from planner import dataflow as ir

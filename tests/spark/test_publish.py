@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.column import Column, Ints
-from operators.delta import Pairs, bound
 from operators.executor.spark import blobs
 from operators.executor.spark.job import chunks
+from operators.flight.column import Column, Ints
+from operators.flight.delta import Pairs, bound
 from operators.kernels.memory import BLOCK_ROWS
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter

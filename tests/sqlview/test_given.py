@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import sqlview
-from operators.column import Column
+from operators.flight.column import Column
 from sqlview import DataError, Session
 from sqlview.sources import given
 
@@ -423,7 +423,7 @@ def test_one_row_is_converted_by_what_its_table_has(
     db: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What makes one row cheap: nothing is made that depends on the schema alone."""
-    from operators import rows as row_values
+    from operators.flight import rows as row_values
 
     def never(*_: Any) -> Column:
         raise AssertionError("made for each row")

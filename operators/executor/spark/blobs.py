@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.column import Column, Ints, is_textual
+from operators.flight.column import Column, Ints, is_textual
 from planner import types as t
 
 MAX_BYTES = 8 << 20

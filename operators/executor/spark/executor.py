@@ -23,11 +23,11 @@ from pyspark.sql import SparkSession
 
 from operators import interrupts
 from operators.dataflow import Dataflow, Installed, Key
-from operators.delta import Delta
 from operators.executor.spark import blobs, task
 from operators.executor.spark.cut import Layer, SinkCut, layers
 from operators.executor.spark.job import Job, JobBuilder, Limits, write_manifest
 from operators.executor.spark.sinks import sink_of
+from operators.flight.delta import Delta
 from operators.nodes.map import MapOperator
 from operators.nodes.reduce import ReduceOperator
 from operators.nodes.store import StoreOperator

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from operators.column import Ints
 from operators.dataflow import Dataflow, Key, node_key
-from operators.delta import Delta
 from operators.executor.spark.cut import SinkCut, edges
+from operators.flight.column import Ints
+from operators.flight.delta import Delta
 from operators.kernels.memory import BLOCK_BITS
 from operators.nodes.delta_join import DeltaJoinOperator
 from operators.nodes.half_join import HalfJoinOperator

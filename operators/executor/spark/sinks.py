@@ -15,9 +15,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from operators import delta as deltas
-from operators.column import Column, Ints, concat
-from operators.delta import Delta
+from operators.flight import delta as deltas
+from operators.flight.column import Column, Ints, concat
+from operators.flight.delta import Delta
 from operators.kernels import sorting
 from operators.nodes.reduce import ReduceOperator, slots_of
 from operators.nodes.runs import Runs, add_up

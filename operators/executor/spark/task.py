@@ -25,12 +25,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from operators import delta as deltas
-from operators.column import Ints
-from operators.delta import Delta, Pairs
 from operators.executor.spark import blobs
 from operators.executor.spark.job import Job, Route, SourceRef, read_manifest
 from operators.executor.spark.sinks import Part, sink_of
+from operators.flight import delta as deltas
+from operators.flight.column import Ints
+from operators.flight.delta import Delta, Pairs
 from operators.kernels import sorting
 from operators.kernels.sorting import BUCKETS
 from operators.nodes.delta_join import DeltaJoinOperator

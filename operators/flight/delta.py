@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from operators.column import Bools, Column, Ints, concat, ones
+from operators.flight.column import Bools, Column, Ints, concat, ones
 from operators.state.filters import Filter
 from operators.state.probes import Probes
 from operators.state.relation import Relation

@@ -3,8 +3,8 @@
 A value is converted only if what comes out says the same: text that reads as a value of the type
 (spaces around it aside), a float whose digits, as they are printed, are those of the decimal, a
 number that the narrower type holds, a timestamp at midnight as a date. The first that does not is a
-`Misfit` with its row. What a column takes anyway (`operators.arrow`) is left as it is. Between
-instants and dates or text without a zone the session's clocks count (`operators.naive`).
+`Misfit` with its row. What a column takes anyway (`operators.flight.arrow`) is left as it is.
+Between instants and dates or text without a zone the session's clocks count (`operators.naive`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators import naive
-from operators.misfits import Misfit
-from operators.rendering import shortened, texts
+from operators.flight.misfits import Misfit
+from operators.flight.rendering import shortened, texts
 from planner import types as t
 
 _SHOWN_CHARACTERS = 60

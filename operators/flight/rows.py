@@ -24,11 +24,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from operators.arrow import to_column
-from operators.column import Bools, Column, Values, concat, flight_dtype, joined
-from operators.misfits import Misfit, listed, merged, null_misfit
+from operators.flight.arrow import to_column
+from operators.flight.column import Bools, Column, Values, concat, flight_dtype, joined
+from operators.flight.misfits import Misfit, listed, merged, null_misfit
+from operators.flight.rendering import shortened
 from operators.naive import instant_of
-from operators.rendering import shortened
 from planner import types as t
 from planner.errors import DataError, suggestion
 from planner.names import folded

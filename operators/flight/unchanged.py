@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from operators.column import Bools, Column
-from operators.delta import Delta, Pairs
+from operators.flight.column import Bools, Column
+from operators.flight.delta import Delta, Pairs
 
 #: So many pairs are compared as quickly as a part of them.
 _FEW_PAIRS = 1024

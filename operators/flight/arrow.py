@@ -7,9 +7,9 @@ DataError that names the column, and the first row at fault, counted from 0. Num
 rounded and text is never parsed. Text must be UTF-8, as everything later takes it to be.
 
 Buffers are shared with Arrow wherever the layouts agree and there are no NULLs. Where every value
-converts, by its type alone, it is converted when it is first read (`operators.column.Unread`); all
-checks are made at once. A timestamp without a zone is taken for a TIMESTAMP as what clocks of the
-session's time zone show (`operators.naive`).
+converts, by its type alone, it is converted when it is first read (`column.Unread`); all checks are
+made at once. A timestamp without a zone is taken for a TIMESTAMP as what clocks of the session's
+time zone show (`operators.naive`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.casting import castable, decoded, fitted, is_text
-from operators.column import Bools, Column, Unread, Values, combined, narrow, widen
-from operators.misfits import Misfit, listed, merged, null_misfit
+from operators.flight.casting import castable, decoded, fitted, is_text
+from operators.flight.column import Bools, Column, Unread, Values, combined, narrow, widen
+from operators.flight.misfits import Misfit, listed, merged, null_misfit
+from operators.flight.utf8 import refuse_invalid
 from operators.naive import instants_of
 from operators.scalar import decimals
 from operators.slabs import ROWS
-from operators.utf8 import refuse_invalid
 from planner import types as t
 from planner.errors import DataError, suggestion
 from planner.names import folded
@@ -143,7 +143,7 @@ def to_columns(
 
     Columns are found by name, without regard to case and order; by position if the names are the
     schema's own in order (a schema may repeat names). `cast`: whether values are converted as far
-    as that loses nothing (`operators.casting`). `first`: how many rows precede these.
+    as that loses nothing (`operators.flight.casting`). `first`: how many rows precede these.
     Raises: DataError for missing, unknown or repeated columns, types that do not convert, values
     out of range, NULL in a NOT NULL column: for all that there is of this at once.
     Cost: O(1) for a column whose layout agrees, or that is converted when it is read; else one

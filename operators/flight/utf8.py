@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from operators.flight.misfits import Misfit
 from operators.kernels.texts import is_ascii
-from operators.misfits import Misfit
 from planner.types import Field
 
 #: Of one text, in a message.
