@@ -15,6 +15,7 @@ so.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -206,7 +207,7 @@ class Log:
         self.number = self._durable = self._offset = self._reserved = 0
         files = log_files(directory)
         if not files:
-            self._begin_file()
+            self._path, self._file = self._new_file()
             return
         first, self._path = files[-1]
         self.number = first - 1
@@ -217,7 +218,8 @@ class Log:
             self._offset += _size(len(record.body))
         if is_base(self._path):
             self._durable = self.number
-            self._begin_file()
+            self._path, self._file = self._new_file()
+            self._offset = 0
             return
         self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         if bytes(data[self._offset :]).rstrip(b"\0"):
@@ -235,8 +237,7 @@ class Log:
         number, size = self.number + 1, self.size_of(parts)
         with self._lock:
             if self._offset and self._offset + size > max(FILE_BYTES, self._reserved):
-                self._end_file()
-                self._begin_file()
+                self._next_file()
             try:
                 self._reserve(self._offset + size)
                 _write(self._file, _buffers(self._mark, parts, number, self._durable), self._offset)
@@ -328,19 +329,37 @@ class Log:
                 self._reserved = size
                 return
 
-    def _begin_file(self) -> None:
-        self._path = os.path.join(self._directory, f"log-{self.number + 1:020}")
-        with create(self._path) as made:
+    def _new_file(self) -> tuple[str, int]:
+        """An empty file for the next record, open; its name is on disk."""
+        path = os.path.join(self._directory, f"log-{self.number + 1:020}")
+        with create(path) as made:
             os.fsync(made.fileno())
-        self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-        self._offset = self._reserved = 0
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         sync_directory(self._directory)
+        return path, file
 
-    def _end_file(self) -> None:
-        os.ftruncate(self._file, self._offset)
-        os.fsync(self._file)
+    def _next_file(self) -> None:
+        """Go on in another file. Raises: OSError; then it goes on in this one."""
+        path = os.path.join(self._directory, f"log-{self.number + 1:020}")
+        try:
+            _, file = self._new_file()
+            try:
+                self._cut(self._offset)
+            except BaseException:
+                os.close(file)
+                raise
+        except BaseException as error:
+            try:
+                # It would be taken for where the next record is.
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(path)
+                sync_directory(self._directory)
+            except OSError:
+                self.broken = error
+            raise
         os.close(self._file)
-        self._durable = self.number
+        self._path, self._file, self._durable = path, file, self.number
+        self._offset = self._reserved = 0
 
 
 def sync_directory(path: str) -> None:

@@ -71,10 +71,8 @@ def test_every_operator(connect: Connect, found: Counter[str]) -> None:
     _create(checked)
     run_random(checked, seed=0, epochs=40)
     modules = {name for name, n in (found - before).items() if n}
-    assert modules >= {
-        f"operators.{name}"
-        for name in ("store", "table", "reduce", "recompute", "join", "topk", "threshold")
-    }
+    nodes = ("store", "reduce", "runs", "recompute", "half_join", "top_k", "threshold")
+    assert modules >= {"operators.table", *(f"operators.nodes.{name}" for name in nodes)}
 
 
 def test_random_queries(connect: Connect, found: Counter[str]) -> None:

@@ -32,7 +32,16 @@ from sqlview.store import log, store
 
 MODES = ("error", "kill", "torn", "power")
 #: Calls that change the disk.
-CALLS = ("pwritev", "fdatasync", "fsync", "ftruncate", "posix_fallocate", "rename", "mkdir")
+CALLS = (
+    "pwritev",
+    "fdatasync",
+    "fsync",
+    "ftruncate",
+    "posix_fallocate",
+    "rename",
+    "mkdir",
+    "remove",
+)
 
 Operation = Callable[[Any], None]
 State = dict[str, Any]
@@ -131,6 +140,7 @@ class Disk:
         with pytest.MonkeyPatch.context() as patch:
             for name in CALLS:
                 patch.setattr(os, name, self._call(name, getattr(os, name)))
+            patch.setattr(log, "FILE_BYTES", 2_000)  # records go to several files
             for module in (log, store):
                 patch.setattr(module, "create", self._creating(files.create))
             yield
