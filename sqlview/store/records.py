@@ -2,7 +2,7 @@
 
 A definition is the text of `planner.serialise`: tables and streams with their columns, views with
 their plan, so that opening a store plans nothing, whatever statistics or versions say by then. A
-step is JSON, filled up to 8 bytes, and then for each statement an Arrow IPC stream with its rows.
+step is JSON, filled up to 8 bytes, and then for each statement its rows (`rows`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-import pyarrow as pa
-
-from operators.flight import arrow
 from operators.flight.column import Column
 from operators.hydration import pieces_of
 from operators.state.changes import DELETE, INSERT
@@ -30,6 +26,7 @@ from planner.types import BIGINT, Field, Schema
 from sqlview.catalog import Catalog, Stream, Table, View
 from sqlview.positions import Position, Positions
 from sqlview.store.log import Parts
+from sqlview.store.rows import packed, unpacked
 from sqlview.transaction import Statement
 from sqlview.writer import Dated
 
@@ -186,14 +183,7 @@ def step_parts(
         fields, columns = _fields(table, statement.action), statement.columns
         if not isinstance(epochs, int):
             fields, columns = (*fields, _TIMES), [*columns, Column(BIGINT, epochs - first)]
-        # By position: a name may be there twice.
-        rows = arrow.from_columns(columns, fields).rename_columns(
-            [str(i) for i in range(len(fields))]
-        )
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema) as writer:
-            writer.write_table(rows)
-        body = memoryview(sink.getvalue())
+        body = packed(columns, fields)
         heads.append(
             {
                 "table": table.name,
@@ -273,15 +263,11 @@ def _definition(text: memoryview) -> Definition:
 
 
 def _statement(table: Table | Stream, head: dict[str, Any], body: memoryview, first: int) -> Dated:
-    rows = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
-    fields = _fields(table, head["action"])
-    columns = [
-        arrow.to_column(array, field) for array, field in zip(rows.columns, fields, strict=False)
-    ]
-    if head["epoch"] is not None:
-        return Statement(table, head["action"], columns), first + head["epoch"]
-    times = np.asarray(rows.columns[-1].to_numpy(), np.int64) + first
-    return Statement(table, head["action"], columns, times - first), times
+    fields, epoch = _fields(table, head["action"]), head["epoch"]
+    if epoch is not None:
+        return Statement(table, head["action"], unpacked(body, fields)), first + epoch
+    *columns, times = unpacked(body, (*fields, _TIMES))
+    return Statement(table, head["action"], columns, times.values), times.values + first
 
 
 def _fields(table: Table | Stream, action: int) -> Schema:

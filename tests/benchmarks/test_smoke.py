@@ -18,6 +18,7 @@ from benchmarks import (
     arrangements,
     common,
     compare,
+    durability,
     flatness,
     installation,
     placement,
@@ -50,6 +51,15 @@ def run(main: Main, name: str, out: Path, *arguments: str) -> dict[str, Any]:
     assert found["benchmark"] == name
     assert {"cores", "memory_bytes", "versions", "load_average_before"} <= set(found["environment"])
     return found
+
+
+def test_durability(data: Path, tmp_path: Path) -> None:
+    found = run(durability.main, "durability", tmp_path, "--quick", "--data", str(data))
+    assert [m["name"] for m in found["modes"]] == ["memory", "commit", "interval", "close"]
+    for mode in found["modes"]:
+        assert len(mode["step_ms"]) == 30
+        assert (mode["log_bytes"] > found["given_bytes"] / 2) == (mode["name"] != "memory")
+    assert len(durability.targets(found)) == 1
 
 
 def test_rates(data: Path, tmp_path: Path) -> None:

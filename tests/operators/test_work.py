@@ -18,7 +18,7 @@ B = (Field("k", t.INT, False), Field("v", t.INT, False))
 
 
 def _relation(n: int) -> Relation:
-    relation = Relation(A, Work())
+    relation = Relation(A)
     numbers = Column(t.INT, np.arange(n, dtype=np.int64))
     relation.append([numbers, numbers], np.full(n, 1, np.int64))
     return relation

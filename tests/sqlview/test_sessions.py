@@ -148,6 +148,7 @@ class TestFailingSteps:
     ) -> None:
         done: list[str] = []
         step = ReduceOperator.step
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored
 
         def interrupted(self: ReduceOperator, delta: Any) -> Any:
             signal.raise_signal(signal.SIGINT)
@@ -155,16 +156,19 @@ class TestFailingSteps:
             done.append("all of it")
             return found
 
-        with self.db() as db:
-            heard: list[Any] = []
-            db.subscribe("v", heard.append)
-            with monkeypatch.context() as patch:
-                patch.setattr(ReduceOperator, "step", interrupted)
-                with pytest.raises(KeyboardInterrupt), db.transaction() as tx:
-                    tx.upsert("t", [(2, 2), (3, 2)])
-            assert done == ["all of it"]
-            self.goes_on(db, heard)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        try:
+            with self.db() as db:
+                heard: list[Any] = []
+                db.subscribe("v", heard.append)
+                with monkeypatch.context() as patch:
+                    patch.setattr(ReduceOperator, "step", interrupted)
+                    with pytest.raises(KeyboardInterrupt), db.transaction() as tx:
+                        tx.upsert("t", [(2, 2), (3, 2)])
+                assert done == ["all of it"]
+                self.goes_on(db, heard)
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 def _raising(kind: type[BaseException]) -> Any:

@@ -1,0 +1,68 @@
+"""Rows in a record: an Arrow record batch without its schema, which the table says.
+
+Columns have the types of the table's, but for decimals of up to 18 digits, which are their unscaled
+integers, as they are stored. So writing them copies what is there, and reading them checks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from operators.flight import arrow
+from operators.flight.column import Column, Unread
+from planner import types as t
+from planner.types import Schema
+
+_INTEGRAL = (t.IntegerType, t.DateType, t.TimestampType)
+
+
+def packed(columns: Sequence[Column], schema: Schema) -> memoryview:
+    """The columns as bytes. Cost: a copy of them."""
+    arrays = [_array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+    return memoryview(pa.RecordBatch.from_arrays(arrays, schema=_arrow_schema(schema)).serialize())
+
+
+def unpacked(data: memoryview, schema: Schema) -> list[Column]:
+    """What `packed` was given."""
+    batch = pa.ipc.read_record_batch(pa.py_buffer(data), _arrow_schema(schema))
+    return [_column(array, field) for array, field in zip(batch.columns, schema, strict=True)]
+
+
+def _array(column: Column, kind: t.SqlType) -> pa.Array:
+    stored = _stored_type(kind)
+    if not (_is_unscaled(kind) or isinstance(kind, _INTEGRAL)):
+        return arrow.from_column(column, kind)
+    values: Any = column.raw if isinstance(column, Unread) else column.values
+    data = np.ascontiguousarray(values, np.dtype(f"i{stored.bit_width // 8}"))
+    valid = None if column.valid is None else pa.array(column.valid).buffers()[1]
+    return pa.Array.from_buffers(stored, len(column), [valid, pa.py_buffer(data)])
+
+
+def _column(array: pa.Array, field: t.Field) -> Column:
+    if not _is_unscaled(field.type):
+        return arrow.to_column(array, field)
+    valid = None
+    if array.null_count:
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+    values = np.frombuffer(array.buffers()[1], np.int64, len(array))
+    return Column(field.type, values, valid)
+
+
+def _is_unscaled(kind: t.SqlType) -> bool:
+    return isinstance(kind, t.DecimalType) and kind.narrow
+
+
+@lru_cache(maxsize=1024)
+def _arrow_schema(schema: Schema) -> pa.Schema:
+    # By position: a name may be there twice.
+    return pa.schema([(str(i), _stored_type(f.type)) for i, f in enumerate(schema)])
+
+
+@lru_cache(maxsize=1024)
+def _stored_type(kind: t.SqlType) -> pa.DataType:
+    return pa.int64() if _is_unscaled(kind) else arrow.arrow_type(kind)
