@@ -57,6 +57,25 @@ SCENARIOS = (
         ),
     ),
     Scenario(
+        "full_join_of_which_one_side_is_tested",
+        _TWO,
+        {"l": "SELECT a.id, b.y FROM a FULL JOIN b ON a.k = b.k WHERE a.x > 0",
+         "r": "SELECT a.id, b.y FROM a FULL JOIN b ON a.k = b.k WHERE b.y > 0",
+         "e": "SELECT a.id, b.y FROM a FULL JOIN b ON a.k = b.k WHERE a.x + b.y > 0",
+         "s": "SELECT a.id, b.y FROM a FULL JOIN b ON a.k = b.k WHERE a.x > 0 OR b.y > 0",
+         "j": "SELECT c.id FROM (SELECT a.id, b.y FROM a FULL JOIN b ON a.k = b.k) AS f"
+              " JOIN a AS c ON c.x = f.y"},
+        (
+            epoch(insert("a", (1, 1, 1), (2, 2, 1)), insert("b", (2, 20), (3, 30)),
+                  l=[(1, None), (2, 20)], r=[(2, 20), (None, 30)], e=[(2, 20)],
+                  s=[(1, None), (2, 20), (None, 30)], j=[]),
+            epoch(upsert("a", (1, 1, 30)), l=[(1, None), (2, 20)], j=[(1,)]),
+            epoch(delete("a", (2, 2, 1)), l=[(1, None)], r=[(None, 20), (None, 30)], e=[],
+                  s=[(1, None), (None, 20), (None, 30)], j=[(1,)]),
+            epoch(delete("b", (3, 30)), r=[(None, 20)], s=[(1, None), (None, 20)], j=[]),
+        ),
+    ),
+    Scenario(
         "outer_join_with_further_conditions_in_on",
         _TWO,
         {"v": "SELECT a.id, b.y FROM a LEFT JOIN b ON a.k = b.k AND b.y > a.x",
