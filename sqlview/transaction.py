@@ -413,6 +413,8 @@ class Transactions(_Changes):
 def _checked_times(times: Times, rows: int) -> Ints:
     """The times as int64[rows]. Raises: DataError, see Transactions.insert."""
     if not isinstance(times, (pa.Array, pa.ChunkedArray)):
+        if getattr(times, "ndim", 1) != 1:
+            raise DataError("times are one integer a row, not a table")
         try:
             times = inferred(times)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):

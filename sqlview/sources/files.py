@@ -111,7 +111,8 @@ def find_files(paths: Paths, wanted: str | None = None) -> list[File]:
                 detail=f"It is {represented(path)}.",
                 hint="Give a str or a pathlib.Path, or several in a list.",
             )
-        files += _files(os.fspath(path), wanted)
+        # A str of a class of its own may be taken for bytes.
+        files += _files(str.__str__(os.fspath(path)), wanted)
     return files
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -129,6 +130,12 @@ def _refused(db: Session, verb: str, table: str, data: Any, times: Any) -> DataE
         ([0, "b"], "times are integers", None),
         ([2**70, 0], "times are integers", None),
         ([True, False], "times are integers, not bool", None),
+        (
+            pd.DataFrame([[0], [1]], columns=pd.MultiIndex.from_tuples([("a", "b")])),
+            "times are one integer a row, not a table",
+            None,
+        ),
+        (np.zeros((2, 1), np.int64), "times are one integer a row, not a table", None),
         ("n", 'the data lacks column "n", which is to hold its times', None),
     ],
 )
