@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators.dataflow import Dataflow
+from operators.dataflow import Dataflow, _Rows
 from operators.kernels.memory import BLOCK_ROWS
 from operators.table import TableState
 from planner.errors import CatalogError, SqlViewError
@@ -236,11 +236,12 @@ def test_a_view_that_fails_while_it_is_built_leaves_nothing(
     checked.create_view("other", VIEWS["joined"])
     run_random(checked, seed=22, epochs=4)
     before, failures = live(), 0
-    for method in ("_build", "_start", "index"):
+    calls = ((Dataflow, "keep"), (Dataflow, "index"), (_Rows, "start"), (_Rows, "whole"))
+    for kind, method in calls:
         for nth in (1, 2, 3):
             failed = False
             with monkeypatch.context() as patch:
-                _fail_at(patch, Dataflow, method, nth)
+                _fail_at(patch, kind, method, nth)
                 try:
                     checked.db.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS[name]}")
                 except MemoryError:
