@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from itertools import count
 from time import perf_counter
 from typing import TypeAlias
@@ -41,6 +40,8 @@ from planner import dataflow as ir
 from planner.expr import Expr
 from planner.types import Schema
 
+#: Combinations of tables whose steps' nodes are remembered.
+_MOST_REACHED = 1024
 #: A node as installed: "" where it is shared, else the view whose own it is.
 Key: TypeAlias = tuple[str, ir.Node]
 
@@ -56,15 +57,13 @@ class Installed:
     number: int
     readers: set[str] = field(default_factory=set)
     seconds: float = 0.0
+    key: Key = field(init=False)
     #: Of each input in turn, one that occurs twice included.
     reads: tuple[Key, ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.key = self.owner, self.node
         self.reads = tuple(node_key(i, self.owner) for i in self.operator.takes)
-
-    @property
-    def key(self) -> Key:
-        return self.owner, self.node
 
 
 class Dataflow:
@@ -76,6 +75,7 @@ class Dataflow:
         self._installed: dict[Key, Installed] = {}
         self._numbers = count()
         self._consumers: dict[Key, list[Installed]] | None = None
+        self._reached: dict[tuple[Key, ...], tuple[Installed, ...]] = {}
         self._relations: dict[Key, Relation] = {}
         self._indexes: dict[tuple[str, ir.Index], LiveIndex] = {}
         self._filters: dict[tuple[Key, str, Expr], LiveFilter] = {}
@@ -280,7 +280,7 @@ class Dataflow:
     def consumers(self, key: Key) -> Sequence[Installed]:
         """The nodes that take the changes of a node or table."""
         if self._consumers is None:
-            self._consumers = {}
+            self._consumers, self._reached = {}, {}
             for installed in self._installed.values():
                 for read in dict.fromkeys(installed.reads):
                     self._consumers.setdefault(read, []).append(installed)
@@ -306,25 +306,24 @@ class Dataflow:
         installed.seconds += perf_counter() - started
         return entered
 
-    def reached(self, changes: dict[Key, Delta]) -> Iterator[Installed]:
-        """The nodes that take what is in `changes`, which grows as they run: inputs before
-        consumers. Cost: that of the nodes that come, however many there are."""
-        waiting: list[tuple[int, Installed]] = []
-        seen: set[int] = set()
-
-        def follow(key: Key) -> None:
-            for installed in self.consumers(key):
-                if installed.number not in seen:
-                    seen.add(installed.number)
-                    heappush(waiting, (installed.number, installed))
-
-        for key in list(changes):
-            follow(key)
+    def reached(self, changes: dict[Key, Delta]) -> tuple[Installed, ...]:
+        """The nodes that changes of these nodes can come to, inputs before consumers: whatever else
+        is installed costs nothing."""
+        start = tuple(changes)
+        known = None if self._consumers is None else self._reached.get(start)
+        if known is not None:
+            return known
+        found: dict[int, Installed] = {}
+        waiting = list(start)
         while waiting:
-            _, installed = heappop(waiting)
-            yield installed
-            if installed.key in changes:
-                follow(installed.key)
+            for installed in self.consumers(waiting.pop()):
+                if installed.number not in found:
+                    found[installed.number] = installed
+                    waiting.append(installed.key)
+        if len(self._reached) >= _MOST_REACHED:
+            self._reached.clear()
+        known = self._reached[start] = tuple(found[number] for number in sorted(found))
+        return known
 
     def enter(self, key: Key, output: Delta, changes: dict[Key, Delta]) -> Delta | None:
         """Make a node's output known to its consumers and to the indexes over it; None if empty."""
