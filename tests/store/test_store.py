@@ -211,7 +211,7 @@ def test_a_killed_writer_leaves_no_lease(tmp_path: Path) -> None:
     ready = context.Event()
     writer = context.Process(target=_hold, args=(str(tmp_path / "s"), ready), daemon=True)
     writer.start()
-    assert ready.wait(60)
+    assert ready.wait(600)
     with pytest.raises(StoreError) as raised:
         sqlview.connect(tmp_path / "s")
     assert f"process {writer.pid}" in str(raised.value)
