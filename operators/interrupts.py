@@ -18,7 +18,7 @@ from typing import Any
 
 
 class _State:
-    """`handler`: what Ctrl-C does outside, while it is held; `frame`: where it came, if it did."""
+    """`handler`: what Ctrl-C does outside, while it is held; `pending`: whether one came."""
 
     handler: Callable[[int, FrameType | None], Any] | None = None
     pending = False

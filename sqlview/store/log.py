@@ -329,9 +329,14 @@ class Log:
                 self._reserved = size
                 return
 
+    @property
+    def _next_path(self) -> str:
+        """Of a file that begins with the next record."""
+        return os.path.join(self._directory, f"log-{self.number + 1:020}")
+
     def _new_file(self) -> tuple[str, int]:
         """An empty file for the next record, open; its name is on disk."""
-        path = os.path.join(self._directory, f"log-{self.number + 1:020}")
+        path = self._next_path
         with create(path) as made:
             os.fsync(made.fileno())
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -340,7 +345,7 @@ class Log:
 
     def _next_file(self) -> None:
         """Go on in another file. Raises: OSError; then it goes on in this one."""
-        path = os.path.join(self._directory, f"log-{self.number + 1:020}")
+        path = self._next_path
         try:
             _, file = self._new_file()
             try:

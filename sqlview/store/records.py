@@ -223,20 +223,12 @@ def read(body: memoryview, catalog: Catalog) -> Definition | Step | Base:
         try:
             return _definition(rest)
         except FormatError as error:
-            raise StoreError(
-                "the store is of another version of this library",
-                detail=error.detail,
-                hint="Open it with the version that wrote it.",
-            ) from error
+            raise _unknown(error.detail) from error
     if kind == _BASE:
         said = json.loads(bytes(rest))
         return Base(said["epoch"], _positions(said["sources"]))
     if kind != _STEP:
-        raise StoreError(
-            "the store is of another version of this library",
-            detail=f"It has a record of the kind {kind!r}.",
-            hint="Open it with the version that wrote it.",
-        )
+        raise _unknown(f"It has a record of the kind {kind!r}.")
     (length,) = _LENGTH.unpack_from(rest)
     head = json.loads(bytes(rest[8 : 8 + length]))
     at = 8 + length + -length % 8
@@ -246,6 +238,14 @@ def read(body: memoryview, catalog: Catalog) -> Definition | Step | Base:
         statements.append(_statement(table, one, rest[at : at + one["bytes"]], first))
         at += one["bytes"] + -one["bytes"] % 8
     return Step(first, head["count"], statements, _positions(head["sources"]))
+
+
+def _unknown(detail: str | None) -> StoreError:
+    return StoreError(
+        "the store is of another version of this library",
+        detail=detail,
+        hint="Open it with the version that wrote it.",
+    )
 
 
 def _plain(positions: Mapping[str, Position]) -> dict[str, list[int]]:

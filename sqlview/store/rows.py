@@ -1,7 +1,7 @@
 """Rows in a record: an Arrow record batch without its schema, which the table says.
 
 Columns have the types of the table's, but for decimals of up to 18 digits, which are their unscaled
-integers, as they are stored. So writing them copies what is there, and reading them checks nothing.
+integers, as they are stored: writing those copies what is there, and reading them converts nothing.
 """
 
 from __future__ import annotations
