@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from operators.dataflow import Dataflow
 from operators.table import TableState
@@ -24,16 +24,15 @@ from planner.optimizer import optimize
 from planner.room import refuse_deep, with_room
 from planner.visit import expressions, walk
 from planner.zones import Zone
-from sqlview.catalog import Catalog, Stream, Table, View
+from sqlview.catalog import Catalog, Entry, Stream, Table, View
 from sqlview.settings import Settings
 
 #: Told the name of a table or view that is no more.
 Forget: TypeAlias = Callable[[str], None]
 #: Told of a view and its successor, while both are there.
 Replaced: TypeAlias = Callable[[View, View], None]
-_Dropped = TypeVar("_Dropped", Table, Stream, View)
 #: Keeps what is created, or the name of what is dropped, while that is done in the block.
-Recorded: TypeAlias = Callable[[Table | Stream | View | str], AbstractContextManager[None]]
+Recorded: TypeAlias = Callable[[Entry | str], AbstractContextManager[None]]
 
 
 class Definitions:
@@ -174,39 +173,34 @@ class Definitions:
                 )
 
     def drop_table(self, statement: parse.DropTable) -> None:
-        table = self._dropped(statement, self._catalog.table)
-        if table is not None:
-            with self.recorded(table.name):
-                self._catalog.remove(table.name)
-                self._dataflow.drop_table(table.state.source)
-            self._tell_dropped(table.name)
+        self._drop(statement, self._catalog.table)
 
     def drop_stream(self, statement: parse.DropStream) -> None:
-        stream = self._dropped(statement, self._catalog.stream)
-        if stream is not None:
-            with self.recorded(stream.name):
-                self._catalog.remove(stream.name)
+        self._drop(statement, self._catalog.stream)
 
     def drop_view(self, statement: parse.DropView) -> None:
-        view = self._dropped(statement, self._catalog.view)
-        if view is not None:
-            with self.recorded(view.name):
-                self._catalog.remove(view.name)
-                self._dataflow.retire(view.reader)
-            self._tell_dropped(view.name)
+        self._drop(statement, self._catalog.view)
 
-    def _dropped(
+    def _drop(
         self,
         statement: parse.DropTable | parse.DropStream | parse.DropView,
-        named: Callable[[str], _Dropped],
-    ) -> _Dropped | None:
-        """What a DROP names, which nothing reads; None if there is no such thing and IF EXISTS says
-        so."""
-        if self._catalog.find(statement.name) is None and statement.if_exists:
-            return None
-        entry = named(statement.name)
+        named: Callable[[str], Entry],
+    ) -> None:
+        if self._catalog.find(statement.name) is not None or not statement.if_exists:
+            self.drop(named(statement.name))
+
+    def drop(self, entry: Entry) -> None:
+        """Raises: CatalogError for what views read."""
         self._refuse_read(entry.name, "drop")
-        return entry
+        with self.recorded(entry.name):
+            self._catalog.remove(entry.name)
+            match entry:
+                case Table():
+                    self._dataflow.drop_table(entry.state.source)
+                case View():
+                    self._dataflow.retire(entry.reader)
+        if not isinstance(entry, Stream):
+            self._tell_dropped(entry.name)
 
     def _refuse_read(self, name: str, verb: str) -> None:
         readers = self._catalog.readers(name)
@@ -219,7 +213,7 @@ class Definitions:
             )
 
 
-def _not_recorded(entry: Table | Stream | View | str) -> AbstractContextManager[None]:
+def _not_recorded(entry: Entry | str) -> AbstractContextManager[None]:
     return nullcontext()
 
 

@@ -488,7 +488,7 @@ class Session:
         self._writer.keep = lambda *changes: store.append(records.step_parts(*changes))
 
     def _do_again(self, record: records.Definition | records.Step | records.Base) -> None:
-        definitions, catalog = self._definitions, self._catalog
+        definitions = self._definitions
         match record:
             case records.Step():
                 if record.first != self.epoch + (record.count > 0):
@@ -509,13 +509,7 @@ class Session:
             case records.DefinedView():
                 definitions.add_view(records.view_of(record), self.epoch)
             case records.Dropped():
-                match catalog.any(record.name):
-                    case Table():
-                        definitions.drop_table(parse.DropTable(record.name, False))
-                    case Stream():
-                        definitions.drop_stream(parse.DropStream(record.name, False))
-                    case View():
-                        definitions.drop_view(parse.DropView(record.name, False))
+                definitions.drop(self._catalog.any(record.name))
             case _:
                 assert_never(record)
 
