@@ -95,6 +95,11 @@ class Dataflow:
         """One secret for all keys of the store."""
         return self.shared.hashing
 
+    @hashing.setter
+    def hashing(self, hashing: Hashing) -> None:
+        """Before there is a table or view."""
+        self.shared.hashing = hashing
+
     @property
     def work(self) -> Work:
         return self.shared.work
@@ -126,10 +131,20 @@ class Dataflow:
         Returns: the view's rows as births at `time`. Cost: an import of what is live, one pass over
         a snapshot for the rest.
         """
-        order = ir.topological(root)
-        flows = flowing(order)
+        flows = flowing(ir.topological(root))
         first_rows = _Rows(self, time, owner)
-        for node in order:
+        self._put(view, root, owner, lambda o: first_rows.start(o, flows=o.node in flows))
+        return first_rows.whole(root)
+
+    def resume(self, view: str, root: ir.Store, owner: str = "") -> None:
+        """Install the nodes under `root` that do not run yet, and compute nothing: what they keep
+        is loaded when all views are there (see `operators.checkpoint`)."""
+        self._put(view, root, owner, lambda operator: None)
+
+    def _put(
+        self, view: str, root: ir.Store, owner: str, start: Callable[[AnyOperator], None]
+    ) -> None:
+        for node in ir.topological(root):
             if isinstance(node, ir.Source):
                 continue
             if isinstance(node, ir.Stream):
@@ -141,7 +156,7 @@ class Dataflow:
                 self._installed[key] = Installed(node, owner, operator, next(self._numbers))
                 self._consumers = None
                 self._tell_joins(operator, owner)
-                first_rows.start(operator, flows=node in flows)
+                start(operator)
                 self._absorb(key)
             self._installed[key].readers.add(view)
             for spec in ir.indexes(node):
@@ -150,7 +165,6 @@ class Dataflow:
                 for i in node.inputs:
                     if i.filter is not None:
                         self.filter(node_key(i.relation, owner), i.filter, view, owner)
-        return first_rows.whole(root)
 
     def retire(self, view: str) -> None:
         """Take a view's readers away; what nobody reads is dropped."""
@@ -253,6 +267,11 @@ class Dataflow:
         live.readers.add(reader)
         return live.state
 
+    def live_filter(self, relation: Key, predicate: Expr, owner: str = "") -> Filter | None:
+        """The filter if it exists."""
+        live = self._filters.get((relation, owner, predicate))
+        return None if live is None else live.state
+
     @property
     def indexes(self) -> tuple[LiveIndex, ...]:
         return tuple(self._indexes.values())
@@ -268,9 +287,9 @@ class Dataflow:
     def filters(self) -> tuple[LiveFilter, ...]:
         return tuple(self._filters.values())
 
-    def filters_over(self) -> tuple[tuple[Key, LiveFilter], ...]:
-        """The filters, each with the relation that it is over."""
-        return tuple((relation, live) for (relation, _, _), live in self._filters.items())
+    def filters_over(self) -> tuple[tuple[Key, str, LiveFilter], ...]:
+        """The filters, each with the relation that it is over, and its owner."""
+        return tuple((relation, owner, f) for (relation, owner, _), f in self._filters.items())
 
     @property
     def installed(self) -> tuple[Installed, ...]:

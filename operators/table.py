@@ -165,6 +165,14 @@ class TableState:
             index.insert(rows, checked.keys.words, checked.keys.order)
         return delta
 
+    def kept(self) -> Ints | None:
+        """What it keeps beside its relation and index."""
+        return self._greatest
+
+    def load(self, kept: Ints | None) -> None:
+        """Be what another one of its source was when `kept` was taken."""
+        self._greatest = kept
+
     def mark(self) -> Ints | None:
         return self._greatest
 

@@ -186,6 +186,11 @@ class Catalog:
         names = {v.reader: v.name for v in self.views()}
         return sorted(names.get(r, r) for r in readers)
 
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All there is, in the order of creation."""
+        return tuple(self._entries.values())
+
     def tables(self) -> Iterator[Table]:
         return (e for e in self._entries.values() if isinstance(e, Table))
 

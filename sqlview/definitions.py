@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from operators.dataflow import Dataflow
 from operators.table import TableState
@@ -31,8 +31,14 @@ from sqlview.settings import Settings
 Forget: TypeAlias = Callable[[str], None]
 #: Told of a view and its successor, while both are there.
 Replaced: TypeAlias = Callable[[View, View], None]
+
+
 #: Keeps what is created, or the name of what is dropped, while that is done in the block.
-Recorded: TypeAlias = Callable[[Entry | str], AbstractContextManager[None]]
+class Recorded(Protocol):
+    def __call__(
+        self, entry: Entry | str, awaits_rows: bool = False
+    ) -> AbstractContextManager[None]:
+        """`awaits_rows`: a table without which the step that comes next there is none of."""
 
 
 class Definitions:
@@ -59,20 +65,23 @@ class Definitions:
         self.recorded: Recorded = _not_recorded
 
     def create_table(self, statement: parse.CreateTable) -> None:
+        if self._catalog.find(statement.name) is None or not statement.if_not_exists:
+            self.add_table(self.new_table(statement))
+
+    def new_table(self, statement: parse.CreateTable) -> Table:
+        """A table that is not in the catalog yet. Raises: CatalogError if its name is taken."""
         if self._catalog.find(statement.name) is not None:
-            if statement.if_not_exists:
-                return
             raise CatalogError(f'"{statement.name}" exists already')
         names = [folded(f.name) for f in statement.columns]
         key = tuple(names.index(folded(k)) for k in statement.primary_key) or None
         source = ir.Source(statement.name, statement.columns)
         state = TableState(source, key)
         enforced, comments = statement.enforced, statement.comments
-        self.add_table(Table(statement.name, statement.columns, key, enforced, state, comments))
+        return Table(statement.name, statement.columns, key, enforced, state, comments)
 
-    def add_table(self, table: Table) -> None:
-        """A table without rows."""
-        with self.recorded(table):
+    def add_table(self, table: Table, awaits_rows: bool = False) -> None:
+        """A table without rows. `awaits_rows`: the next step brings some, or it is dropped."""
+        with self.recorded(table, awaits_rows):
             enforced = table.key is not None and table.enforced
             self._dataflow.add_table(table.state, enforced=enforced)
             self._catalog.add(table)
@@ -126,6 +135,16 @@ class Definitions:
             self._catalog.remove(replaced.name)
             self._dataflow.retire(replaced.reader)
         self._catalog.add(planned)
+
+    def resume(self, entry: Entry) -> None:
+        """Put in place what a checkpoint has, whose rows, indexes and operators come later."""
+        match entry:
+            case Table():
+                enforced = entry.key is not None and entry.enforced
+                self._dataflow.add_table(entry.state, enforced=enforced)
+            case View():
+                self._dataflow.resume(entry.reader, entry.root, entry.owner)
+        self._catalog.add(entry)
 
     def plan(self, statement: parse.CreateView) -> View:
         """The view of a CREATE, not installed.
@@ -213,7 +232,7 @@ class Definitions:
             )
 
 
-def _not_recorded(entry: Entry | str) -> AbstractContextManager[None]:
+def _not_recorded(entry: Entry | str, awaits_rows: bool = False) -> AbstractContextManager[None]:
     return nullcontext()
 
 

@@ -145,7 +145,7 @@ def state(catalog: Catalog, dataflow: Dataflow) -> pa.Table:
         used = sum(b.nbytes for b in spine.batches)
         sizes = (spine.entries, i.state.nbytes, i.state.nbytes - used)
         add("index", names[i.spec.relation] + _suffix(i.owner), key_text(i.spec), sizes, i.readers)
-    for (owner, node), f in dataflow.filters_over():
+    for (owner, node), _, f in dataflow.filters_over():
         sizes = (f.state.relation.live_rows, f.state.nbytes, 0)
         detail = predicate_text(f.state.predicate, node.schema)
         add("filter", names[node] + _suffix(owner), detail, sizes, f.readers)

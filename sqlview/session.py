@@ -16,19 +16,21 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from typing_extensions import assert_never
 
+from operators import checkpoint
 from operators.dataflow import Dataflow
 from operators.executor.inline import InlineExecutor
 from operators.executor.placement import choose
 from operators.executor.protocol import Executor
 from operators.flight.delta import Delta
 from operators.flight.rows import represented
+from operators.state.hashing import Hashing
 from planner import dataflow as ir
 from planner import parse
 from planner.errors import CatalogError, DataError, SqlViewError, StoreError, ViewError
@@ -44,7 +46,7 @@ from sqlview.arguments import (
     checked_path,
     checked_sequence,
 )
-from sqlview.catalog import Catalog, Stream, Table, View
+from sqlview.catalog import Catalog, Entry, Stream, Table, View
 from sqlview.definitions import Definitions
 from sqlview.metrics import Metrics, StepMetrics
 from sqlview.oracle import CannotSay, Oracle
@@ -58,7 +60,7 @@ from sqlview.sources.files import Loaded, Paths, find_files
 from sqlview.sources.given import Given as GivenRows
 from sqlview.sources.given import is_unicode, recognised
 from sqlview.sources.schemas import fields, typed
-from sqlview.store import DURABILITIES, Store, records
+from sqlview.store import DURABILITIES, Checkpoint, Snapshot, Store, records
 from sqlview.subscriptions import Subscriber, Subscriptions
 from sqlview.transaction import Data, Transaction, Transactions, about
 from sqlview.verify import ENGINES, Verification, Verifier
@@ -401,11 +403,32 @@ class Session:
                 operators=len(self._dataflow.installed),
             )
 
+    def checkpoint(self) -> None:
+        """Write down all there is, so that opening the store reads that and applies only what was
+        committed since. A session does so by itself, beside its steps, every ten seconds if there
+        was anything, and when it is closed. Steps wait while what changes in place is copied.
+
+        Raises: StoreError without a store, and where it cannot be written: nothing is lost then.
+        Cost: what changed since the last one is written: full blocks of rows, merged indexes.
+        """
+        with self._working():
+            if self._store is None or self._store.read_only:
+                raise StoreError(
+                    "there is no store to write a checkpoint to",
+                    hint="sqlview.connect(path) opens one.",
+                )
+        me = weakref.ref(self)
+        self._store.save(lambda: _present_of(me))
+
     def close(self) -> None:
-        """Release files, DuckDB, and the Spark session if this session started it, when what runs
-        in other threads is over. The session refuses everything from then on; so does what it
-        handed out, but for results that are at hand."""
+        """Write a checkpoint, release files, DuckDB, and the Spark session if this session started
+        it, when what runs in other threads is over. The session refuses everything from then on;
+        so does what it handed out, but for results that are at hand."""
+        if self._store is not None:
+            self._store.stop()  # one that waits for the lock below would wait for ever
         with self._lock, ExitStack() as released:  # each, whatever another one raises
+            if self._store is not None and not self._closed and self._writer.broken is None:
+                self._save_last(self._store)
             self._closed = True
             if self._verifier is not None:
                 released.callback(self._verifier.close)
@@ -433,12 +456,12 @@ class Session:
         with _creating(name):
             columns = fields(schema, key, given is None)
         comments = (None,) * len(columns)
-        self._definitions.create_table(parse.CreateTable(name, columns, key, True, False, comments))
-        if given is None:
-            return
+        statement = parse.CreateTable(name, columns, key, True, False, comments)
+        table, tx = self._definitions.new_table(statement), self.begin()
+        if given is not None:
+            tx._fill(table, given)
+        self._definitions.add_table(table, awaits_rows=bool(tx.statements))
         try:
-            tx = self.begin()
-            tx._fill(self._catalog.table(name), given)
             if tx.statements:
                 self._apply([tx], None)
         except BaseException:
@@ -465,29 +488,75 @@ class Session:
     # -- the store -------------------------------------------------------------------------------
 
     def _recover(self, store: Store) -> None:
-        """Take what the store has recorded through the ordinary steps; then record what comes."""
-        number = 0
+        """Be what the store's checkpoint says, take what was recorded since through the ordinary
+        steps; then record what comes."""
         with self._progress.task(f'opening "{store.path}"', unit="bytes read") as advance:
+            if store.checkpoint is not None:
+                self._resume(store.checkpoint)
+            unfilled = None
             for record in store.records():
-                number = record.number
                 try:
-                    self._do_again(records.read(record.body, self._catalog))
+                    said = records.read(record.body, self._catalog)
+                    self._do_again(said)
                 except SqlViewError as error:
                     raise StoreError(
                         f'record {record.number} of the store "{store.path}" cannot be applied',
                         detail=str(error),
                         hint="Open it with the version of sqlview that wrote it.",
                     ) from error
+                unfilled = records.awaiting(said)
                 advance(len(record.body))
         self._writer.steps.clear()
-        streams = any(map(self._catalog.streams_under, self._catalog.views()))
-        if store.wants_base and not streams:
-            store.rebase(number, records.base(self._catalog, self.epoch, self._writer.positions))
         store.begin()
-        self._definitions.recorded = lambda entry: store.recorded(records.parts_of(entry))
-        self._writer.keep = lambda *changes: store.append(records.step_parts(*changes))
 
-    def _do_again(self, record: records.Definition | records.Step | records.Base) -> None:
+        def recorded(entry: Entry | str, awaits_rows: bool = False) -> AbstractContextManager[None]:
+            return store.recorded(records.parts_of(entry, awaits_rows))
+
+        if not store.read_only:
+            self._definitions.recorded = recorded
+        if unfilled is not None:  # it stopped between a table and its rows
+            self._definitions.drop(self._catalog.table(unfilled))
+        self._definitions.recorded = recorded
+        self._writer.keep = lambda *changes: store.append(records.step_parts(*changes))
+        if not store.read_only:
+            me = weakref.ref(self)
+            store.save_beside(lambda: _present_of(me))
+
+    def _resume(self, found: Checkpoint) -> None:
+        """Raises: StoreError for a damaged file; OSError."""
+        self._dataflow.hashing = Hashing(tuple(found.document["hashing"]))
+        for defined, counter in zip(found.contents.definitions, found.counters, strict=True):
+            entry = records.entry_of(defined)
+            self._definitions.resume(entry)
+            if isinstance(entry, View):
+                entry.changes = counter
+            elif isinstance(entry, Stream):
+                entry.events = counter
+        try:
+            checkpoint.load(self._dataflow, found.contents.names, found.document, found.files)
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f'the checkpoint "{found.path}" cannot be read',
+                detail=f"{error}.",
+                hint="Restore the store from a backup.",
+            ) from error
+        self._writer.epoch = found.epoch
+        self._writer.positions = Positions(found.positions)
+
+    def _present(self) -> Snapshot:
+        """What there is now; whoever calls holds the lock."""
+        assert self._store is not None
+        entries = self._catalog.entries
+        return Snapshot(
+            self._store.end,
+            self.epoch,
+            dict(self._writer.positions.items()),
+            tuple(map(records.definition_of, entries)),
+            tuple(getattr(e, "changes", getattr(e, "events", 0)) for e in entries),
+            checkpoint.cut(self._dataflow),
+        )
+
+    def _do_again(self, record: records.Definition | records.Step) -> None:
         definitions = self._definitions
         match record:
             case records.Step():
@@ -499,19 +568,22 @@ class Session:
                 self._writer.step(
                     record.statements, record.count, lambda rows: self._inline, positions
                 )
-            case records.Base():
-                self._writer.epoch = record.epoch
-                self._writer.positions = Positions(record.positions)
             case records.DefinedTable():
                 definitions.add_table(records.table_of(record))
             case records.DefinedStream():
-                definitions.add_stream(Stream(record.name, record.schema, record.comments))
+                definitions.add_stream(records.stream_of(record))
             case records.DefinedView():
                 definitions.add_view(records.view_of(record), self.epoch)
             case records.Dropped():
                 definitions.drop(self._catalog.any(record.name))
             case _:
                 assert_never(record)
+
+    def _save_last(self, store: Store) -> None:
+        try:
+            store.save(self._present)
+        except SqlViewError:
+            _log.warning("the last checkpoint could not be written; the log has all", exc_info=True)
 
     # -- the step --------------------------------------------------------------------------------
 
@@ -715,6 +787,21 @@ class Session:
                     hint="Open a new session and load the tables again.",
                 ) from self._writer.broken
             yield
+
+
+def _present_of(session: weakref.ref[Session]) -> Snapshot | None:
+    """What a session has, as soon as nobody uses it; None if it ends before."""
+    while (held := session()) is not None:
+        store = held._store
+        if store is None or store.is_stopping:
+            return None
+        if held._lock.acquire(timeout=0.1):
+            try:
+                usable = not held._closed and held._writer.broken is None
+                return held._present() if usable else None
+            finally:
+                held._lock.release()
+    return None
 
 
 @contextmanager

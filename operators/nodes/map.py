@@ -23,7 +23,7 @@ from operators.flight.delta import Delta, Origin
 from operators.flight.rendering import texts
 from operators.flight.unchanged import without_unchanged
 from operators.nodes.errors import ErrorState
-from operators.nodes.operator import Inputs, Operator, Place
+from operators.nodes.operator import Inputs, Kept, Operator, Place
 from operators.scalar.text import shortened
 from operators.scalar.value import Errors, only_where
 from operators.state.undo import Undo
@@ -63,6 +63,12 @@ class MapOperator(Operator[ir.Map]):
     @classmethod
     def install(cls, node: ir.Map, place: Place) -> Self:
         return cls(node, place.undo)
+
+    def kept(self) -> Kept:
+        return {"errors": [list(error) for error in self.errors.counts]}
+
+    def load(self, kept: Kept) -> None:
+        self.errors.restore(dict(kept["errors"]))
 
     def columns_read(self, node: ir.Node) -> tuple[int, ...]:
         return self.used

@@ -66,6 +66,8 @@ class Inputs(Protocol):
 
 
 Node = TypeVar("Node", bound=ir.Node)
+#: Texts, numbers, arrays that nobody changes, and lists and dicts of these, by name.
+Kept: TypeAlias = dict[str, Any]
 
 
 class Operator(ABC, Generic[Node]):
@@ -90,6 +92,14 @@ class Operator(ABC, Generic[Node]):
     @abstractmethod
     def rows(self, inputs: Inputs) -> Iterator[Delta]:
         """All rows of the node as of `inputs.time`, in pieces; changes nothing."""
+
+    def kept(self) -> Kept:
+        """What it keeps beside the relations and indexes of its place, as it is now."""
+        return {}
+
+    def load(self, kept: Kept) -> None:
+        """Be what another one of its node was when `kept` was taken."""
+        assert not kept, "an operator that keeps something says how to load it"
 
     @property
     def takes(self) -> tuple[ir.Node, ...]:

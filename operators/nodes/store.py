@@ -19,7 +19,7 @@ from operators.flight import delta as deltas
 from operators.flight.column import Column, Ints
 from operators.flight.delta import Delta, Pairs
 from operators.kernels import bags, sorting
-from operators.nodes.operator import Inputs, Operator, Place
+from operators.nodes.operator import Inputs, Kept, Operator, Place
 from operators.state import changes as signed_rows
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState
@@ -46,6 +46,12 @@ class StoreOperator(Operator[ir.Store]):
     def install(cls, node: ir.Store, place: Place) -> Self:
         relation = place.own_relation(node)
         return cls(node, relation, place.index(ir.HashArrangement(node)))
+
+    def kept(self) -> Kept:
+        return {"retracts": self._retracts}
+
+    def load(self, kept: Kept) -> None:
+        self._retracts = kept["retracts"]
 
     def start(self, inputs: Inputs) -> Iterator[Delta]:
         yield self.step([inputs.whole(self.node.input)])

@@ -24,7 +24,7 @@ from operators.flight import delta as deltas
 from operators.flight.column import Column, Ints, is_textual
 from operators.flight.delta import Delta
 from operators.kernels import fronts, sorting, versions
-from operators.nodes.operator import Inputs, Operator, Place
+from operators.nodes.operator import Inputs, Kept, Operator, Place
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState, Matches, order_keys
 from operators.state.relation import Relation
@@ -61,6 +61,12 @@ class TopKOperator(Operator[ir.TopK]):
     @classmethod
     def install(cls, node: ir.TopK, place: Place) -> Self:
         return cls(node, place.index(node.index))
+
+    def kept(self) -> Kept:
+        return {"members": self._members}
+
+    def load(self, kept: Kept) -> None:
+        self._members = kept["members"]
 
     def start(self, inputs: Inputs) -> Iterator[Delta]:
         if self._partition:

@@ -12,7 +12,7 @@ Source: Shared Arrangements §4.2-4.3, §5.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from operators.state import bulk, encode
 from operators.state.filters import Filter
 from operators.state.probes import Probes, sort_probes
 from operators.state.relation import PIECE_ROWS, Relation
-from operators.state.spine import Spine, make_batch
+from operators.state.spine import Batch, Spine, make_batch
 from operators.state.work import Work
 from planner import dataflow as ir
 from planner.algebra import SortKey
@@ -182,6 +182,16 @@ class ArrangementState:
         """The rows that were indexed are not."""
         self._next_row, before = mark
         self.spine.restore(before)
+        self._wait()
+
+    def image(self) -> tuple[int, list[Batch]]:
+        """All that is kept, as it is now: the row up to which it has absorbed, and the batches."""
+        return self._next_row, [batch for batch in self.spine.batches if len(batch)]
+
+    def load(self, next_row: int, batches: Iterable[Batch]) -> None:
+        """Be what another one was when its image was made: this one has no entries."""
+        self.spine.load(batches)
+        self._next_row = next_row
         self._wait()
 
     def _keyed_pieces(self, rows: Ints) -> Iterator[tuple[Ints, Ints]]:

@@ -49,6 +49,15 @@ def create(path: str) -> BinaryIO:
         raise
 
 
+def sync_directory(path: str) -> None:
+    """Names in the directory are on disk when this returns."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
 def names(directory: str) -> list[str]:
     """What is in the directory; nothing if it is gone."""
     try:

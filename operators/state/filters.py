@@ -8,6 +8,8 @@ Cost: one evaluation per appended row; one bit a row, but for blocks without a r
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,11 +18,24 @@ from operators import scalar
 from operators.flight.column import Ints
 from operators.kernels import memory
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
+from operators.state.pieces import MappedFiles, Stored
 from operators.state.relation import PIECE_ROWS, Relation, by_block
 from planner.expr import Expr
 
 #: Shared by all blocks of which no row can be seen any more.
 _NONE_PASSES = np.zeros(BLOCK_ROWS // 8, np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterImage:
+    """All that a filter keeps: the bitmaps of full blocks, by block, and where they lie in files;
+    and a copy of the `last`, at most one."""
+
+    next_row: int
+    released: int
+    full: list[tuple[int, np.ndarray[Any, Any]]]
+    stored: dict[int, Stored]
+    last: list[np.ndarray[Any, Any]]
 
 
 class Filter:
@@ -32,6 +47,8 @@ class Filter:
         self._compiled = scalar.compile(predicate)
         self._bitmaps: list[np.ndarray[Any, Any]] = []
         self._addresses = np.zeros(4, np.int64)
+        #: By block, where bitmaps lie in files.
+        self._stored: dict[int, Stored] = {}
         self._next_row: int | None = None
         self._released = 0
 
@@ -81,6 +98,34 @@ class Filter:
             self._next_row = self.relation.next_row
             self._release()
 
+    def image(self) -> FilterImage | None:
+        """All that is kept, as it is now; None before the first look."""
+        if self._next_row is None:
+            return None
+        full = self._next_row >> BLOCK_BITS
+        kept = [(b, x) for b, x in enumerate(self._bitmaps[:full]) if x is not _NONE_PASSES]
+        stored = {b: self._stored.setdefault(b, Stored()) for b, _ in kept}
+        last = [bitmap.copy() for bitmap in self._bitmaps[full:]]
+        return FilterImage(self._next_row, self._released, kept, stored, last)
+
+    def load(
+        self,
+        next_row: int,
+        released: int,
+        stored: Mapping[int, Stored],
+        last: Sequence[np.ndarray[Any, Any]],
+        files: MappedFiles,
+    ) -> None:
+        """Be what another one was when its image was made."""
+        blocks = (next_row + BLOCK_MASK) >> BLOCK_BITS
+        self._bitmaps = [_NONE_PASSES] * (blocks - len(last)) + [bitmap.copy() for bitmap in last]
+        for block, home in stored.items():
+            assert home.file is not None
+            ((_, at, nbytes, _),) = home.places.tolist()
+            self._bitmaps[block] = files.array(home.file, at, nbytes, np.dtype(np.uint8))
+        self._addresses = np.array([b.ctypes.data for b in self._bitmaps] or [0], np.int64)
+        self._stored, self._next_row, self._released = dict(stored), next_row, released
+
     def mark(self) -> int | None:
         return self._next_row
 
@@ -89,6 +134,9 @@ class Filter:
         self._next_row = mark
         blocks = 0 if mark is None else (mark + BLOCK_MASK) >> BLOCK_BITS
         del self._bitmaps[blocks:]
+        # Of full blocks only: what was full and is not any more is another bitmap from now on.
+        full = blocks if mark is None else mark >> BLOCK_BITS
+        self._stored = {b: s for b, s in self._stored.items() if b < full}
         if mark is None:
             self._released = 0
         elif mark & BLOCK_MASK and self._bitmaps:
@@ -102,6 +150,7 @@ class Filter:
         empty = self.relation.empty_blocks
         for block in empty[self._released :]:
             self._bitmaps[block] = _NONE_PASSES
+            self._stored.pop(block, None)
             self._addresses[block] = _NONE_PASSES.ctypes.data
         self._released = len(empty)
 

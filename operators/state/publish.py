@@ -15,42 +15,25 @@ when the next job is made, whoever took it, counts as not published.
 
 from __future__ import annotations
 
-import mmap
 import os
 import uuid
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from operators.flight.column import Column, Ints
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
 from operators.state.arrangement import ArrangementState
-from operators.state.files import create, discard, discard_named, make_directory, names
+from operators.state.files import discard, discard_named, make_directory, names
 from operators.state.filters import Filter
+from operators.state.pieces import Array, MappedFiles, Pack, Place
 from operators.state.relation import Relation
 from operators.state.spine import Batch, Spine
 from planner import dataflow as ir
 from planner import types as t
 from planner.expr import Expr
-
-_ALIGNMENT = 64
-_Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Bytes of a published file, by its name in the directory."""
-
-    file: str
-    offset: int
-    nbytes: int
-
-    def within(self, start: int, end: int) -> Place:
-        """Bytes [start, end) of these."""
-        return Place(self.file, self.offset + start, end - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,39 +73,8 @@ class FilterRef:
 class _Lasting:
     """A buffer that was written once: gone when the driver's own buffer is."""
 
-    buffer: weakref.ref[_Array]
+    buffer: weakref.ref[Array]
     place: Place
-
-
-class _Pack:
-    """One file in the making."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._name = os.path.basename(path)
-        self._arrays: list[_Array] = []
-        self._size = 0
-
-    def add(self, array: _Array) -> Place:
-        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        place = Place(self._name, self._size, flat.nbytes)
-        self._arrays.append(flat)
-        self._size += flat.nbytes + (-flat.nbytes) % _ALIGNMENT
-        return place
-
-    def write(self) -> bool:
-        """Write the file under its name; no file if nothing was added."""
-        if not self._arrays:
-            return False
-        temporary = f"{self.path}.part"
-        with create(temporary) as out:
-            for array in self._arrays:
-                out.write(array.data)
-                out.write(bytes((-array.nbytes) % _ALIGNMENT))
-            if not self._size:
-                out.write(bytes(_ALIGNMENT))  # an empty file cannot be mapped
-        os.replace(temporary, self.path)
-        return True
 
 
 class Publisher:
@@ -173,22 +125,22 @@ class Publisher:
         """Delete the files whose names contain `part`."""
         discard_named(self.directory, part)
 
-    def known(self, buffer: _Array) -> Place | None:
+    def known(self, buffer: Array) -> Place | None:
         """Where the buffer was published for good, if it was."""
         entry = self._lasting.get(id(buffer))
         return entry.place if entry is not None and entry.buffer() is buffer else None
 
-    def remember(self, buffer: _Array, place: Place) -> None:
+    def remember(self, buffer: Array, place: Place) -> None:
         """The buffer, which never changes, is now published at `place`."""
         key = id(buffer)
 
-        def forget(dead: weakref.ref[_Array], publisher: Publisher = self) -> None:
+        def forget(dead: weakref.ref[Array], publisher: Publisher = self) -> None:
             publisher._forget(key, dead)
 
         self._lasting[key] = _Lasting(weakref.ref(buffer, forget), place)
         self._uses[place.file] = self._uses.get(place.file, 0) + 1
 
-    def _forget(self, key: int, dead: weakref.ref[_Array]) -> None:
+    def _forget(self, key: int, dead: weakref.ref[Array]) -> None:
         entry = self._lasting.get(key)
         if entry is None or entry.buffer is not dead:
             return
@@ -206,12 +158,12 @@ class Publication:
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        self._step = _Pack(publisher.name("step"))
-        self._blocks = _Pack(publisher.name("blocks"))
-        self._batches: list[_Pack] = []
-        self._new: dict[int, tuple[_Array, Place]] = {}
+        self._step = Pack(publisher.name("step"))
+        self._blocks = Pack(publisher.name("blocks"))
+        self._batches: list[Pack] = []
+        self._new: dict[int, tuple[Array, Place]] = {}
 
-    def array(self, array: _Array) -> Place:
+    def array(self, array: Array) -> Place:
         """Any array, for this job."""
         return self._step.add(array)
 
@@ -280,7 +232,7 @@ class Publication:
         """Delete what was for this job alone."""
         discard(self._step.path)
 
-    def _place(self, buffer: _Array, used_bytes: int, sealed: bool) -> Place:
+    def _place(self, buffer: Array, used_bytes: int, sealed: bool) -> Place:
         flat = buffer.reshape(-1).view(np.uint8)[:used_bytes]
         if not sealed:
             return self._step.add(flat)
@@ -290,16 +242,16 @@ class Publication:
         arrays = (batch.keys, batch.rows, batch.offsets)
         keys, rows, offsets = (self._known(a) for a in arrays)
         if keys is None or rows is None or offsets is None:
-            pack = _Pack(self._publisher.name("batch"))
+            pack = Pack(self._publisher.name("batch"))
             self._batches.append(pack)
             keys, rows, offsets = (self._add(pack, a, a) for a in arrays)
         return keys, rows, offsets, len(batch)
 
-    def _known(self, buffer: _Array) -> Place | None:
+    def _known(self, buffer: Array) -> Place | None:
         new = self._new.get(id(buffer))
         return self._publisher.known(buffer) if new is None else new[1]
 
-    def _add(self, pack: _Pack, buffer: _Array, content: _Array) -> Place:
+    def _add(self, pack: Pack, buffer: Array, content: Array) -> Place:
         place = pack.add(content)
         self._new[id(buffer)] = buffer, place
         return place
@@ -353,70 +305,6 @@ class _AttachedFilter(Filter):
         self._addresses = np.array([files.address(p) for p in ref.bitmaps] or [0], np.int64)
         self._next_row = relation.next_row  # all is evaluated
         self._files = files
-
-
-class MappedFiles:
-    """Published files of a directory, mapped into memory while this object lives."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-        self._files: dict[str, MappedFile] = {}
-
-    def address(self, place: Place) -> int:
-        file = self._file(place.file)
-        file.bytes(place)  # it is there
-        return file.address + place.offset
-
-    def addresses(self, names: Sequence[str], file: Ints, offset: Ints, nbytes: Ints) -> Ints:
-        """Addresses of many places, each with its file's number in `names`, all int64[n]."""
-        opened = [self._file(name) for name in names]
-        sizes = np.array([f.nbytes for f in opened], np.int64)[file]
-        end = offset + nbytes
-        if not ((offset >= 0) & (nbytes >= 0) & (end <= sizes)).all():
-            raise ValueError("a place is not in its file")
-        found: Ints = np.array([f.address for f in opened], np.int64)[file] + offset
-        return found
-
-    def ints(self, place: Place) -> Ints:
-        """A writable copy of an int64 array."""
-        return np.array(self._file(place.file).bytes(place).view(np.int64))
-
-    def _file(self, name: str) -> MappedFile:
-        file = self._files.get(name)
-        if file is None:
-            if os.path.basename(name) != name:
-                raise ValueError(f"{name!r} is no file of the directory")
-            file = self._files[name] = open_file(os.path.join(self._directory, name))
-        return file
-
-
-class MappedFile:
-    """One file, mapped read-only."""
-
-    def __init__(self, path: str) -> None:
-        with open(path, "rb") as file:
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._bytes = np.frombuffer(self._map, np.uint8)
-        self.address: int = self._bytes.ctypes.data
-        self.nbytes = len(self._bytes)
-
-    def bytes(self, place: Place) -> _Array:
-        """Raises: ValueError for a place that is not in the file."""
-        end = place.offset + place.nbytes
-        if not 0 <= place.offset <= end <= self.nbytes:
-            raise ValueError("a place is not in its file")
-        return self._bytes[place.offset : end]
-
-
-_open_files: weakref.WeakValueDictionary[str, MappedFile] = weakref.WeakValueDictionary()
-
-
-def open_file(path: str) -> MappedFile:
-    """The file, mapped once in a process while anybody uses it."""
-    file = _open_files.get(path)
-    if file is None:
-        file = _open_files[path] = MappedFile(path)
-    return file
 
 
 class Attachment:

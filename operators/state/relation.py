@@ -24,7 +24,7 @@ max(time, since)); rows once and indexes by row id are this project's own.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,8 +36,9 @@ from operators.flight.column import Bools, Column, Ints, widen
 from operators.kernels import memory, versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.slabs import ROWS
+from operators.state.pieces import MappedFiles, Stored
 from operators.state.shared import Shared
-from operators.state.storage import Adopted, can_wait, layout_of, stored_values
+from operators.state.storage import Adopted, Buffers, Layout, can_wait, layout_of, stored_values
 from planner import types as t
 
 #: So many rows at once become blocks of their own.
@@ -71,6 +72,32 @@ class _Fresh:
         if len(rows) != len(self.rows) or rows[0] != self.rows[0] or rows[-1] != self.rows[-1]:
             return False
         return bool(memory.ascends_by_one(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The values of one block as they are now: of each slot the array, and the bytes in use.
+    `waiting`: columns without buffers yet, of which `Adopted.buffers` makes some."""
+
+    number: int
+    rows: int
+    used: list[tuple[int, np.ndarray[Any, Any], int]]
+    waiting: list[tuple[int, Callable[[], Buffers]]]
+    stored: Stored
+
+
+@dataclass(frozen=True, slots=True)
+class RelationImage:
+    """All that a relation keeps, as it is now. `columns`: each one's layout and first slot;
+    `numbers` and `arrays` by name; `blocks`: the full ones, in order, but those of which no row can
+    be seen; `last`: the one that is being filled."""
+
+    columns: tuple[tuple[t.Field, Layout, int], ...]
+    ids_slot: int
+    numbers: dict[str, Any]
+    arrays: dict[str, np.ndarray[Any, Any]]
+    blocks: list[Block]
+    last: Block | None
 
 
 class _Mark(NamedTuple):
@@ -133,6 +160,8 @@ class Relation:
         #: Columns that were looked up while blocks waited for them: no more blocks do.
         self._sought: set[int] = set()
         self._has_nulls = [False] * len(schema)
+        #: Of each block where its values lie in files, once they never change.
+        self._stored: list[Stored] = []
         #: Of each block, how many rows were appended to it, and how many of them died.
         self._block_rows: list[int] = []
         self._block_deaths: list[int] = []
@@ -223,7 +252,7 @@ class Relation:
                 del waiting[block]
         changed = self.next_row != mark.next_row or len(self._block_rows) != mark.blocks
         del self._buffers[mark.blocks :], self._block_rows[mark.blocks :]
-        del self._block_deaths[mark.blocks :]
+        del self._block_deaths[mark.blocks :], self._stored[mark.blocks :]
         self._addresses[:, mark.blocks :] = 0
         if mark.blocks and mark.next_row & BLOCK_MASK:
             last = mark.blocks - 1
@@ -493,6 +522,123 @@ class Relation:
                 total += 0 if dead is None else dead.nbytes
         return total + self._died_row.nbytes * 2 + self._born_first.nbytes * 2
 
+    # -- as a value ------------------------------------------------------------------------------
+
+    def image(self) -> RelationImage:
+        """All that is kept, as it is now, between steps. Cost: references to what never changes,
+        and a copy of the dead bits."""
+        full = self.next_row >> BLOCK_BITS
+        kept = self._addresses[self._kept_slot, : len(self._block_rows)].copy()
+        blocks = [self._image_of(b) for b in np.flatnonzero(kept[:full]).tolist()]
+        last = self._image_of(full) if self.next_row & BLOCK_MASK else None
+        bits = [(b, s[self._dead_slot]) for b, s in enumerate(self._buffers)]
+        dead = [(b, d) for b, d in bits if d is not None and d is not _ALL_DEAD]
+        numbers = {
+            "next_row": self.next_row,
+            "live_rows": self.live_rows,
+            "deaths": self.deaths,
+            "full_blocks": self._full_blocks,
+            "has_nulls": list(self._has_nulls),
+        }
+        arrays = {
+            "kept": kept,
+            "block_rows": np.array(self._block_rows, np.int64),
+            "block_deaths": np.array(self._block_deaths, np.int64),
+            "empty": np.array(self.empty_blocks, np.int64),
+            "born_first": self._born_first,
+            "born_time": self._born_time,
+            "died_row": self._died_row,
+            "died_time": self._died_time,
+            "dead": np.array([b for b, _ in dead], np.int64),
+            "dead_bits": np.array([d for _, d in dead], np.uint8).reshape(-1, _BITMAP_BYTES),
+        }
+        columns = tuple(zip(self.schema, self._layouts, self._value_slot, strict=True))
+        return RelationImage(columns, self._ids_slot, numbers, arrays, blocks, last)
+
+    def _image_of(self, block: int) -> Block:
+        waits = [i for i, w in enumerate(self._waiting) if block in w]
+        settled = set(range(len(self.schema))).difference(waits)
+        return Block(
+            block,
+            self.stored_rows(block),
+            list(self._in_use(block, settled)),
+            [(i, self._waiting[i][block].buffers(i, self._layouts[i], block)) for i in waits],
+            self._stored[block],
+        )
+
+    def load(
+        self,
+        numbers: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray[Any, Any]],
+        stored: Mapping[int, Stored],
+        files: MappedFiles,
+        last: Mapping[int, np.ndarray[Any, Any]],
+    ) -> None:
+        """Be what another one was when its image was made: this one has no rows. Values of full
+        blocks stay in `files`; `last`: those of the one that was being filled, by slot, as bytes.
+        """
+        assert self.next_row == 0, "a relation is loaded before it has rows"
+        self.live_rows, self.deaths = numbers["live_rows"], numbers["deaths"]
+        self._full_blocks, self._has_nulls = numbers["full_blocks"], list(numbers["has_nulls"])
+        self._born_first, self._born_time = arrays["born_first"], arrays["born_time"]
+        self._died_row, self._died_time = arrays["died_row"], arrays["died_time"]
+        kinds = self._slot_kinds()
+        for block, kept in enumerate(arrays["kept"].tolist()):
+            self._new_block()
+            self._addresses[self._kept_slot, block] = kept
+            for slot, offset, nbytes in self._told_places(stored.get(block)):
+                file = stored[block].file
+                assert file is not None
+                kind, words = kinds[slot]
+                values = files.array(file, offset, nbytes, kind)
+                self._set(block, slot, values.reshape(-1, 2) if words == 2 else values)
+            if block in stored:
+                self._stored[block] = stored[block]
+        self._block_rows = arrays["block_rows"].tolist()
+        self._block_deaths = arrays["block_deaths"].tolist()
+        for block, bits in zip(arrays["dead"].tolist(), arrays["dead_bits"], strict=True):
+            self._set(block, self._dead_slot, bits.copy())
+        for block in arrays["empty"].tolist():
+            self._empty(block)
+        self.next_row = numbers["next_row"]
+        if self.next_row & BLOCK_MASK:
+            self._load_last(self.next_row >> BLOCK_BITS, kinds, last)
+
+    @staticmethod
+    def _told_places(stored: Stored | None) -> list[tuple[int, int, int]]:
+        return [] if stored is None else [(s, at, n) for s, at, n, _ in stored.places.tolist()]
+
+    def _slot_kinds(self) -> dict[int, tuple[np.dtype[Any], int]]:
+        """Of each slot of values: its dtype, and the words a row."""
+        kinds: dict[int, tuple[np.dtype[Any], int]] = {self._ids_slot: (np.dtype(np.uint16), 1)}
+        for layout, slot in zip(self._layouts, self._value_slot, strict=True):
+            kinds[slot] = layout.storage, layout.words
+            kinds[slot + 1] = np.dtype(np.bool_), 1
+            if layout.textual:
+                kinds[slot + 2] = np.dtype(np.uint8), 1
+        return kinds
+
+    def _load_last(
+        self,
+        block: int,
+        kinds: Mapping[int, tuple[np.dtype[Any], int]],
+        values: Mapping[int, np.ndarray[Any, Any]],
+    ) -> None:
+        """Copy the values of the block that is being filled to where there is room for more."""
+        self._open_buffers(block)
+        texts = {s + 2 for s, x in zip(self._value_slot, self._layouts, strict=True) if x.textual}
+        for slot, raw in values.items():
+            kind, words = kinds[slot]
+            given = raw.view(kind).reshape(-1, 2) if words == 2 else raw.view(kind)
+            here = self._buffers[block][slot]
+            if slot in texts and (here is None or len(here) < len(given)):
+                here = self._room((2 * len(given),), np.uint8)
+                self._set(block, slot, here)
+            elif here is None:
+                here = np.ones(BLOCK_ROWS, np.bool_)
+                self._set(block, slot, here)
+            here[: len(given)] = given
+
     # -- blocks ----------------------------------------------------------------------------------
 
     def _copy(self, columns: list[Column], n: int) -> None:
@@ -562,13 +708,16 @@ class Relation:
             grown[:, :block] = self._addresses
             self._addresses = grown
         self._buffers.append([None] * self._slots)
+        self._stored.append(Stored())
         self._block_rows.append(0)
         self._block_deaths.append(0)
         return block
 
     def _open_block(self) -> None:
         """A block with room for all its rows."""
-        block = self._new_block()
+        self._open_buffers(self._new_block())
+
+    def _open_buffers(self, block: int) -> None:
         for layout, slot in zip(self._layouts, self._value_slot, strict=True):
             if layout.textual:
                 offsets = np.empty(BLOCK_ROWS + 1, np.int32)
@@ -712,6 +861,7 @@ class Relation:
         self._set(block, self._dead_slot, _ALL_DEAD)
         self._set(block, self._ids_slot, _NO_IDS)
         self._addresses[self._kept_slot, block] = 0
+        self._stored[block] = Stored()
         self.empty_blocks.append(block)
 
     def _rewrite(self, block: int, rows: Ints) -> None:
@@ -728,6 +878,7 @@ class Relation:
             self._set(block, slot + 1, columns[i].valid)
         self._set(block, self._ids_slot, (rows & BLOCK_MASK).astype(np.uint16))
         self._addresses[self._kept_slot, block] = len(rows)
+        self._stored[block] = Stored()
 
 
 def by_block(rows: Ints) -> Iterator[tuple[int, Ints]]:

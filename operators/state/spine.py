@@ -17,7 +17,8 @@ separate spines (this project's own).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from operators.kernels import memory, sorting, spines
 from operators.kernels.memory import BLOCK_ROWS
 from operators.kernels.versions import NEVER
 from operators.slabs import BATCHES
+from operators.state.pieces import MappedFiles, Stored
 
 #: Entries merged per entry inserted, for each merge in progress; more is more eager.
 EFFORT = 4
@@ -60,6 +62,8 @@ class Batch:
     offsets: Ints
     skips: Ints | None = None
     chain: int = 0
+    #: Where keys, rows and offsets lie in a file, once they do.
+    stored: Stored = field(default_factory=Stored, compare=False)
     #: As kernels take a batch: the addresses of keys, rows and offsets, and the length.
     entry: tuple[int, int, int, int] = field(default=_UNKNOWN, repr=False, compare=False)
 
@@ -105,6 +109,16 @@ def make_batch(keys: Ints, rows: Ints, order: Ints | None = None) -> Batch:
     offsets = np.empty(sorting.BUCKETS + 1, np.int64)
     spines.copy_batch(keys, rows, order, out_keys, out_rows, offsets)
     return Batch(out_keys, out_rows, offsets)
+
+
+def stored_batch(stored: Stored, width: int, length: int, files: MappedFiles) -> Batch:
+    """The batch of keys of so many words that lies in a file."""
+    assert stored.file is not None
+    keys, rows, offsets = (
+        files.array(stored.file, at, nbytes, np.dtype(np.int64))
+        for _, at, nbytes, _ in stored.places.tolist()
+    )
+    return Batch(keys.reshape(width, length), rows, offsets, stored=stored)
 
 
 class _Merge:
@@ -186,6 +200,11 @@ class Spine:
             self.entries += len(batch)
             self._table = None
             self.settled = False
+
+    def load(self, batches: Iterable[Batch]) -> None:
+        """Be a spine with these batches: this one has none."""
+        for batch in batches:
+            self.insert(batch)
 
     def mark(self) -> tuple[int, int]:
         return len(self._parts), self.entries
@@ -364,4 +383,4 @@ def _with_skips(batch: Batch) -> Batch:
     if batch.skips is not None:
         return batch
     skips = np.zeros(len(batch), np.int64)
-    return Batch(batch.keys, batch.rows, batch.offsets, skips, batch.chain, batch.entry)
+    return replace(batch, skips=skips)

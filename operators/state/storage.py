@@ -9,8 +9,9 @@ part of what it keeps in memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,9 +93,14 @@ class Adopted:
 
         Cost: one copy, unless the arrays are taken over.
         """
-        buffers = _buffers(self._columns[column], layout, *self._places(block))
+        buffers = self.buffers(column, layout, block)()
         self.leave(column)  # only now: whoever fails before tries again
         return buffers
+
+    def buffers(self, column: int, layout: Layout, block: int) -> Callable[[], Buffers]:
+        """What makes the buffers of a column for one block, in any thread, whoever has let the
+        column go by then."""
+        return partial(_buffers, self._columns[column], layout, *self._places(block))
 
     def leave(self, column: int) -> None:
         """One block more does not need the column as it came; the last one lets it go."""

@@ -1,5 +1,6 @@
 """State that outlives its process: see STORE.md."""
 
+from sqlview.store.checkpoints import Checkpoint, Snapshot
 from sqlview.store.store import DURABILITIES, Store
 
-__all__ = ["DURABILITIES", "Store"]
+__all__ = ["DURABILITIES", "Checkpoint", "Snapshot", "Store"]

@@ -1,7 +1,6 @@
 """The log: records, one after the other, in files that only grow.
 
-A file is `log-` and the number of its first record, or `base-` and that number: what comes before a
-base is not needed any more. A record is a header of 40 bytes and its body,
+A file is `log-` and the number of its first record. A record is a header of 40 bytes and its body,
 filled up to 8 bytes. The header: the store's mark, checksum, length of the body, number, and the
 number of the latest record that was known to be on disk when this one was written. Space is
 reserved ahead, so that a record that is made durable costs no change of the file's length. The mark
@@ -23,11 +22,11 @@ import re
 import struct
 import threading
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from operators.state.files import create, discard
+from operators.state.files import create, sync_directory
 from planner.errors import StoreError
 
 _log = logging.getLogger(__name__)
@@ -39,7 +38,9 @@ _MOST_BUFFERS = 512
 _HEADER = struct.Struct("<8sQQQQ")
 #: Bytes of a mark.
 MARK_BYTES = 8
-_NAME = re.compile(r"(log|base)-(\d{20})")
+_NAME = re.compile(r"log-(\d{20})")
+#: A file with so much in it is left when what it has is in a checkpoint.
+_LEAVE_BYTES = 1 << 20
 
 
 #: Bytes that are written one after the other.
@@ -55,57 +56,40 @@ class Record:
     durable: int
 
 
+@dataclass(slots=True)
+class End:
+    """Where a log is read up to: behind record `number`, in the file that begins with record `file`
+    (0: there is none), at a byte of it."""
+
+    number: int = 0
+    file: int = 0
+    offset: int = 0
+
+
 def log_files(directory: str) -> list[tuple[int, str]]:
-    """Number of the first record and path of the files that count, in order: from the last base."""
+    """Number of the first record and path of each file, in order."""
     found = [m for m in map(_NAME.fullmatch, os.listdir(directory)) if m is not None]
-    base = max((int(m[2]) for m in found if m[1] == "base"), default=0)
-    files = sorted((int(m[2]), m[0]) for m in found if int(m[2]) >= base + (m[1] == "log"))
-    return [(number, os.path.join(directory, name)) for number, name in files]
+    return sorted((int(m[1]), os.path.join(directory, m[0])) for m in found)
 
 
-def write_base(directory: str, mark: bytes, number: int, bodies: Iterable[Parts]) -> None:
-    """Write records that say all that those before `number` did, in their place.
-
-    Raises: OSError, with the log as it was.
-    """
-    path = os.path.join(directory, f"base-{number:020}")
-    temporary = f"{path}.part"
-    discard(temporary)
-    with create(temporary) as file:
-        for parts in bodies:
-            # As if on disk: it is, before the file has its name.
-            for part in _buffers(mark, parts, number, number):
-                file.write(part)
-            number += 1
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(temporary, path)
-    sync_directory(directory)
-    discard_old(directory)
+def is_old(name: str, end: End) -> bool:
+    """Whether a file of that name has nothing that comes after `end`."""
+    found = _NAME.fullmatch(name)
+    return found is not None and int(found[1]) < end.file
 
 
-def is_base(path: str) -> bool:
-    return os.path.basename(path).startswith("base-")
-
-
-def discard_old(directory: str) -> None:
-    """Delete what a base has made superfluous, and what was not finished."""
-    needed = {os.path.basename(path) for _, path in log_files(directory)}
-    for name in os.listdir(directory):
-        unfinished = name.endswith(".part") and _NAME.fullmatch(name.removesuffix(".part"))
-        if unfinished or (_NAME.fullmatch(name) and name not in needed):
-            discard(os.path.join(directory, name))
-
-
-def read(directory: str, mark: bytes) -> Iterator[Record]:
-    """All records. Changes nothing.
+def read(directory: str, mark: bytes, end: End) -> Iterator[Record]:
+    """The records behind `end`, which goes with them, and in the end is where the log ends. Changes
+    no file.
 
     Raises: StoreError for a damaged file, when it comes to it; OSError.
     """
-    files = log_files(directory)
-    number = files[0][0] if files else 1
+    files = [(first, path) for first, path in log_files(directory) if first >= end.file]
+    if end.file and (not files or files[0][0] != end.file):
+        raise _damaged(_path(directory, end.file), "It is missing.")
     for at, (first, path) in enumerate(files):
-        if first != number:
+        number = end.number + 1
+        if first not in (number, end.file):
             raise _damaged(path, f"It begins with record {first}, and record {number} is missing.")
         try:
             with open(path, "rb") as file:
@@ -114,23 +98,18 @@ def read(directory: str, mark: bytes) -> Iterator[Record]:
             raise StoreError(
                 "the store was rewritten while it was read", hint="Open it again."
             ) from None
-        offset = 0
-        for record in _records(data, mark, first):
+        if first != end.file:
+            end.file, end.offset = first, 0
+        if end.offset > len(data):
+            raise _damaged(path, f"It ends before byte {end.offset}, up to which it was written.")
+        while (record := _record_at(data, mark, end.offset, end.number + 1)) is not None:
+            end.number, end.offset = record.number, end.offset + _size(len(record.body))
             yield record
-            number, offset = record.number + 1, offset + _size(len(record.body))
-        whole = at < len(files) - 1 or is_base(path)
+        number, offset = end.number + 1, end.offset
         rest = bytes(data[offset:]).rstrip(b"\0")
-        cut = bool(rest) if whole else _was_durable(data, mark, offset, rest, number)
-        if cut:
+        last = at == len(files) - 1
+        if _was_durable(data, mark, offset, rest, number) if last else rest:
             raise _damaged(path, f"Record {number}, at byte {offset}, is not what was written.")
-
-
-def _records(data: memoryview, mark: bytes, number: int) -> Iterator[Record]:
-    """Whole records, one after the other, from that number on."""
-    offset = 0
-    while (record := _record_at(data, mark, offset, number)) is not None:
-        yield record
-        number, offset = number + 1, offset + _size(len(record.body))
 
 
 def _record_at(data: memoryview, mark: bytes, offset: int, number: int | None) -> Record | None:
@@ -157,6 +136,11 @@ def _was_durable(data: memoryview, mark: bytes, offset: int, rest: bytes, number
             return True
         at = rest.find(mark, at + 1)
     return False
+
+
+def _path(directory: str, first: int) -> str:
+    """Of the file that begins with that record."""
+    return os.path.join(directory, f"log-{first:020}")
 
 
 def _damaged(path: str, detail: str) -> StoreError:
@@ -193,39 +177,37 @@ class Log:
     State: an open file with reserved space. `broken` says why nothing can be written any more.
     """
 
-    def __init__(self, directory: str, mark: bytes, sync_each: bool) -> None:
-        """Goes on after the last whole record, and cuts off what is behind it.
+    def __init__(self, directory: str, mark: bytes, sync_each: bool, end: End) -> None:
+        """Goes on where `read` came to the end, and cuts off what is behind it.
 
         `sync_each`: whether `append` returns when the record is on disk.
-        Raises: OSError. What is damaged is found by `read`, which comes first.
+        Raises: OSError.
         """
         self._directory = directory
         self._mark = mark
         self._sync_each = sync_each
         self._lock = threading.Lock()
         self.broken: BaseException | None = None
-        self.number = self._durable = self._offset = self._reserved = 0
-        files = log_files(directory)
-        if not files:
-            self._path, self._file = self._new_file()
+        self.number, self._first, self._offset = end.number, end.file, end.offset
+        self._durable = self._reserved = 0
+        #: That were appended since it was opened.
+        self.appended_bytes = 0
+        if self._first == 0:
+            self._file = self._new_file()
+            self._first = self.number + 1
             return
-        first, self._path = files[-1]
-        self.number = first - 1
-        with open(self._path, "rb") as file:
-            data = memoryview(file.read())
-        for record in _records(data, mark, first):
-            self.number = record.number
-            self._offset += _size(len(record.body))
-        if is_base(self._path):
-            self._durable = self.number
-            self._path, self._file = self._new_file()
-            self._offset = 0
-            return
-        self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-        if bytes(data[self._offset :]).rstrip(b"\0"):
-            _log.warning("what was being written to %s was never committed: cut off", self._path)
+        path = _path(directory, self._first)
+        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        length = max(os.fstat(self._file).st_size - self._offset, 0)
+        if os.pread(self._file, length, self._offset).rstrip(b"\0"):
+            _log.warning("what was being written to %s was never committed: cut off", path)
         self._cut(self._offset)
         self._durable = self.number
+
+    @property
+    def end(self) -> End:
+        """Behind the latest record."""
+        return End(self.number, self._first, self._offset)
 
     def append(self, parts: Parts) -> int:
         """Write a record with the parts as its body; returns its number.
@@ -247,6 +229,7 @@ class Log:
                 self._undo(self._offset)
                 raise
             self._offset += size
+            self.appended_bytes += size
             self.number = number
             if self._sync_each:
                 self._durable = number
@@ -264,6 +247,13 @@ class Log:
     def size_of(self, parts: Parts) -> int:
         """Bytes that a record of these parts takes."""
         return _size(sum(map(len, parts)))
+
+    def leave(self) -> None:
+        """Go on in another file if there is much in this one. Raises: as `append`."""
+        self._check()
+        with self._lock:
+            if self._offset >= _LEAVE_BYTES:
+                self._next_file()
 
     def sync(self) -> None:
         """Put what was appended on disk. Raises: OSError; the log is broken then."""
@@ -329,25 +319,20 @@ class Log:
                 self._reserved = size
                 return
 
-    @property
-    def _next_path(self) -> str:
-        """Of a file that begins with the next record."""
-        return os.path.join(self._directory, f"log-{self.number + 1:020}")
-
-    def _new_file(self) -> tuple[str, int]:
+    def _new_file(self) -> int:
         """An empty file for the next record, open; its name is on disk."""
-        path = self._next_path
+        path = _path(self._directory, self.number + 1)
         with create(path) as made:
             os.fsync(made.fileno())
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         sync_directory(self._directory)
-        return path, file
+        return file
 
     def _next_file(self) -> None:
         """Go on in another file. Raises: OSError; then it goes on in this one."""
-        path = self._next_path
+        path = _path(self._directory, self.number + 1)
         try:
-            _, file = self._new_file()
+            file = self._new_file()
             try:
                 self._cut(self._offset)
             except BaseException:
@@ -363,17 +348,8 @@ class Log:
                 self.broken = error
             raise
         os.close(self._file)
-        self._path, self._file, self._durable = path, file, self.number
+        self._first, self._file, self._durable = self.number + 1, file, self.number
         self._offset = self._reserved = 0
-
-
-def sync_directory(path: str) -> None:
-    """Names in the directory are on disk when this returns."""
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _write(file: int, parts: Parts, offset: int) -> None:

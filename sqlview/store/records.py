@@ -1,4 +1,4 @@
-"""What the records of a store say: a definition, the changes of a step, or a new beginning.
+"""What the records of a store say: a definition, or the changes of a step.
 
 A definition is the text of `planner.serialise`: tables and streams with their columns, views with
 their plan, so that opening a store plans nothing, whatever statistics or versions say by then. A
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from typing_extensions import assert_never
+
 from operators.flight.column import Column
-from operators.hydration import pieces_of
-from operators.state.changes import DELETE, INSERT
+from operators.state.changes import DELETE
 from operators.table import TableState
 from planner import dataflow as ir
 from planner import zones
@@ -23,27 +24,29 @@ from planner.algebra import SortKey
 from planner.errors import FormatError, StoreError
 from planner.serialise import PLAN_CLASSES, Format
 from planner.types import BIGINT, Field, Schema
-from sqlview.catalog import Catalog, Stream, Table, View
-from sqlview.positions import Position, Positions
+from sqlview.catalog import Catalog, Entry, Stream, Table, View
+from sqlview.positions import Position
 from sqlview.store.log import Parts
 from sqlview.store.rows import packed, unpacked
 from sqlview.transaction import Statement
 from sqlview.writer import Dated
 
-_DEFINITION, _STEP, _BASE = b"defined\0", b"stepped\0", b"based\0\0\0"
+_DEFINITION, _STEP = b"defined\0", b"stepped\0"
 _LENGTH = struct.Struct("<Q")
 _TIMES = Field("__time", BIGINT, False)
 
 
 @dataclass(frozen=True, slots=True)
 class DefinedTable:
-    """`key`: empty where there is none."""
+    """`key`: empty where there is none. `awaits_rows`: the table is there when the next record, a
+    step, brings its rows."""
 
     name: str
     schema: Schema
     key: tuple[int, ...]
     enforced: bool
     comments: tuple[str | None, ...]
+    awaits_rows: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +83,16 @@ class Dropped:
 
 
 Definition: TypeAlias = DefinedTable | DefinedStream | DefinedView | Dropped
-_CLASSES = (DefinedTable, DefinedStream, DefinedView, Dropped)
+#: Of what is there.
+DEFINITIONS = (DefinedTable, DefinedStream, DefinedView)
+_CLASSES = (*DEFINITIONS, Dropped)
 _FORMAT = Format("sqlview definition", 1, (*PLAN_CLASSES, *_CLASSES))
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
-    """What follows is all there is as of `epoch`, whatever was before; `positions`: of sources."""
-
-    epoch: int
-    positions: dict[str, Position]
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
-    """The changes of the epochs from `first` on, `count` of them; 0 for more rows of `first`.
-    `positions`: those to which sources came."""
+    """The changes of the epochs from `first` on, `count` of them. `positions`: those to which
+    sources came."""
 
     first: int
     count: int
@@ -103,8 +100,10 @@ class Step:
     positions: dict[str, Position]
 
 
-def of_table(table: Table) -> DefinedTable:
-    return DefinedTable(table.name, table.schema, table.key or (), table.enforced, table.comments)
+def of_table(table: Table, awaits_rows: bool = False) -> DefinedTable:
+    return DefinedTable(
+        table.name, table.schema, table.key or (), table.enforced, table.comments, awaits_rows
+    )
 
 
 def of_stream(stream: Stream) -> DefinedStream:
@@ -151,6 +150,29 @@ def view_of(defined: DefinedView) -> View:
     )
 
 
+def awaiting(record: Definition | Step) -> str | None:
+    """The table that is not there unless the next record brings its rows."""
+    waits = isinstance(record, DefinedTable) and record.awaits_rows
+    return record.name if isinstance(record, DefinedTable) and waits else None
+
+
+def entry_of(defined: DefinedTable | DefinedStream | DefinedView) -> Entry:
+    """What the definition says, without rows. Raises: as `view_of`."""
+    match defined:
+        case DefinedTable():
+            return table_of(defined)
+        case DefinedStream():
+            return stream_of(defined)
+        case DefinedView():
+            return view_of(defined)
+        case _:
+            assert_never(defined)
+
+
+def stream_of(defined: DefinedStream) -> Stream:
+    return Stream(defined.name, defined.schema, defined.comments)
+
+
 def table_of(defined: DefinedTable) -> Table:
     """A table without rows."""
     key = defined.key or None
@@ -158,18 +180,28 @@ def table_of(defined: DefinedTable) -> Table:
     return Table(defined.name, defined.schema, key, defined.enforced, state, defined.comments)
 
 
-def parts_of(entry: Table | Stream | View | str) -> Parts:
+def parts_of(entry: Entry | str, awaits_rows: bool = False) -> Parts:
     """The record of what is created, or of the name of what is dropped."""
+    defined: Definition
+    if isinstance(entry, str):
+        defined = Dropped(entry)
+    elif isinstance(entry, Table):
+        defined = of_table(entry, awaits_rows)
+    else:
+        defined = definition_of(entry)
+    return [_DEFINITION, _FORMAT.write(defined).encode()]
+
+
+def definition_of(entry: Entry) -> DefinedTable | DefinedStream | DefinedView:
     match entry:
         case Table():
-            defined: Definition = of_table(entry)
+            return of_table(entry)
         case Stream():
-            defined = of_stream(entry)
+            return of_stream(entry)
         case View():
-            defined = of_view(entry)
+            return of_view(entry)
         case _:
-            defined = Dropped(entry)
-    return [_DEFINITION, _FORMAT.write(defined).encode()]
+            assert_never(entry)
 
 
 def step_parts(
@@ -198,22 +230,7 @@ def step_parts(
     return [_STEP, _LENGTH.pack(len(head)), head, bytes(-len(head) % 8), *bodies]
 
 
-def base(catalog: Catalog, epoch: int, positions: Positions) -> Iterator[Parts]:
-    """The records that say all that the catalog has as of `epoch`, the latest one. There is no view
-    over a stream, whose past events it would lack. Cost: a copy of the tables, in pieces."""
-    said = {"epoch": epoch, "sources": _plain(dict(positions.items()))}
-    yield [_BASE, json.dumps(said).encode()]
-    for stream in catalog.streams():
-        yield parts_of(stream)
-    for table in catalog.tables():
-        yield parts_of(table)
-        for piece in pieces_of(table.state.relation, epoch):
-            yield step_parts([(Statement(table, INSERT, piece.columns()), epoch)], epoch, 0, {})
-    for view in catalog.views():
-        yield parts_of(view)
-
-
-def read(body: memoryview, catalog: Catalog) -> Definition | Step | Base:
+def read(body: memoryview, catalog: Catalog) -> Definition | Step:
     """What a record says. `catalog`: as it was when the record was written.
 
     Raises: StoreError for what this version does not know.
@@ -224,9 +241,6 @@ def read(body: memoryview, catalog: Catalog) -> Definition | Step | Base:
             return _definition(rest)
         except FormatError as error:
             raise _unknown(error.detail) from error
-    if kind == _BASE:
-        said = json.loads(bytes(rest))
-        return Base(said["epoch"], _positions(said["sources"]))
     if kind != _STEP:
         raise _unknown(f"It has a record of the kind {kind!r}.")
     (length,) = _LENGTH.unpack_from(rest)

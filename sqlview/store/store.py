@@ -3,10 +3,11 @@
     store.json   that it is one, of which version, and the mark of its records
     lease        who writes it (`lease`)
     log-…        the definitions and changes of each step (`log`, `records`)
-    base-…       the same of all that there is, in the place of a long log
+    checkpoint-… all that there is as of a record (`checkpoints`), and
+    rows-…, large-…, small-… the greatest part of it, which checkpoints share
 
-What a session commits is in the log before it is visible, and opening the store takes every record
-through the ordinary step again.
+What a session commits is in the log before it is visible. Opening the store reads the latest
+checkpoint, and takes the records behind it through the ordinary step again.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
-from operators.state.files import create, make_directory
+from operators.state.files import create, make_directory, sync_directory
 from planner.errors import StoreError
-from sqlview.store import log
+from sqlview.store import checkpoints, log
+from sqlview.store.checkpoints import Checkpoint, Snapshot
 from sqlview.store.lease import Lease
-from sqlview.store.log import Log, Parts, log_files, sync_directory
+from sqlview.store.log import End, Log, Parts, log_files
 
 _log = logging.getLogger(__name__)
 
@@ -33,8 +37,13 @@ FORMAT, VERSION = "sqlview store", 1
 #: opened may. None of them loses anything if only the process is killed.
 DURABILITIES = ("commit", "interval", "close")
 INTERVAL = 0.1
-#: A log that is shorter is never rewritten.
-BASE_BYTES = log.FILE_BYTES
+#: A checkpoint is written when so many bytes were appended since the one before, or something and
+#: so many seconds ago it was; it takes at most this share of the time.
+CHECKPOINT_BYTES, CHECKPOINT_SECONDS, CHECKPOINT_SHARE = 256 << 20, 10.0, 0.1
+#: To read a checkpoint while others are written.
+_ATTEMPTS = 10
+#: Between looks at whether one is due.
+_LOOK_SECONDS = 0.5
 
 
 class Store:
@@ -50,8 +59,17 @@ class Store:
         self._lease: Lease | None = None
         self._log: Log | None = None
         self._stop = threading.Event()
-        self._syncing: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
         self._durability = durability
+        self._end = End()
+        self.checkpoint: Checkpoint | None = None
+        #: Held while a checkpoint is written.
+        self._writing = threading.Lock()
+        self._token = os.urandom(6).hex()
+        self._written = 0
+        #: Record, bytes appended, and when: of the latest checkpoint. What it took, in seconds.
+        self._saved, self._saved_bytes, self._saved_at = 0, 0, time.monotonic()
+        self._saving_seconds = 0.0
         self._released = ExitStack()
         try:
             self._open()
@@ -65,6 +83,7 @@ class Store:
     def _open(self) -> None:
         if self.read_only:
             self._mark = _mark(self.path)
+            self._find_checkpoint()
             return
         if not os.path.lexists(self.path):
             make_directory(self.path)
@@ -83,11 +102,27 @@ class Store:
         for name in os.listdir(self.path):
             if name.startswith("session-"):  # what Spark tasks read, of a writer that was killed
                 shutil.rmtree(os.path.join(self.path, name), ignore_errors=True)
-        log.discard_old(self.path)
+        self._find_checkpoint()
+        checkpoints.discard_old(self.path, self.checkpoint)
+
+    def _find_checkpoint(self) -> None:
+        for attempt in range(_ATTEMPTS):
+            try:
+                self.checkpoint = checkpoints.read(self.path, self._mark)
+                break
+            except FileNotFoundError:  # the writer has written another one
+                if not self.read_only or attempt == _ATTEMPTS - 1:
+                    raise
+        if self.checkpoint is not None:
+            self._end = replace(self.checkpoint.end)
+            self._saved = self._end.number
 
     def records(self) -> Iterator[log.Record]:
-        """All records, before the first `append`. Raises: StoreError for a damaged file."""
-        return log.read(self.path, self._mark)
+        """The records that the checkpoint has not, before the first `append`.
+
+        Raises: StoreError for a damaged file.
+        """
+        return log.read(self.path, self._mark, self._end)
 
     @property
     def nbytes(self) -> int:
@@ -95,31 +130,103 @@ class Store:
         return sum(os.path.getsize(path) for _, path in log_files(self.path))
 
     @property
-    def wants_base(self) -> bool:
-        """Whether opening would take far less if the store said what there is, not how it came."""
-        sizes = [(log.is_base(path), os.path.getsize(path)) for _, path in log_files(self.path)]
-        base = sum(size for is_base, size in sizes if is_base)
-        return not self.read_only and self.nbytes - base > max(BASE_BYTES, 2 * base)
-
-    def rebase(self, number: int, records: Iterator[Parts]) -> None:
-        """Write what there is in the place of the records up to `number`, which are all; before the
-        first `append`. Where that cannot be written, they stay."""
-        try:
-            log.write_base(self.path, self._mark, number + 1, records)
-        except OSError:
-            _log.warning("the store's log is long, and could not be rewritten", exc_info=True)
+    def checkpoint_bytes(self) -> int:
+        """What its checkpoint takes on disk."""
+        if self.checkpoint is None:
+            return 0
+        names = (self.checkpoint.path, *self.checkpoint.values)
+        return sum(os.path.getsize(os.path.join(self.path, name)) for name in names)
 
     def begin(self) -> None:
         """From now on records are appended."""
         if self.read_only:
             return
         try:
-            self._log = Log(self.path, self._mark, sync_each=self._durability == "commit")
+            self._log = Log(self.path, self._mark, self._durability == "commit", self._end)
         except OSError as error:
             raise _unusable(self.path, error) from error
         if self._durability == "interval":
-            self._syncing = threading.Thread(target=self._sync, name="sqlview-sync", daemon=True)
-            self._syncing.start()
+            self._run(self._sync)
+
+    @property
+    def end(self) -> End:
+        """Behind the latest record."""
+        assert self._log is not None, "it is being written"
+        return self._log.end
+
+    def save_beside(self, take: Callable[[], Snapshot | None]) -> None:
+        """From now on write checkpoints of what `take` returns, in a thread of their own. What it
+        returns has all that was appended; None: there will be nothing to take any more."""
+        self._run(lambda: self._save_beside(take))
+
+    def save(self, take: Callable[[], Snapshot | None]) -> None:
+        """Write a checkpoint of what `take` returns, if anything was appended since the last one.
+
+        Raises: StoreError, with the store as it was.
+        """
+        with self._writing:
+            if self._log is None or self._log.number == self._saved:
+                return
+            began = time.monotonic()
+            try:
+                self._log.leave()
+                taken = take()
+                if taken is None:
+                    return
+                assert self._lease is not None
+                self._lease.check()
+                appended = self._log.appended_bytes
+                self._log.sync()  # what a checkpoint has, the log has
+                self._written += 1
+                checkpoints.write(self.path, self._mark, f"{self._token}-{self._written}", taken)
+                self.checkpoint = checkpoints.read(self.path, self._mark)
+            except OSError as error:
+                raise StoreError(
+                    f'no checkpoint of the store "{self.path}" could be written',
+                    detail=f"{error.strerror or error}.",
+                    hint="Nothing is lost: what was committed is in its log. Make room, or mend "
+                    "what the detail says.",
+                ) from error
+            finally:
+                self._saved_at = time.monotonic()
+                self._saving_seconds = self._saved_at - began
+            self._saved, self._saved_bytes = taken.end.number, appended
+            checkpoints.discard_old(self.path, self.checkpoint)
+
+    @property
+    def _is_due(self) -> bool:
+        if self._log is None or self._log.number == self._saved:
+            return False
+        waited = time.monotonic() - self._saved_at
+        if waited * CHECKPOINT_SHARE < self._saving_seconds:
+            return False
+        much = self._log.appended_bytes - self._saved_bytes >= CHECKPOINT_BYTES
+        return much or waited >= CHECKPOINT_SECONDS
+
+    def _save_beside(self, take: Callable[[], Snapshot | None]) -> None:
+        while not self._stop.wait(_LOOK_SECONDS):
+            if self._is_due:
+                try:
+                    self.save(take)
+                except Exception:
+                    _log.warning("a checkpoint could not be written", exc_info=True)
+
+    def _run(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, name="sqlview-store", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether its threads are to end."""
+        return self._stop.is_set()
+
+    def stop(self) -> None:
+        """Its threads end, and are waited for."""
+        self._stop.set()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
 
     def append(self, parts: Parts) -> int:
         """Write a record; returns its number. Raises: StoreError, with nothing written."""
@@ -155,9 +262,7 @@ class Store:
 
     def close(self) -> None:
         """Everything is on disk, and another session may write the store."""
-        self._stop.set()
-        if self._syncing is not None:
-            self._syncing.join()
+        self.stop()
         try:
             if self._log is not None:
                 self._log.close()

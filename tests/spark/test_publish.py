@@ -19,7 +19,8 @@ from operators.flight.delta import Pairs, bound
 from operators.kernels.memory import BLOCK_ROWS
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
-from operators.state.publish import Attachment, Place, Publisher
+from operators.state.pieces import Place
+from operators.state.publish import Attachment, Publisher
 from operators.state.relation import Relation
 from planner import dataflow as ir
 from planner.expr import Call, Literal

@@ -11,13 +11,14 @@ from pathlib import Path
 import sqlview
 
 #: Commits rows (i, i % 7, i) one after the other, creates, replaces and drops a view now and then,
-#: and says what has returned.
+#: writes checkpoints all the time if it is told to, and says what has returned.
 WRITER = """
 import sys
 import sqlview
 import sqlview.store.store
 if sys.argv[2] == "1":
-    sqlview.store.store.BASE_BYTES = 0
+    sqlview.store.store.CHECKPOINT_SECONDS = sqlview.store.store._LOOK_SECONDS = 0.01
+    sqlview.store.store.CHECKPOINT_SHARE = 1.0
 db = sqlview.connect(sys.argv[1])
 db.sql("CREATE TABLE IF NOT EXISTS t (k INT PRIMARY KEY, g INT, v BIGINT)")
 create = "CREATE MATERIALIZED VIEW IF NOT EXISTS sums AS "

@@ -1,7 +1,7 @@
 """A scripted life of a store, and a disk that fails in it.
 
 `LIFE` is what a session does, one operation after the other, with every kind of operator under
-change, stores that are opened again, and logs that are written anew. `run` lets the `at`-th call
+change, stores that are opened again, and checkpoints. `run` lets the `at`-th call
 that changes the disk fail in some way, and checks what is there then:
 
 - `error`: it raises, once. The operation fails with nothing of it visible, and is done again.
@@ -25,7 +25,8 @@ from typing import Any
 import pytest
 
 import sqlview
-from operators.state import files
+from operators import checkpoint
+from operators.state import files, pieces, relation, segments
 from planner.errors import SqlViewError
 from sqlview.oracle import canonical_rows
 from sqlview.store import log, store
@@ -70,6 +71,11 @@ def _many(db: Any) -> None:
         txs.delete("t", [(3,)], times=[1])
 
 
+def _checkpoint(db: Any) -> None:
+    if db._store is not None:
+        db.checkpoint()
+
+
 def _created_with_rows(db: Any) -> None:
     if "made" not in db.sql("SHOW TABLES").to_arrow()["table"].to_pylist():
         db.create_table("made", {"a": [1, 2, 2], "b": ["x", None, "y"]})
@@ -105,10 +111,12 @@ LIFE: tuple[Operation | str, ...] = (
     _sql("DROP MATERIALIZED VIEW IF EXISTS firsts"),
     _changes(("upsert", "t", [(1, 1, "again", 0.25)])),
     _sql("DROP MATERIALIZED VIEW IF EXISTS seen"),
-    "rewrite",
+    _checkpoint,
     _view("kinds", "SELECT DISTINCT g, d FROM bag WHERE d > 0.5"),
     _changes(("insert", "bag", [(5, 7, None)]), ("delete", "t", [(0,)])),
-    "rewrite",
+    _checkpoint,
+    "open",
+    _checkpoint,
     _changes(("insert", "t", [(50, 5, "last", -0.0)])),
     _sql("DROP TABLE IF EXISTS made"),
 )
@@ -141,7 +149,11 @@ class Disk:
             for name in CALLS:
                 patch.setattr(os, name, self._call(name, getattr(os, name)))
             patch.setattr(log, "FILE_BYTES", 2_000)  # records go to several files
-            for module in (log, store):
+            patch.setattr(log, "_LEAVE_BYTES", 1_000)
+            patch.setattr(store, "CHECKPOINT_SECONDS", 1e9)  # when they are said to be written
+            patch.setattr(relation, "BULK_ROWS", 3)  # so that there are full blocks
+            patch.setattr(checkpoint, "_OWN_FILE", 500)
+            for module in (log, store, pieces, segments):
                 patch.setattr(module, "create", self._creating(files.create))
             yield
 
@@ -284,10 +296,7 @@ def _live(disk: Disk, expected: list[State]) -> int:
                 try:
                     if isinstance(operation, str):
                         db.close()
-                        with pytest.MonkeyPatch.context() as patch:
-                            if operation == "rewrite":
-                                patch.setattr(store, "BASE_BYTES", 0)
-                            db = _opened(disk)
+                        db = _opened(disk)
                     else:
                         operation(db)
                     break
@@ -302,10 +311,9 @@ def _live(disk: Disk, expected: list[State]) -> int:
         raise _Ended(done) from None
     finally:
         if db is not None:
-            with pytest.MonkeyPatch.context() as patch:
-                disk.stopped = False
-                disk.at = 0
-                _abandon(db)
+            disk.stopped = False
+            disk.at = 0
+            _abandon(db)
     return done
 
 
@@ -320,6 +328,7 @@ def _opened(disk: Disk) -> Any:
 def _abandon(db: Any) -> None:
     """As if the process had ended: what it holds is let go, and nothing is written."""
     held = db._store
+    held.stop()
     if held._log is not None:
         os.close(held._log._file)
         held._log = None

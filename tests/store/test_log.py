@@ -9,18 +9,26 @@ import pytest
 
 from planner.errors import StoreError
 from sqlview.store import log
-from sqlview.store.log import Log, log_files, read, write_base
+from sqlview.store.log import End, Log, is_old, log_files, read
 
 MARK = b"\x01arkmark"
 
 
 def _bodies(directory: Path) -> list[bytes]:
-    return [bytes(record.body) for record in read(str(directory), MARK)]
+    return [bytes(record.body) for record in read(str(directory), MARK, End())]
+
+
+def _log(directory: Path, sync_each: bool = True, mark: bytes = MARK) -> Log:
+    """Where it goes on."""
+    end = End()
+    for _ in read(str(directory), mark, end):
+        pass
+    return Log(str(directory), mark, sync_each, end)
 
 
 def _written(directory: Path, *bodies: bytes) -> Path:
     """A log that nobody closed; its one file."""
-    end = Log(str(directory), MARK, sync_each=True)
+    end = _log(directory)
     for body in bodies:
         end.append([body])
     os.close(end._file)
@@ -30,13 +38,13 @@ def _written(directory: Path, *bodies: bytes) -> Path:
 
 def test_what_is_appended_is_read(tmp_path: Path) -> None:
     bodies = [b"", b"a", b"\0" * 1000, os.urandom(100_000)]
-    end = Log(str(tmp_path), MARK, sync_each=False)
+    end = _log(tmp_path, sync_each=False)
     assert [end.append([body[:3], body[3:]]) for body in bodies] == [1, 2, 3, 4]
     assert _bodies(tmp_path) == bodies  # while it is being written
     end.sync()
     end.close()
     assert _bodies(tmp_path) == bodies
-    again = Log(str(tmp_path), MARK, sync_each=True)
+    again = _log(tmp_path)
     assert again.append([b"more"]) == 5
     again.close()
     assert _bodies(tmp_path) == [*bodies, b"more"]
@@ -54,7 +62,7 @@ def test_a_record_that_is_not_whole_is_cut_off(tmp_path: Path) -> None:
             (directory / "log-00000000000000000001").write_bytes(data)
             expected = [b"first"] if length < first + 40 + 6 else [b"first", b"second"]
             assert _bodies(directory) == expected, length
-            end = Log(str(directory), MARK, sync_each=True)
+            end = _log(directory)
             end.append([b"third"])
             end.close()
             assert _bodies(directory) == [*expected, b"third"]
@@ -75,7 +83,7 @@ def test_a_row_is_not_taken_for_a_record(tmp_path: Path, mark: bytes) -> None:
     """A row that holds records of another store, and was being written when the process stopped."""
     for name in ("other", "own"):
         (tmp_path / name).mkdir()
-    other = Log(str(tmp_path / "other"), mark, sync_each=True)
+    other = _log(tmp_path / "other", mark=mark)
     for _ in range(4):
         other.append([b"a" * 8])
     other.close()
@@ -92,11 +100,11 @@ def test_a_row_is_not_taken_for_a_record(tmp_path: Path, mark: bytes) -> None:
 def test_files_are_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "FILE_BYTES", 1000)
     bodies = [bytes([i]) * (100 + 300 * (i % 5 == 4)) for i in range(20)] + [b"x" * 3000, b"y"]
-    end = Log(str(tmp_path), MARK, sync_each=True)
+    end = _log(tmp_path)
     for body in bodies[:7]:
         end.append([body])
     end.close()
-    end = Log(str(tmp_path), MARK, sync_each=True)
+    end = _log(tmp_path)
     for body in bodies[7:]:
         end.append([body])
     end.close()
@@ -108,26 +116,38 @@ def test_files_are_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         _bodies(tmp_path)
 
 
-def test_a_base_stands_for_all_before_it(tmp_path: Path) -> None:
-    _written(tmp_path, b"first", b"second")
-    write_base(str(tmp_path), MARK, 3, [[b"both"], [b"and more"]])
-    assert _bodies(tmp_path) == [b"both", b"and more"]
-    end = Log(str(tmp_path), MARK, sync_each=True)
-    assert end.append([b"then"]) == 5
-    end.close()
-    assert _bodies(tmp_path) == [b"both", b"and more", b"then"]
-    assert len(os.listdir(tmp_path)) == 2
-    base = Path(log_files(str(tmp_path))[0][1])
-    data = bytearray(base.read_bytes())
-    data[-1] ^= 1  # the last byte that fills the last record up
-    data[-9] ^= 1
-    base.write_bytes(data)
-    with pytest.raises(StoreError, match="is damaged"):
+def test_a_log_is_read_from_any_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "FILE_BYTES", 200)
+    monkeypatch.setattr(log, "_LEAVE_BYTES", 50)
+    written, ends = _log(tmp_path), [End()]
+    for i in range(12):
+        written.append([bytes([i]) * 50])
+        ends.append(written.end)
+        if i == 6:
+            written.leave()
+            ends[-1] = written.end
+            assert (ends[-1].file, ends[-1].offset) == (8, 0)
+    written.close()
+    assert len({end.file for end in ends}) > 3
+    for i, end in enumerate(ends):
+        rest = list(read(str(tmp_path), MARK, end))
+        assert [r.number for r in rest] == list(range(i + 1, 13))
+        assert end == ends[-1]
+    old = [path for first, path in log_files(str(tmp_path)) if first < 8]
+    assert old and all(is_old(os.path.basename(path), End(7, 8, 0)) for path in old)
+    os.remove(old[0])
+    with pytest.raises(StoreError, match="is missing"):
         _bodies(tmp_path)
+    for path in old[1:]:
+        os.remove(path)
+    assert len(list(read(str(tmp_path), MARK, End(7, 8, 0)))) == 5
+    for gone in (End(7, 7, 0), End(7, 8, 10_000)):
+        with pytest.raises(StoreError, match="is damaged"):
+            list(read(str(tmp_path), MARK, gone))
 
 
 def test_a_record_can_be_taken_back(tmp_path: Path) -> None:
-    end = Log(str(tmp_path), MARK, sync_each=True)
+    end = _log(tmp_path)
     end.append([b"stays"])
     parts: list[bytes | memoryview] = [b"goes", b" away"]
     end.take_back(end.append(parts), end.size_of(parts))
@@ -140,7 +160,7 @@ def test_a_record_can_be_taken_back(tmp_path: Path) -> None:
 def test_a_log_that_cannot_be_cut_takes_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    end = Log(str(tmp_path), MARK, sync_each=True)
+    end = _log(tmp_path)
     end.append([b"stays"])
 
     def fails(*_: object) -> None:
@@ -163,7 +183,7 @@ def test_space_need_not_be_reserved(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(os, "posix_fallocate", unsupported)
-    end = Log(str(tmp_path), MARK, sync_each=True)
+    end = _log(tmp_path)
     end.append([b"a" * 10_000])
     end.append([b"b"])
     end.close()

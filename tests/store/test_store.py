@@ -18,10 +18,11 @@ import pyarrow as pa
 import pytest
 
 import sqlview
+from operators import checkpoint
+from operators.state import relation
 from planner.errors import CatalogError, DataError, StoreError
 from sqlview.__main__ import main
 from sqlview.oracle import TooLarge, compare
-from sqlview.store import store
 from tests.harness import Checked
 from tests.properties.cases import Tally, make, run
 from tests.properties.values import MAX_ROWS, MAX_WORK
@@ -63,6 +64,9 @@ class Crashing(Checked):
             self.crash()
 
     def crash(self) -> None:
+        if self._rng.random() < 0.5:
+            self.db.checkpoint()
+            self.script.append("checkpoint")
         before, dead = self._root / str(self._lives), self.db
         self._lives += 1
         shutil.copytree(before, self._root / str(self._lives))
@@ -81,8 +85,9 @@ class Crashing(Checked):
 def test_random_sessions_go_on_after_crashes(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if seed % 2:
-        monkeypatch.setattr(store, "BASE_BYTES", 0)
+    if seed % 2:  # so that there are full blocks, and files of their own
+        monkeypatch.setattr(relation, "BULK_ROWS", 3)
+        monkeypatch.setattr(checkpoint, "_OWN_FILE", 0)
     checked = Crashing(tmp_path, Random(seed))
     try:
         run(make(90_000 + seed, 16), checked, Tally())
@@ -259,25 +264,34 @@ def test_what_is_no_store_is_refused(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_damaged_store_is_not_opened(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    _filled(path).close()
-    (log,) = path.glob("log-*")
-    data = bytearray(log.read_bytes())
-    data[60] ^= 1
-    log.write_bytes(data)
+    path, crashed = tmp_path / "s", tmp_path / "crashed"
+    with _filled(path):
+        shutil.copytree(path, crashed)
+    _damage(crashed, "log", 60)
+    _damage(path, "checkpoint", -300)  # in its head
     for read_only in (False, True):
-        with pytest.raises(StoreError, match="is damaged"):
-            sqlview.connect(path, read_only=read_only)
-    assert log.read_bytes() == data
+        for damaged in (path, crashed):
+            with pytest.raises(StoreError, match="is damaged"):
+                sqlview.connect(damaged, read_only=read_only)
+
+
+def _damage(store: Path, kind: str, at: int) -> None:
+    (file,) = store.glob(f"{kind}-*")
+    data = bytearray(file.read_bytes())
+    data[at] ^= 1
+    file.write_bytes(data)
 
 
 def test_what_spark_left_behind_is_collected(tmp_path: Path) -> None:
     path = tmp_path / "s"
     _filled(path).close()
     (path / "session-dead").mkdir()
-    (path / "base-00000000000000000003.part").write_bytes(b"half")
+    for name in ("checkpoint-" + "3" * 20, "rows-0123456789ab-1-1", "small-0123456789ab-1-1"):
+        (path / f"{name}.part").write_bytes(b"half")
+    (path / "large-0123456789ab-1-1").write_bytes(b"of no checkpoint")
     sqlview.connect(path).close()
-    assert sorted(p.name.split("-")[0] for p in path.iterdir()) == ["lease", "log", "store.json"]
+    there = sorted(p.name.split("-")[0] for p in path.iterdir())
+    assert there == ["checkpoint", "lease", "log", "small", "store.json"]
 
 
 def test_arguments_are_checked(tmp_path: Path) -> None:
@@ -304,10 +318,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["check", "--verify", str(path)]) == 0
     checked = capsys.readouterr().out
     assert 'view "v" equals its recompute' in checked and 'view "w": not verified' in checked
-    (log,) = path.glob("log-*")
-    data = bytearray(log.read_bytes())
-    data[60] ^= 1
-    log.write_bytes(data)
+    _damage(path, "checkpoint", -300)
     for arguments in (["check", str(path)], ["show", str(path)], ["show", str(tmp_path / "none")]):
         assert main(arguments) == 1
         assert "Hint:" in capsys.readouterr().err

@@ -23,7 +23,8 @@ from operators.nodes.map import MapOperator
 from operators.state.arrangement import ArrangementState
 from operators.state.files import create
 from operators.state.filters import Filter
-from operators.state.publish import FilterRef, IndexRef, Place, Publication, RelationRef
+from operators.state.pieces import Place
+from operators.state.publish import FilterRef, IndexRef, Publication, RelationRef
 from operators.state.relation import Relation
 from planner import dataflow as ir
 from planner.expr import Column as ColumnRef

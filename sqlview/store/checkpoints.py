@@ -1,0 +1,219 @@
+"""Checkpoints: what there is as of a record, so that opening a store applies those behind it alone.
+
+`checkpoint-N` has all up to record N: the definitions with their plans, and what the dataflow keeps
+(`operators.checkpoint`), most of it in files of their own that a later checkpoint goes on using.
+It is an array after the other, then a head, JSON in which an array is where it lies in the file,
+then 64 bytes that say where the head is. It has its name when all that it needs is on disk, and
+what it makes superfluous goes after that.
+
+Law: a store that was stopped anywhere has one whole checkpoint, or had none before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from operators import checkpoint
+from operators.checkpoint import NAME_CLASSES, Cut, Document, Names
+from operators.state.files import discard
+from operators.state.pieces import Array, MappedFiles, Pack
+from planner.errors import FormatError, StoreError
+from planner.serialise import PLAN_CLASSES, Format
+from sqlview.positions import Position
+from sqlview.store import log
+from sqlview.store.log import End
+from sqlview.store.records import DEFINITIONS, DefinedStream, DefinedTable, DefinedView
+
+_NAME = re.compile(r"checkpoint-(\d{20})")
+#: Of the values that checkpoints share, by who wrote them.
+_VALUES = re.compile(r"(rows|small|large)-[0-9a-f]{12}-\d+-\d+")
+#: Mark, offset, length and checksum of the head, at the end of a file.
+_TAIL = struct.Struct("<8sQQQ")
+_TAIL_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What is there, in the order in which it was made, and whose the parts of the document are."""
+
+    definitions: tuple[DefinedTable | DefinedStream | DefinedView, ...]
+    names: Names
+
+
+_FORMAT = Format("sqlview checkpoint", 1, (*PLAN_CLASSES, *NAME_CLASSES, *DEFINITIONS, Contents))
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a session has between two steps. `counters`: of each view the rows of its changes, of
+    each stream its events, in the order of the definitions."""
+
+    end: End
+    epoch: int
+    positions: dict[str, Position]
+    definitions: tuple[DefinedTable | DefinedStream | DefinedView, ...]
+    counters: tuple[int, ...]
+    cut: Cut
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One that was read. `values`: the names of the files that it needs beside its own, which are
+    open in `files`, whoever deletes them."""
+
+    path: str
+    end: End
+    epoch: int
+    positions: dict[str, Position]
+    contents: Contents
+    counters: tuple[int, ...]
+    document: Document
+    values: tuple[str, ...]
+    files: MappedFiles
+
+
+def write(directory: str, mark: bytes, token: str, taken: Snapshot) -> str:
+    """Write a checkpoint; returns its path. Raises: OSError, with those before as they were."""
+    document = checkpoint.write(taken.cut, directory, token)
+    pack = Pack(_path(directory, taken.end.number))
+    head = {
+        "end": [taken.end.number, taken.end.file, taken.end.offset],
+        "epoch": taken.epoch,
+        "sources": {name: [at.offset, at.epoch] for name, at in taken.positions.items()},
+        "contents": _FORMAT.write(Contents(taken.definitions, taken.cut.names)),
+        "counters": list(taken.counters),
+        "document": _put(document, pack),
+    }
+    text = np.frombuffer(json.dumps(head).encode(), np.uint8)
+    place = pack.add(text)
+    tail = _TAIL.pack(mark, place.offset, place.nbytes, zlib.crc32(text.data))
+    pack.add(np.frombuffer(tail.ljust(_TAIL_BYTES, b"\0"), np.uint8))
+    pack.write(durable=True)
+    return pack.path
+
+
+def read(directory: str, mark: bytes) -> Checkpoint | None:
+    """The latest checkpoint, if there is one.
+
+    Raises: StoreError if it is damaged; FileNotFoundError if a later one has taken its place
+    meanwhile; OSError.
+    """
+    found = sorted(m[0] for m in map(_NAME.fullmatch, os.listdir(directory)) if m is not None)
+    if not found:
+        return None
+    path, files = os.path.join(directory, found[-1]), MappedFiles(directory)
+    try:
+        size = os.path.getsize(path)
+        tail = files.array(found[-1], size - _TAIL_BYTES, _TAIL_BYTES, np.dtype(np.uint8))
+        found_mark, offset, nbytes, checksum = _TAIL.unpack_from(tail.data)
+        text = files.array(found[-1], offset, nbytes, np.dtype(np.uint8))
+        if found_mark != mark or zlib.crc32(text.data) != checksum:
+            raise ValueError("its head is not what was written")
+        head = json.loads(bytes(text))
+        document = _got(head["document"], files, found[-1])
+        files.open(document["files"])
+        contents = _FORMAT.read(head["contents"], Contents)
+    except ValueError as error:
+        raise _damaged(path, f"{error}.") from error
+    except FormatError as error:
+        raise StoreError(
+            "the store is of another version of this library",
+            detail=error.detail,
+            hint="Open it with the version that wrote it.",
+        ) from error
+    positions = {name: Position(at, epoch) for name, (at, epoch) in head["sources"].items()}
+    return Checkpoint(
+        path,
+        End(*head["end"]),
+        head["epoch"],
+        positions,
+        contents,
+        tuple(head["counters"]),
+        document,
+        tuple(document["files"]),
+        files,
+    )
+
+
+def damaged_files(directory: str, found: Checkpoint) -> Iterator[str]:
+    """What is wrong with the files that a checkpoint needs, by name. Cost: they are read."""
+    wrong: set[str] = set()
+    for table in _tables(found.document):
+        for _, file, _, offset, nbytes, checksum in table.tolist():
+            name = found.values[file]
+            if name in wrong:
+                continue
+            try:
+                values = found.files.array(name, offset, nbytes, np.dtype(np.uint8))
+                if zlib.crc32(values.data) != checksum:
+                    raise ValueError(f"its bytes {offset} to {offset + nbytes} are not as written")
+            except ValueError as error:
+                wrong.add(name)
+                yield f'the file "{os.path.join(directory, name)}" is damaged: {error}'
+
+
+def discard_old(directory: str, found: Checkpoint | None) -> None:
+    """Delete what the latest checkpoint does not need, and what was not finished."""
+    needed = set() if found is None else {os.path.basename(found.path), *found.values}
+    for name in os.listdir(directory):
+        mine = _NAME.fullmatch(name) or _VALUES.fullmatch(name)
+        unfinished = name.removesuffix(".part")
+        partly = name != unfinished and (
+            _NAME.fullmatch(unfinished) or _VALUES.fullmatch(unfinished)
+        )
+        old = found is not None and log.is_old(name, found.end)
+        if (mine and name not in needed) or partly or old:
+            discard(os.path.join(directory, name))
+
+
+def _path(directory: str, number: int) -> str:
+    return os.path.join(directory, f"checkpoint-{number:020}")
+
+
+def _damaged(path: str, detail: str) -> StoreError:
+    return StoreError(
+        f'the file "{path}" is damaged', detail=detail, hint="Restore the store from a backup."
+    )
+
+
+def _tables(document: Document) -> Iterator[Array]:
+    for kind in ("relations", "indexes", "filters"):
+        for kept in document[kind]:
+            yield kept["stored"]
+
+
+def _put(value: Any, pack: Pack) -> Any:
+    """A document as JSON, its arrays in the pack."""
+    if isinstance(value, np.ndarray):
+        place = pack.add(value)
+        at = [place.offset, place.nbytes, zlib.crc32(np.ascontiguousarray(value).data)]
+        return {"array": at, "kind": value.dtype.str, "shape": list(value.shape)}
+    if isinstance(value, dict):
+        return {"dict": {name: _put(each, pack) for name, each in value.items()}}
+    if isinstance(value, (list, tuple)):
+        return [_put(each, pack) for each in value]
+    return value
+
+
+def _got(value: Any, files: MappedFiles, name: str) -> Any:
+    """What `_put` was given, arrays as copies. Raises: ValueError for a damaged one."""
+    if isinstance(value, list):
+        return [_got(each, files, name) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if "dict" in value:
+        return {key: _got(each, files, name) for key, each in value["dict"].items()}
+    offset, nbytes, checksum = value["array"]
+    array = files.array(name, offset, nbytes, np.dtype(value["kind"]))
+    if zlib.crc32(array.data) != checksum:
+        raise ValueError(f"its bytes {offset} to {offset + nbytes} are not what was written")
+    return array.reshape(value["shape"]).copy()
