@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 import sqlview
-from sqlview.store import Store
+from sqlview.store import Store, damaged_files
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     show = commands.add_parser("show", help="print tables, streams, views, sizes and the epoch")
     show.set_defaults(run=_show)
-    check = commands.add_parser("check", help="read every record, and check what it says")
+    check = commands.add_parser("check", help="read every file, and check what it says")
     check.add_argument("--verify", action="store_true", help="compare every view with a recompute")
     check.set_defaults(run=_check)
     for command in (show, check):
@@ -36,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _show(given: argparse.Namespace) -> int:
     store = Store(given.path, "close", read_only=True)
     with sqlview.connect(given.path, read_only=True) as db:
-        print(f"epoch {db.epoch}, {store.nbytes:,} bytes of log")
+        print(f"epoch {db.epoch}")
+        print(f"on disk: {store.checkpoint_bytes:,} bytes of checkpoint, {store.nbytes:,} of log")
         metrics = db.metrics()
         print(
             f"in memory: {metrics.table_bytes:,} bytes of tables, {metrics.state_bytes:,} of views"
@@ -53,8 +54,14 @@ def _show(given: argparse.Namespace) -> int:
 
 def _check(given: argparse.Namespace) -> int:
     wrong = 0
+    checkpoint = Store(given.path, "close", read_only=True).checkpoint
+    for damage in () if checkpoint is None else damaged_files(checkpoint):
+        print(damage, file=sys.stderr)
+        wrong += 1
+    if wrong:
+        return 1
     with sqlview.connect(given.path, read_only=True) as db:
-        print(f"every record is whole; the store is at epoch {db.epoch}")
+        print(f"every file is as it was written; the store is at epoch {db.epoch}")
         for view in db._catalog.views() if given.verify else ():
             if db._catalog.streams_under(view):
                 print(f'view "{view.name}": not verified, since it reads a stream')

@@ -38,7 +38,7 @@ class Recorded(Protocol):
     def __call__(
         self, entry: Entry | str, awaits_rows: bool = False
     ) -> AbstractContextManager[None]:
-        """`awaits_rows`: a table without which the step that comes next there is none of."""
+        """`awaits_rows`: a table that is there only if the next record is a step with its rows."""
 
 
 class Definitions:
@@ -80,7 +80,8 @@ class Definitions:
         return Table(statement.name, statement.columns, key, enforced, state, comments)
 
     def add_table(self, table: Table, awaits_rows: bool = False) -> None:
-        """A table without rows. `awaits_rows`: the next step brings some, or it is dropped."""
+        """A table without rows. `awaits_rows`: the next step brings some, or it is dropped as
+        `unfilled`."""
         with self.recorded(table, awaits_rows):
             enforced = table.key is not None and table.enforced
             self._dataflow.add_table(table.state, enforced=enforced)
@@ -208,10 +209,12 @@ class Definitions:
         if self._catalog.find(statement.name) is not None or not statement.if_exists:
             self.drop(named(statement.name))
 
-    def drop(self, entry: Entry) -> None:
-        """Raises: CatalogError for what views read."""
+    def drop(self, entry: Entry, unfilled: bool = False) -> None:
+        """`unfilled`: it is a table that awaited rows, and nothing is recorded.
+
+        Raises: CatalogError for what views read."""
         self._refuse_read(entry.name, "drop")
-        with self.recorded(entry.name):
+        with nullcontext() if unfilled else self.recorded(entry.name):
             self._catalog.remove(entry.name)
             match entry:
                 case Table():

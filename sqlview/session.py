@@ -465,7 +465,7 @@ class Session:
             if tx.statements:
                 self._apply([tx], None)
         except BaseException:
-            self._definitions.drop_table(parse.DropTable(name, False))
+            self._definitions.drop(table, unfilled=True)
             raise
 
     def _create_table_as(self, statement: parse.CreateTableAs) -> None:
@@ -497,6 +497,8 @@ class Session:
             for record in store.records():
                 try:
                     said = records.read(record.body, self._catalog)
+                    if unfilled is not None and not records.fills(said, unfilled):
+                        self._definitions.drop(self._catalog.table(unfilled), unfilled=True)
                     self._do_again(said)
                 except SqlViewError as error:
                     raise StoreError(
@@ -512,10 +514,8 @@ class Session:
         def recorded(entry: Entry | str, awaits_rows: bool = False) -> AbstractContextManager[None]:
             return store.recorded(records.parts_of(entry, awaits_rows))
 
-        if not store.read_only:
-            self._definitions.recorded = recorded
-        if unfilled is not None:  # it stopped between a table and its rows
-            self._definitions.drop(self._catalog.table(unfilled))
+        if unfilled is not None:
+            self._definitions.drop(self._catalog.table(unfilled), unfilled=True)
         self._definitions.recorded = recorded
         self._writer.keep = lambda *changes: store.append(records.step_parts(*changes))
         if not store.read_only:

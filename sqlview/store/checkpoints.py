@@ -144,8 +144,9 @@ def read(directory: str, mark: bytes) -> Checkpoint | None:
     )
 
 
-def damaged_files(directory: str, found: Checkpoint) -> Iterator[str]:
-    """What is wrong with the files that a checkpoint needs, by name. Cost: they are read."""
+def damaged_files(found: Checkpoint) -> Iterator[str]:
+    """What is wrong with the files that a checkpoint needs. Cost: they are read."""
+    directory = os.path.dirname(found.path)
     wrong: set[str] = set()
     for table in _tables(found.document):
         for _, file, _, offset, nbytes, checksum in table.tolist():

@@ -152,8 +152,12 @@ def view_of(defined: DefinedView) -> View:
 
 def awaiting(record: Definition | Step) -> str | None:
     """The table that is not there unless the next record brings its rows."""
-    waits = isinstance(record, DefinedTable) and record.awaits_rows
-    return record.name if isinstance(record, DefinedTable) and waits else None
+    return record.name if isinstance(record, DefinedTable) and record.awaits_rows else None
+
+
+def fills(record: Definition | Step, table: str) -> bool:
+    """Whether a record brings rows of the table."""
+    return isinstance(record, Step) and any(s.table.name == table for s, _ in record.statements)
 
 
 def entry_of(defined: DefinedTable | DefinedStream | DefinedView) -> Entry:

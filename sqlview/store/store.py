@@ -110,9 +110,12 @@ class Store:
             try:
                 self.checkpoint = checkpoints.read(self.path, self._mark)
                 break
-            except FileNotFoundError:  # the writer has written another one
+            except FileNotFoundError as error:
+                # Unless the writer has written another one meanwhile.
                 if not self.read_only or attempt == _ATTEMPTS - 1:
-                    raise
+                    raise StoreError(
+                        f'the file "{error.filename}" is missing', hint="Restore it from a backup."
+                    ) from error
         if self.checkpoint is not None:
             self._end = replace(self.checkpoint.end)
             self._saved = self._end.number
