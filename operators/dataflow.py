@@ -171,6 +171,8 @@ class Dataflow:
         for key, installed in list(self._installed.items()):
             installed.readers.discard(view)
             if not installed.readers:
+                if isinstance(installed.operator, MapOperator):
+                    self.shared.failing.discard(installed.operator.errors)
                 del self._installed[key]
                 self._relations.pop(key, None)
         for stream, readers in list(self._streams.items()):
@@ -200,7 +202,10 @@ class Dataflow:
         return (i for i in self._installed.values() if view in i.readers)
 
     def errors_of(self, view: str) -> tuple[str, ...]:
-        """Messages of rows under the view that cannot be computed now, sorted."""
+        """Messages of rows under the view that cannot be computed now, sorted. Cost: nothing, but
+        for those of other views too, where there are any."""
+        if not self.shared.failing:
+            return ()
         messages: set[str] = set()
         for installed in self.nodes_of(view):
             if isinstance(installed.operator, MapOperator):
@@ -477,8 +482,8 @@ class _Place:
         self._owner = owner
 
     @property
-    def undo(self) -> Undo:
-        return self._dataflow.undo
+    def shared(self) -> Shared:
+        return self._dataflow.shared
 
     def relation(self, node: ir.Stored) -> Relation:
         return self._dataflow.relation(node, self._owner)

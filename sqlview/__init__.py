@@ -35,6 +35,7 @@ from planner.errors import (  # noqa: E402
 from sqlview.arguments import check_text  # noqa: E402
 from sqlview.metrics import Metrics, StepMetrics, ViewMetrics  # noqa: E402
 from sqlview.session import Session  # noqa: E402
+from sqlview.snapshot import Snapshot  # noqa: E402
 from sqlview.sources.files import Loaded  # noqa: E402
 from sqlview.transaction import Transaction, Transactions  # noqa: E402
 from sqlview.verify import Verification  # noqa: E402
@@ -53,6 +54,7 @@ __all__ = [
     "Metrics",
     "Result",
     "Session",
+    "Snapshot",
     "SqlSyntaxError",
     "SqlViewError",
     "StepMetrics",

@@ -248,7 +248,7 @@ class Catalog:
                 return None
 
     def names(self) -> tuple[str, ...]:
-        return tuple(e.name for e in self._entries.values())
+        return tuple(e.name for e in self.entries)
 
     def live_indexes(self) -> frozenset[ir.Index]:
         return frozenset(spec for owner, spec in self._dataflow.planned_indexes if owner == "")

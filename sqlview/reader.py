@@ -1,67 +1,58 @@
-"""The reader: rows of views and tables as of the writer's epoch.
+"""The reader: rows of versions of views and tables.
 
-Invariant: whoever calls holds the session's lock, so that no step is under way.
+Invariant: nothing here changes anything, or waits for the writer, but for an index that nobody has
+asked for before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from operators.dataflow import Dataflow
 from operators.flight import arrow
 from operators.flight.column import Ints
 from operators.flight.rows import RowReader
 from operators.naive import naive_in
 from operators.nodes.top_k import sort_rows
 from operators.state import equality
-from operators.state.relation import Relation
 from planner import dataflow as ir
 from planner.algebra import SortKey
 from planner.errors import DataError, ViewError, suggestion
 from planner.names import folded
 from planner.types import Schema
 from planner.zones import Zone
-from sqlview.catalog import Catalog, View
-from sqlview.writer import Writer
+from sqlview.catalog import View
+from sqlview.versions import Version, Versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 class Reader:
-    """State: none; looking rows up may build an index, which its view keeps."""
+    """Reads versions, in any thread. `zone`: the session's, in which instants are shown."""
 
-    def __init__(
-        self, catalog: Catalog, dataflow: Dataflow, writer: Writer, zone: Callable[[], Zone]
-    ) -> None:
+    def __init__(self, versions: Versions, zone: Callable[[], Zone]) -> None:
+        self._versions = versions
         self._zone = zone
-        self._catalog = catalog
-        self._dataflow = dataflow
-        self._writer = writer
 
-    @property
-    def epoch(self) -> int:
-        return self._writer.epoch
-
-    def view(self, view: View, first: int | None = None) -> pa.Table:
-        """A view's rows in its order, all or the `first`.
+    def rows(self, version: Version, first: int | None = None) -> pa.Table:
+        """The rows, of a view in its order; all or the `first`.
 
         Raises: ViewError while a row under the view cannot be computed. Cost: the rows read; of an
         ordered view also a sort of all.
         """
-        relation = self._relation(view)
-        rows = relation.visible(self._writer.epoch)
-        if view.order:
-            ties = tuple(SortKey(i) for i in range(len(view.schema)))
-            keys = view.order + ties
+        _check(version)
+        relation, entry = version.rows, version.entry
+        rows = relation.visible(version.epoch)
+        if isinstance(entry, View) and entry.order:
+            ties = tuple(SortKey(i) for i in range(len(entry.schema)))
+            keys = entry.order + ties
             rows = rows[sort_rows([relation.gather(k.column, rows) for k in keys], keys)]
-        return arrow.from_columns(relation.gather_all(rows[:first]), view.schema)
+        return arrow.from_columns(relation.gather_all(rows[:first]), entry.schema)
 
     def shown(self, table: pa.Table) -> pa.Table:
         """The table with its instants in the session's time zone, as Spark gives them: the same
@@ -70,116 +61,102 @@ class Reader:
             return table
         return arrow.in_zone(table, self._zone())
 
-    def count(self, view: View) -> int:
-        """How many rows the view has. Raises: as `view`."""
-        return self._relation(view).live_rows
+    def count(self, version: Version) -> int:
+        """How many rows there are. Raises: as `rows`."""
+        _check(version)
+        return version.rows.live_rows
 
-    def relation(self, name: str) -> pa.Table:
-        """All rows of a table or view. Raises: CatalogError if there is neither; as `view`."""
-        entry = self._catalog.find(name)
-        if isinstance(entry, View):
-            return self.view(entry)
-        table = self._catalog.table(name)
-        relation = table.state.relation
-        rows = relation.visible(self._writer.epoch)
-        return arrow.from_columns(relation.gather_all(rows), table.schema)
-
-    def lookup(self, view: View, columns: Sequence[int], values: Sequence[Any]) -> pa.Table:
+    def lookup(self, version: Version, columns: Sequence[int], values: Sequence[Any]) -> pa.Table:
         """The view's rows whose `columns` have these values; NULL finds NULL.
 
-        Raises: DataError for values that the columns cannot hold; as `view`. Cost: the first look
+        Raises: DataError for values that the columns cannot hold; as `rows`. Cost: the first look
         at these columns builds an index of the view's rows, which every later step keeps; then a
         seek, and the rows found.
         """
-        relation = self._relation(view)
-        fields = tuple(replace(view.schema[c], nullable=True) for c in columns)
+        _check(version)
+        relation, entry = version.rows, version.entry
+        assert isinstance(entry, View), "views are looked up"
+        fields = tuple(replace(entry.schema[c], nullable=True) for c in columns)
         with naive_in(self._zone):
             given = RowReader(fields).columns([tuple(values)])
-        nullable = any(view.schema[c].nullable for c in columns)
+        nullable = any(entry.schema[c].nullable for c in columns)
         if not nullable and any(v is None for v in values):
-            return arrow.from_columns(relation.gather_all(_NONE), view.schema)
-        spec = ir.Arrangement(view.root, tuple(columns), null_safe=nullable)
-        index = self._dataflow.index(spec, view.reader, view.owner)
+            return arrow.from_columns(relation.gather_all(_NONE), entry.schema)
+        spec = ir.Arrangement(entry.root, tuple(columns), null_safe=nullable)
+        index = self._versions.index(version, spec)
         probe = index.probe_words(given, 1)
         found = equality.matching(
             index,
             probe,
             lambda k, at: given[k].take(at),
-            index.lookup(probe, np.array([self._writer.epoch]), as_of=True),
+            index.lookup(probe, np.array([version.epoch]), as_of=True),
         ).row
-        return arrow.from_columns(relation.gather_all(np.sort(found)), view.schema)
-
-    def _relation(self, view: View) -> Relation:
-        messages = self._dataflow.errors_of(view.reader)
-        if messages:
-            raise ViewError(
-                f'view "{view.name}" is in error: {messages[0]}',
-                detail=f"{len(messages)} kinds of rows under it cannot be computed."
-                if len(messages) > 1
-                else "A row under it cannot be computed.",
-                hint="Delete or correct the row; the view recovers with it.",
-            )
-        return self._dataflow.relation(view.root, view.owner)
+        return arrow.from_columns(relation.gather_all(np.sort(found)), entry.schema)
 
 
 _NONE: Ints = np.empty(0, np.int64)
 
 
+def _check(version: Version) -> None:
+    messages = version.messages
+    if messages:
+        raise ViewError(
+            f'view "{version.entry.name}" is in error: {messages[0]}',
+            detail=f"{len(messages)} kinds of rows under it cannot be computed."
+            if len(messages) > 1
+            else "A row under it cannot be computed.",
+            hint="Delete or correct the row; the view recovers with it.",
+        )
+
+
 class ViewRows:
-    """What a ViewReader reads: the view of that name, whichever it is then. `working`: holds the
-    session's lock."""
+    """What a ViewReader reads: the `version` that is given when it reads."""
 
     def __init__(
         self,
-        name: str,
-        working: Callable[[], AbstractContextManager[None]],
-        catalog: Catalog,
+        version: Callable[[], Version],
         reader: Reader,
         dataframe: Callable[[pa.Table], DataFrame],
     ) -> None:
-        self._name = name
-        self._working = working
-        self._catalog = catalog
+        self._version = version
         self._reader = reader
         self._dataframe = dataframe
 
     def table(self, first: int | None = None) -> pa.Table:
-        with self._working():
-            return self._reader.shown(self._reader.view(self._view, first))
+        return self._reader.shown(self._reader.rows(self._version(), first))
 
     def count(self) -> int:
-        with self._working():
-            return self._reader.count(self._view)
+        return self._reader.count(self._version())
 
     def dataframe(self) -> DataFrame:
-        with self._working():
-            return self._dataframe(self.table())
+        return self._dataframe(self.table())
 
     def lookup(self, names: tuple[str, ...], values: tuple[Any, ...]) -> pa.Table:
-        with self._working():
-            view = self._view
-            return self._reader.shown(self._reader.lookup(view, positions(view, names), values))
+        version = self._version()
+        found = self._reader.lookup(version, positions(_view(version), names), values)
+        return self._reader.shown(found)
 
     @property
     def schema(self) -> Schema:
-        return self._view.schema
+        return self._version().entry.schema
 
     @property
     def key(self) -> tuple[str, ...] | None:
-        view = self._view
+        view = _view(self._version())
         return None if view.key is None else tuple(view.schema[k].name for k in view.key)
 
     @property
     def changes(self) -> int:
-        return self._view.changes
+        return self._version().changes
 
     @property
     def epoch(self) -> int:
-        return self._reader.epoch
+        return self._version().epoch
 
-    @property
-    def _view(self) -> View:
-        return self._catalog.view(self._name)
+
+def _view(version: Version) -> View:
+    assert isinstance(version.entry, View), "the reader of a view"
+    return version.entry
 
 
 def positions(view: View, names: Sequence[str]) -> tuple[int, ...]:

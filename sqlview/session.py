@@ -56,14 +56,16 @@ from sqlview.reader import Reader, ViewRows
 from sqlview.settings import Settings
 from sqlview.sink import MODES as SINK_MODES
 from sqlview.sink import Sink
+from sqlview.snapshot import Snapshot
 from sqlview.sources.files import Loaded, Paths, find_files
 from sqlview.sources.given import Given as GivenRows
 from sqlview.sources.given import is_unicode, recognised
 from sqlview.sources.schemas import fields, typed
-from sqlview.store import DURABILITIES, Checkpoint, Snapshot, Store, records
+from sqlview.store import DURABILITIES, Checkpoint, Store, Taken, records
 from sqlview.subscriptions import Subscriber, Subscriptions
 from sqlview.transaction import Data, Transaction, Transactions, about
 from sqlview.verify import ENGINES, Verification, Verifier
+from sqlview.versions import Version, Versions
 from sqlview.view import Explanation, Given, Result, Selected, ViewReader
 from sqlview.writer import Dated, Writer
 
@@ -121,9 +123,13 @@ class Session:
             settings=self._settings,
         )
         self._writer = Writer(self._catalog, self._dataflow, self._subscriptions, self._follow)
-        self._reader = Reader(self._catalog, self._dataflow, self._writer, self._settings.zone)
         self._closed = False
         self._lock = threading.RLock()
+        self._versions = Versions(
+            self._catalog, self._dataflow, lambda: self._writer.epoch, self._working
+        )
+        self._writer.ended = self._versions.publish
+        self._reader = Reader(self._versions, self._settings.zone)
         self._store: Store | None = None
         if path is not None:
             self._store = Store(path, durability, read_only)
@@ -315,10 +321,19 @@ class Session:
     def view(self, name: str) -> ViewReader:
         """Raises: CatalogError if there is no such view; TypeError if `name` is no str."""
         check_text("name", name)
+        rows = ViewRows(lambda: self._version(name), self._reader, self._dataframe)
+        return ViewReader(self._version(name).entry.name, rows)
+
+    def snapshot(self) -> Snapshot:
+        """All tables and views as they are now, to be read in any thread while others commit, until
+        it is closed (a `with` block does): what later steps change is kept for it as it was.
+
+        Cost: waits for the step that goes on; O(blocks of the tables and views), and a copy of what
+        is still as it came in (see sqlview.versions).
+        """
         with self._working():
-            view = self._catalog.view(name)
-            rows = ViewRows(view.name, self._working, self._catalog, self._reader, self._dataframe)
-        return ViewReader(view.name, rows)
+            versions = self._versions.all()
+        return Snapshot(self.epoch, versions, self._reader, self._dataframe, self._check_usable)
 
     def subscribe(self, name: str, callback: Subscriber) -> None:
         """Call back after every later step that changes the view, before the commit returns.
@@ -366,7 +381,7 @@ class Session:
             view = self._catalog.view(name)
             self._refuse_streams(view)
             if self._verifier is None:
-                self._verifier = Verifier(self._catalog, self._reader.view, self._spark_oracle)
+                self._verifier = Verifier(self._catalog, self._rows_of, self._spark_oracle)
             with self._progress.task(f'verifying "{view.name}"'):
                 return self._verifier.verify(view, self._writer.epoch, engine)
 
@@ -437,6 +452,7 @@ class Session:
             if self._spark_side is not None:
                 released.callback(self._spark_side.close)
             self._verifier = None
+            self._versions.clear()
 
     def __enter__(self) -> Session:
         return self
@@ -543,11 +559,11 @@ class Session:
         self._writer.epoch = found.epoch
         self._writer.positions = Positions(found.positions)
 
-    def _present(self) -> Snapshot:
+    def _present(self) -> Taken:
         """What there is now; whoever calls holds the lock."""
         assert self._store is not None
         entries = self._catalog.entries
-        return Snapshot(
+        return Taken(
             self._store.end,
             self.epoch,
             dict(self._writer.positions.items()),
@@ -702,9 +718,21 @@ class Session:
                 hint="Keep the events in a table too, and verify a view over the table.",
             )
 
+    def _version(self, name: str) -> Version:
+        self._check_usable()
+        return self._versions.of(name)
+
+    def _rows_of(self, view: View) -> pa.Table:
+        return self._reader.rows(self._versions.taken(view))
+
     def _read(self, name: str) -> pa.Table:
+        """All rows of a table or view."""
         with self._working():
-            return self._reader.relation(name)
+            entry = self._catalog.find(name)
+            version = self._versions.taken(
+                entry if isinstance(entry, View) else self._catalog.table(name)
+            )
+        return self._reader.rows(version)
 
     def _dataframe(self, table: pa.Table) -> DataFrame:
         with self._working():
@@ -776,20 +804,21 @@ class Session:
     @contextmanager
     def _working(self) -> Iterator[None]:
         with self._lock:
-            if self._closed:
-                raise SqlViewError(
-                    "the session is closed", hint="Open another with sqlview.connect()."
-                )
-            if self._writer.broken is not None:
-                raise SqlViewError(
-                    "the session is unusable since a step failed at its end",
-                    detail=f"{type(self._writer.broken).__name__}: {self._writer.broken}",
-                    hint="Open a new session and load the tables again.",
-                ) from self._writer.broken
+            self._check_usable()
             yield
 
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise SqlViewError("the session is closed", hint="Open another with sqlview.connect().")
+        if self._writer.broken is not None:
+            raise SqlViewError(
+                "the session is unusable since a step failed at its end",
+                detail=f"{type(self._writer.broken).__name__}: {self._writer.broken}",
+                hint="Open a new session and load the tables again.",
+            ) from self._writer.broken
 
-def _present_of(session: weakref.ref[Session]) -> Snapshot | None:
+
+def _present_of(session: weakref.ref[Session]) -> Taken | None:
     """What a session has, as soon as nobody uses it; None if it ends before."""
     while (held := session()) is not None:
         store = held._store

@@ -1,61 +1,89 @@
-"""Snapshots: the rows of a table or view at one epoch, in files that Spark's tasks read.
-
-A *snapshot* is a directory of Arrow IPC files that never change; Spark reads each file as one
-partition, by `mapInArrow`. A Python Data Source would do the same behind `spark.read.format`, but
-costs 0.3 s more for each query: its planning runs in Python processes of its own, on the driver,
-where an environment that was shipped to the executors with `--archives` does not exist.
-
-Invariant: Spark's columns are those of the table, in type, order and nullability; in the files they
-are named by number, since Spark reads by name and a table may have a name twice.
-"""
+"""Snapshots: all tables and views at one epoch, for as long as somebody reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from operators.state.files import create, make_directory
+from planner.errors import CatalogError, SqlViewError, suggestion
+from planner.names import folded
+from sqlview.arguments import check_text
+from sqlview.catalog import Table, View
+from sqlview.reader import Reader, ViewRows
+from sqlview.versions import Version
+from sqlview.view import Given, Result, ViewReader
 
-#: Rows of one file, and of one record batch inside it.
-FILE_ROWS = 131_072
-BATCH_ROWS = 16_384
-
-
-def numbered(table: pa.Table) -> pa.Table:
-    """The table with its columns named 0, 1, 2 …"""
-    return table.rename_columns([str(i) for i in range(table.num_columns)])
-
-
-def write(table: pa.Table, directory: Path) -> list[str]:
-    """Write a table into a new directory of a session's, which is made anew if it is gone, as one
-    file or more of at most FILE_ROWS rows; their paths. Raises: OSError."""
-    make_directory(str(directory.parent))
-    make_directory(str(directory))
-    paths: list[str] = []
-    for start in range(0, max(table.num_rows, 1), FILE_ROWS):
-        paths.append(str(directory / f"{len(paths):06}.arrow"))
-        with create(paths[-1]) as file, pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table.slice(start, FILE_ROWS), max_chunksize=BATCH_ROWS)
-    return paths
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
-def reader(paths: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What takes positions in `paths` to the rows of those files, for `mapInArrow`.
+class Snapshot:
+    """See `Session.snapshot`. Any thread may read it."""
 
-    It travels by value: a worker that only reads need not load this package, which would take
-    longer than the reading.
-    """
+    def __init__(
+        self,
+        epoch: int,
+        versions: Sequence[Version],
+        reader: Reader,
+        dataframe: Callable[[pa.Table], DataFrame],
+        check: Callable[[], None],
+    ) -> None:
+        """`check`: raises if the session is closed."""
+        self._epoch = epoch
+        self._versions: dict[str, Version] | None = {folded(v.entry.name): v for v in versions}
+        self._reader = reader
+        self._dataframe = dataframe
+        self._check = check
 
-    def read(positions: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
+    @property
+    def epoch(self) -> int:
+        """All transactions up to it are in everything that is read here, and none after it."""
+        return self._epoch
 
-        for batch in positions:
-            for position in batch.column(0).to_pylist():
-                with pa.memory_map(paths[position]) as file:
-                    rows = pa.ipc.open_file(file)
-                    for i in range(rows.num_record_batches):
-                        yield rows.get_batch(i)
+    def view(self, name: str) -> ViewReader:
+        """The view as of the epoch. Raises: CatalogError if there was none; TypeError."""
+        check_text("name", name)
+        version = self._version(name, View)
+        rows = ViewRows(lambda: self._version(name, View), self._reader, self._dataframe)
+        return ViewReader(version.entry.name, rows)
 
-    return read
+    def table(self, name: str) -> Result:
+        """The rows of a table as of the epoch, read now. Raises: as `view`."""
+        check_text("name", name)
+        rows = self._reader.shown(self._reader.rows(self._version(name, Table)))
+        return Result(Given(rows, self._dataframe))
+
+    def close(self) -> None:
+        """Let go what was kept for it; it cannot be read from then on."""
+        self._versions = None
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _version(self, name: str, kind: type[View | Table]) -> Version:
+        self._check()
+        versions = self._versions
+        if versions is None:
+            raise SqlViewError(
+                "the snapshot is closed", hint="Take another one with Session.snapshot()."
+            )
+        found = versions.get(folded(name))
+        if found is None or not isinstance(found.entry, kind):
+            what = "materialized view" if kind is View else "table"
+            known = [v.entry.name for v in versions.values() if isinstance(v.entry, kind)]
+            raise CatalogError(
+                f'there is no {what} "{name}" at epoch {self._epoch}',
+                hint=suggestion(name, known),
+            )
+        return found

@@ -47,7 +47,7 @@ from planner.errors import (
 from planner.names import folded
 from planner.parse import words_of
 from planner.zones import Zone
-from sqlview import snapshot
+from sqlview import spark_files
 from sqlview.java import JavaNotFoundError, ensure_java
 from sqlview.quoting import spark_name, spark_template
 from sqlview.settings import TIME_ZONE
@@ -210,11 +210,11 @@ class SparkSide:
     def _dataframe(self, spark: SparkSession, table: pa.Table) -> DataFrame:
         if table.nbytes <= LOCAL_BYTES or not self.sees_files:
             return spark.createDataFrame(table, _spark_schema(table.schema))
-        numbered = snapshot.numbered(table)
+        numbered = spark_files.numbered(table)
         with self._files():
-            paths = snapshot.write(numbered, self.directory / f"snapshot-{uuid.uuid4().hex}")
+            paths = spark_files.write(numbered, self.directory / f"snapshot-{uuid.uuid4().hex}")
         files = spark.range(0, len(paths), 1, len(paths))
-        rows = files.mapInArrow(snapshot.reader(paths), _spark_schema(numbered.schema))
+        rows = files.mapInArrow(spark_files.reader(paths), _spark_schema(numbered.schema))
         return rows.toDF(*table.column_names)
 
     def select(

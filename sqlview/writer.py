@@ -62,6 +62,8 @@ class Writer:
         self.broken: BaseException | None = None
         #: Called when a step has run, before anybody sees it; if it raises, nothing has happened.
         self.keep: Keep | None = None
+        #: Called when `epoch` has come to an end of a step.
+        self.ended: Callable[[], None] | None = None
         self.steps: deque[StepMetrics] = deque(maxlen=STEPS_KEPT)
 
     def step(
@@ -167,6 +169,8 @@ class Writer:
                 self._follow(table, delta)
         self._dataflow.commit(self.epoch + count, changes)
         self.epoch += count
+        if self.ended is not None:
+            self.ended()
 
 
 def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:

@@ -26,7 +26,7 @@ from operators.nodes.errors import ErrorState
 from operators.nodes.operator import Inputs, Kept, Operator, Place
 from operators.scalar.text import shortened
 from operators.scalar.value import Errors, only_where
-from operators.state.undo import Undo
+from operators.state.shared import Shared
 from planner import dataflow as ir
 from planner.expr import Column as ColumnRef
 from planner.expr import columns_used
@@ -42,9 +42,9 @@ _KEPT = re.compile(
 class MapOperator(Operator[ir.Map]):
     """State: the messages of failing rows."""
 
-    def __init__(self, node: ir.Map, undo: Undo | None = None) -> None:
+    def __init__(self, node: ir.Map, shared: Shared | None = None) -> None:
         self.node = node
-        self.errors = ErrorState(undo)
+        self.errors = ErrorState(shared)
         self._nothing = deltas.empty(node.schema)
         self.used = tuple(sorted(columns_used(*node.predicates, *node.outputs)))
         #: Predicates that are tested on the same rows, and the columns that they read.
@@ -62,7 +62,7 @@ class MapOperator(Operator[ir.Map]):
 
     @classmethod
     def install(cls, node: ir.Map, place: Place) -> Self:
-        return cls(node, place.undo)
+        return cls(node, place.shared)
 
     def kept(self) -> Kept:
         return {"errors": [list(error) for error in self.errors.counts]}

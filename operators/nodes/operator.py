@@ -18,7 +18,7 @@ from operators.flight.delta import Delta
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
 from operators.state.relation import Relation
-from operators.state.undo import Undo
+from operators.state.shared import Shared
 from planner import dataflow as ir
 from planner.types import Schema
 
@@ -27,8 +27,8 @@ class Place(Protocol):
     """Where an operator stands in a dataflow. What it asks for here is kept for its view."""
 
     @property
-    def undo(self) -> Undo:
-        """Whom to tell before a change of state."""
+    def shared(self) -> Shared:
+        """What all state of the dataflow shares."""
 
     def relation(self, node: ir.Stored) -> Relation:
         """The rows of an input."""

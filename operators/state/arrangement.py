@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from operators.state import bulk, encode
 from operators.state.filters import Filter
 from operators.state.probes import Probes, sort_probes
 from operators.state.relation import PIECE_ROWS, Relation
+from operators.state.rows import Rows
 from operators.state.spine import Batch, Spine, make_batch
 from operators.state.work import Work
 from planner import dataflow as ir
@@ -44,22 +45,30 @@ class Matches:
     row: Ints
 
 
-class ArrangementState:
-    """The index `spec` over `relation`.
+class Entries(Protocol):
+    """The sorted batches of an index, for those who look keys up."""
 
-    `filter`: of a partial index, the bitmap of its predicate; it absorbs a step's rows before the
-    index does. State: 8 bytes per key word and 8 for the row id, per row in the relation that
-    passes.
-    """
+    width: int
+    entries: int
 
-    def __init__(self, spec: ir.Index, relation: Relation, filter: Filter | None = None) -> None:
+    @property
+    def table(self) -> Ints:
+        """int64[b, 4] for kernels: the entry of each batch."""
+
+    def table_with_skips(self) -> Ints:
+        """int64[b, 5]: `table`, and the address of each batch's skips."""
+
+
+class IndexReader:
+    """The index `spec` over the rows of `relation`, for those who look keys up. `columns` of the
+    relation make its key; `hashed`: of the key, or of an ordered index's partition."""
+
+    hashed: encode.Hashed
+    spine: Entries
+
+    def __init__(self, spec: ir.Index, relation: Rows) -> None:
         self.spec = spec
         self.relation = relation
-        self.filter = filter
-        self._counted_deaths = 0
-        self.work = Work()
-        #: Of the key, or of an ordered index's partition.
-        self.hashed: encode.Hashed
         fields = relation.schema
         match spec:
             case ir.Arrangement():
@@ -81,11 +90,7 @@ class ArrangementState:
                 self.partition_width = encode.key_width(types[:split], self._nulls) or 1
                 width = self.partition_width + encode.order_width(types[split:])
                 self.hashed = encode.hashed_words(types[:split], self._nulls)
-        self.spine = Spine(max(width, 1))
-        self._next_row = 0
-        #: Whether it is among those that settle after the step; whether nobody reads it any more.
-        self.waits = self.dropped = False
-        self.insert(relation.visible_to_any())
+        self.width = max(width, 1)
 
     def key_words(self, rows: Ints, columns: list[Column] | None = None) -> tuple[Ints, Ints]:
         """Keys of relation rows, and the rows that have one (those with NULL may not).
@@ -147,62 +152,6 @@ class ArrangementState:
             work[:] = 0
         self.looked_up(work)
         return Matches(out_probe[:found], out_row[:found])
-
-    def absorb(self) -> int:
-        """Index the rows appended to the relation since the last call; returns how many."""
-        if self._next_row == self.relation.next_row:
-            return 0
-        return self.insert(self.relation.rows_from(self._next_row))
-
-    def insert(self, rows: Ints, keys: Ints | None = None, order: Ints | None = None) -> int:
-        """Index `rows` (ascending ids, all appended since the last call that some reader may see);
-        `keys` and `order` (sort_keys of them) where the caller has them."""
-        end = self.relation.next_row
-        self.relation.undo.before(self)
-        if self.filter is not None and len(rows):
-            rows = rows[self.filter.test(rows)]
-        if keys is None and len(rows) >= bulk.BULK_ROWS:
-            batch = bulk.build(self._keyed_pieces(rows), self.spine.width)
-            self.spine.insert(batch)
-            self._wait()
-            self._next_row = end
-            return len(batch)
-        if keys is None and len(rows):
-            keys, rows = self.key_words(rows)
-        if keys is not None and len(rows):
-            self.spine.insert(make_batch(keys, rows, order))
-        self._wait()
-        self._next_row = end  # only now: whoever fails before tries again
-        return len(rows)
-
-    def mark(self) -> tuple[int, Any]:
-        return self._next_row, self.spine.mark()
-
-    def restore(self, mark: tuple[int, Any]) -> None:
-        """The rows that were indexed are not."""
-        self._next_row, before = mark
-        self.spine.restore(before)
-        self._wait()
-
-    def image(self) -> tuple[int, list[Batch]]:
-        """All that is kept, as it is now: the row up to which it has absorbed, and the batches."""
-        return self._next_row, [batch for batch in self.spine.batches if len(batch)]
-
-    def load(self, next_row: int, batches: Iterable[Batch]) -> None:
-        """Be what another one was when its image was made: this one has no entries."""
-        self.spine.load(batches)
-        self._next_row = next_row
-        self._wait()
-
-    def _keyed_pieces(self, rows: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """`key_words` of many rows, piece by piece."""
-        for start in range(0, len(rows), PIECE_ROWS):
-            yield self.key_words(rows[start : start + PIECE_ROWS])
-
-    @property
-    def part(self) -> Expr | None:
-        """Of a partial index, the predicate that its rows pass; None for a whole one."""
-        return self.spec.filter if isinstance(self.spec, ir.Arrangement) else None
 
     @property
     def null_words(self) -> tuple[bool, ...]:
@@ -298,6 +247,122 @@ class ArrangementState:
         )  # fmt: skip
         self.looked_up(work)
         return Matches(out_probe[:found], out_row[:found])
+
+    def looked_up(self, counts: Ints) -> None:
+        """Count a lookup's entries and seeks, int64[2]."""
+
+
+class IndexVersion(IndexReader):
+    """An index as its `spine` is when this is made, between steps; it never changes, and any thread
+    may look keys up. `relation`: a version of its relation. `seeks`: how many there were, about."""
+
+    def __init__(self, spec: ir.Index, relation: Rows, spine: Spine) -> None:
+        super().__init__(spec, relation)
+        self.spine: Entries = _Frozen(spine)
+        self.seeks = 0
+
+    def looked_up(self, counts: Ints) -> None:
+        self.seeks += int(counts[1])
+
+
+class _Frozen:
+    """The batches that a spine has."""
+
+    def __init__(self, spine: Spine) -> None:
+        self.width, self.entries, self.table = spine.width, spine.entries, spine.table
+        self._batches = spine.batches
+
+    def table_with_skips(self) -> Ints:
+        raise NotImplementedError("no version of an ordered index is read")
+
+
+def index_of(spec: ir.Index, relation: Rows, rows: Ints) -> IndexVersion:
+    """An index of `rows` of a version, for this one. Cost: a sort of their keys."""
+    reader = IndexReader(spec, relation)
+    keys, rows = reader.key_words(rows)
+    spine = Spine(reader.width)
+    if len(rows):
+        spine.insert(make_batch(keys, rows))
+    return IndexVersion(spec, relation, spine)
+
+
+class ArrangementState(IndexReader):
+    """An index that follows its relation.
+
+    `filter`: of a partial index, the bitmap of its predicate; it absorbs a step's rows before the
+    index does. State: 8 bytes per key word and 8 for the row id, per row in the relation that
+    passes.
+    """
+
+    relation: Relation
+    spine: Spine
+
+    def __init__(self, spec: ir.Index, relation: Relation, filter: Filter | None = None) -> None:
+        super().__init__(spec, relation)
+        self.filter = filter
+        self._counted_deaths = 0
+        self.work = Work()
+        self.spine = Spine(self.width)
+        self._next_row = 0
+        #: Whether it is among those that settle after the step; whether nobody reads it any more.
+        self.waits = self.dropped = False
+        self.insert(relation.visible_to_any())
+
+    def absorb(self) -> int:
+        """Index the rows appended to the relation since the last call; returns how many."""
+        if self._next_row == self.relation.next_row:
+            return 0
+        return self.insert(self.relation.rows_from(self._next_row))
+
+    def insert(self, rows: Ints, keys: Ints | None = None, order: Ints | None = None) -> int:
+        """Index `rows` (ascending ids, all appended since the last call that some reader may see);
+        `keys` and `order` (sort_keys of them) where the caller has them."""
+        end = self.relation.next_row
+        self.relation.undo.before(self)
+        if self.filter is not None and len(rows):
+            rows = rows[self.filter.test(rows)]
+        if keys is None and len(rows) >= bulk.BULK_ROWS:
+            batch = bulk.build(self._keyed_pieces(rows), self.spine.width)
+            self.spine.insert(batch)
+            self._wait()
+            self._next_row = end
+            return len(batch)
+        if keys is None and len(rows):
+            keys, rows = self.key_words(rows)
+        if keys is not None and len(rows):
+            self.spine.insert(make_batch(keys, rows, order))
+        self._wait()
+        self._next_row = end  # only now: whoever fails before tries again
+        return len(rows)
+
+    def mark(self) -> tuple[int, Any]:
+        return self._next_row, self.spine.mark()
+
+    def restore(self, mark: tuple[int, Any]) -> None:
+        """The rows that were indexed are not."""
+        self._next_row, before = mark
+        self.spine.restore(before)
+        self._wait()
+
+    def image(self) -> tuple[int, list[Batch]]:
+        """All that is kept, as it is now: the row up to which it has absorbed, and the batches."""
+        return self._next_row, [batch for batch in self.spine.batches if len(batch)]
+
+    def load(self, next_row: int, batches: Iterable[Batch]) -> None:
+        """Be what another one was when its image was made: this one has no entries."""
+        self.spine.load(batches)
+        self._next_row = next_row
+        self._wait()
+
+    def _keyed_pieces(self, rows: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """`key_words` of many rows, piece by piece."""
+        for start in range(0, len(rows), PIECE_ROWS):
+            yield self.key_words(rows[start : start + PIECE_ROWS])
+
+    @property
+    def part(self) -> Expr | None:
+        """Of a partial index, the predicate that its rows pass; None for a whole one."""
+        return self.spec.filter if isinstance(self.spec, ir.Arrangement) else None
 
     def looked_up(self, counts: Ints) -> None:
         """Count a lookup's entries and seeks, int64[2], for this index and for the dataflow."""

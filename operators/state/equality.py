@@ -20,7 +20,7 @@ from operators.flight.column import Bools, Column, Ints
 from operators.kernels import encoding
 from operators.kernels.versions import NEVER
 from operators.state import encode
-from operators.state.arrangement import ArrangementState, Matches
+from operators.state.arrangement import ArrangementState, IndexReader, Matches
 from operators.state.probes import Probes
 from operators.state.spine import keys_at
 
@@ -58,7 +58,7 @@ def _runs_agree(column: Column, flags: Ints | None, order: Ints, starts: Ints) -
 
 
 def differing(
-    index: ArrangementState, words: Ints | Probes, values: Values, found: Matches
+    index: IndexReader, words: Ints | Probes, values: Values, found: Matches
 ) -> Bools | None:
     """Pairs of a key and a row found under its words whose values differ, bool[pairs]; None if
     there are none.
@@ -100,9 +100,7 @@ def _hashed_keys(words: Ints | Probes, word: int) -> Bools | None:
     return flags
 
 
-def matching(
-    index: ArrangementState, words: Ints | Probes, values: Values, found: Matches
-) -> Matches:
+def matching(index: IndexReader, words: Ints | Probes, values: Values, found: Matches) -> Matches:
     """The pairs of a key and a row found under its words whose values are equal."""
     differs = differing(index, words, values, found)
     return found if differs is None else _picked(found, ~differs)

@@ -24,7 +24,7 @@ max(time, since)); rows once and indexes by row id are this project's own.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -32,13 +32,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.flight.column import Bools, Column, Ints, widen
-from operators.kernels import memory, versions
+from operators.flight.column import Column, Ints, widen
+from operators.kernels import memory
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.slabs import ROWS
 from operators.state.pieces import MappedFiles, Stored
+from operators.state.rows import Rows
 from operators.state.shared import Shared
-from operators.state.storage import Adopted, Buffers, Layout, can_wait, layout_of, stored_values
+from operators.state.storage import Adopted, Buffers, Layout, can_wait, stored_values
 from planner import types as t
 
 #: So many rows at once become blocks of their own.
@@ -114,62 +115,43 @@ class _Mark(NamedTuple):
     died_time: Ints
 
 
-#: Versions as kernels take them: dead bits, births (first row, time), deaths (row, time).
-Versions = tuple[Ints, Ints, Ints, Ints, Ints]
 _EMPTY = np.empty(0, np.int64)
 
 
-class Relation:
-    """Rows of one schema with row ids and versions. Not thread-safe: one writer, readers between.
+class Relation(Rows):
+    """Rows that are written. Not thread-safe: one writer, readers between; readers of other threads
+    have a `version`.
 
     State: every row that some reader may see, once; 2 bytes a row id for compacted blocks.
     """
 
-    # Slots after those of the columns: dead bits, ids, and how many ids.
-    def __init__(
-        self,
-        schema: t.Schema,
-        shared: Shared | None = None,
-    ) -> None:
+    def __init__(self, schema: t.Schema, shared: Shared | None = None) -> None:
         """`shared`: with the dataflow that it is of."""
-        self.schema = schema
-        self.share(Shared() if shared is None else shared)
+        super().__init__(schema, Shared() if shared is None else shared)
         self._gathered: weakref.ref[Ints] | None = None
         #: The latest append of the step; whether the rows gathered last are all of it, or where in
         #: it they are, if they all are.
         self._fresh: _Fresh | None = None
         self._whole = False
         self._part: Ints | None = None
-        self.next_row = 0
-        self.live_rows = 0
         #: Deaths since the beginning, and the rows of those since the last mark.
         self.deaths = 0
         self._dying: list[Ints] = []
-        self._layouts = tuple(layout_of(f.type) for f in schema)
-        self._value_slot: list[int] = []
-        slot = 0
-        for layout in self._layouts:
-            self._value_slot.append(slot)
-            slot += 3 if layout.textual else 2
-        self._dead_slot, self._ids_slot, self._kept_slot = slot, slot + 1, slot + 2
-        self._slots = slot + 3
-        self._addresses = np.zeros((self._slots, 4), np.int64)
-        self._buffers: list[list[np.ndarray[Any, Any] | None]] = []
         #: By column, the blocks that have no buffers of it yet, with the rows as they came.
         self._waiting: tuple[dict[int, Adopted], ...] = tuple({} for _ in schema)
         #: Columns that were looked up while blocks waited for them: no more blocks do.
         self._sought: set[int] = set()
-        self._has_nulls = [False] * len(schema)
         #: Of each block where its values lie in files, once they never change.
         self._stored: list[Stored] = []
         #: Of each block, how many rows were appended to it, and how many of them died.
         self._block_rows: list[int] = []
         self._block_deaths: list[int] = []
-        self._born_first = _EMPTY
-        self._born_time = _EMPTY
-        self._died_row = _EMPTY
-        self._died_time = _EMPTY
         self._full_blocks = 0
+        #: The rows as they are, once somebody wanted them and until they change; how many such
+        #: there were, and of each block how many when its dead bits were made.
+        self._version: Rows | None = None
+        self._versions = 0
+        self._dead_since: list[int] = []
         #: Blocks of which no row can be seen any more, in the order in which they became so.
         self.empty_blocks: list[int] = []
 
@@ -185,6 +167,7 @@ class Relation:
         if n == 0:
             return self.next_row
         self.undo.before(self)
+        self._version = None
         if n >= BULK_ROWS:
             first = self._adopt(columns, n)
         else:
@@ -215,6 +198,7 @@ class Relation:
         if len(rows) == 0:
             return
         self.undo.before(self)
+        self._version = None
         order = np.argsort(rows, kind="stable")
         rows, times = rows[order], times[order]
         self._dying.append(rows)
@@ -231,11 +215,6 @@ class Relation:
         self._died_row = merged[order]
         self._died_time = np.concatenate((self._died_time, times))[order]
 
-    def share(self, shared: Shared) -> None:
-        """Be of the dataflow with these."""
-        self.shared = shared
-        self.work, self.hashing, self.undo = shared.work, shared.hashing, shared.undo
-
     def mark(self) -> _Mark:
         blocks = len(self._block_rows)
         self._dying = []
@@ -246,6 +225,7 @@ class Relation:
 
     def restore(self, mark: _Mark) -> None:
         """The rows that were appended are gone, and those that died live."""
+        self._version = None
         self._fresh, self._gathered, self._whole, self._part = None, None, False, None
         for waiting in self._waiting:
             for block in [b for b in waiting if b >= mark.blocks]:
@@ -253,6 +233,7 @@ class Relation:
         changed = self.next_row != mark.next_row or len(self._block_rows) != mark.blocks
         del self._buffers[mark.blocks :], self._block_rows[mark.blocks :]
         del self._block_deaths[mark.blocks :], self._stored[mark.blocks :]
+        del self._dead_since[mark.blocks :]
         self._addresses[:, mark.blocks :] = 0
         if mark.blocks and mark.next_row & BLOCK_MASK:
             last = mark.blocks - 1
@@ -304,16 +285,6 @@ class Relation:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    @property
-    def versions(self) -> Versions:
-        return (
-            self._addresses[self._dead_slot],
-            self._born_first,
-            self._born_time,
-            self._died_row,
-            self._died_time,
-        )
-
     def gather(self, column: int, rows: Ints) -> Column:
         """Values of one column at `rows` (int64[n]; ids that some reader may see, any order).
 
@@ -341,15 +312,6 @@ class Relation:
         """Values as they are gathered otherwise: columns are compared word by word."""
         return widen(values) if self._layouts[column].words == 2 else values
 
-    def gather_all(self, rows: Ints) -> list[Column]:
-        return [self.gather(i, rows) for i in range(len(self.schema))]
-
-    def word_slots(self, columns: Sequence[tuple[int, int]]) -> Ints:
-        """What `gather_words` takes, of (column, the word of its output where the column's begin).
-        The columns are stored in one or two words of 64 bits, and never NULL."""
-        slots = [(self._value_slot[c], self._layouts[c].words, word) for c, word in columns]
-        return np.array(slots, np.int64).reshape(-1, 3)
-
     def gather_words(self, slots: Ints, rows: Ints, places: Ints, out: Ints) -> None:
         """out[:, places[i]] = the words at rows[i] of several columns: see `word_slots`.
 
@@ -360,43 +322,7 @@ class Relation:
             for slot in slots[:, 0].tolist():
                 column = self._value_slot.index(slot)
                 self._settle(column, list(self._waiting[column]))
-        memory.gather_words(
-            self._addresses, self._ids_slot, self._kept_slot, slots, rows, places, out
-        )
-
-    def _gather(self, column: int, rows: Ints) -> Column:
-        field, layout, slot = self.schema[column], self._layouts[column], self._value_slot[column]
-        values_at = self._addresses[slot]
-        ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
-        n = len(rows)
-        values: Any
-        if layout.textual:
-            values = self._gather_text(field.type, slot, rows)
-        elif layout.words == 2:
-            values = np.empty((n, 2), np.int64)
-            memory.gather_i128(values_at, ids, kept, rows, values)
-        elif layout.storage.itemsize == 1:
-            raw = np.empty(n, np.uint8)
-            memory.gather_u8(values_at, ids, kept, rows, raw)
-            values = raw.view(np.bool_)
-        elif layout.storage == np.float32:
-            raw4 = np.empty(n, np.int32)
-            memory.gather_i32(values_at, ids, kept, rows, raw4)
-            values = raw4.view(np.float32)
-        elif layout.storage.itemsize == 4:
-            values = np.empty(n, np.int64)
-            memory.gather_i32(values_at, ids, kept, rows, values)
-        else:
-            words = np.empty(n, np.int64)
-            memory.gather_i64(values_at, ids, kept, rows, words)
-            values = words.view(np.float64) if layout.storage == np.float64 else words
-        valid: Bools | None = None
-        if self._has_nulls[column]:
-            valid = np.empty(n, np.bool_)
-            memory.gather_valid(self._addresses[slot + 1], ids, kept, rows, valid)
-            if valid.all():
-                valid = None
-        return Column(field.type, values, valid)
+        super().gather_words(slots, rows, places, out)
 
     def _gather_waiting(self, column: int, rows: Ints) -> Column:
         """`gather` of a column that some blocks have no buffers of. A few rows are read where they
@@ -431,16 +357,6 @@ class Relation:
             assert raw is not None
             values[at[start:end]] = raw[rows[at[start:end]] - first]
         return Column(known.type, values, valid)
-
-    def visible(self, time: int, first: int = 0, end: int | None = None) -> Ints:
-        """Row ids visible as of `time`, ascending; of [first, end), where `first` begins a block.
-        Cost: one pass over the rows stored."""
-        return self._visible(first, self.next_row if end is None else end, time, self.versions)
-
-    def visible_to_any(self) -> Ints:
-        """Row ids that some reader may see: the living, and the dead that still have a time."""
-        living = self._living(0, self.next_row)
-        return np.union1d(living, self._died_row) if len(self._died_row) else living
 
     def rows_from(self, row: int) -> Ints:
         """Ids, ascending, of the rows from `row` on that are stored. Cost: O(those)."""
@@ -490,24 +406,9 @@ class Relation:
             if buffer is not None:
                 yield slot, buffer, nbytes
 
-    def stored_rows(self, block: int) -> int:
-        """How many rows a block has in its buffers."""
-        return int(self._addresses[self._kept_slot, block])
-
-    def compacted_rows(self, block: int) -> int | None:
-        """How many rows a compacted block kept; None for a block that was not compacted."""
-        if self._addresses[self._ids_slot, block] == 0:
-            return None
-        return int(self._addresses[self._kept_slot, block])
-
     def dead_bits(self, block: int) -> tuple[int, np.ndarray[Any, Any] | None]:
         """Slot and bitmap of a block's dead rows, or None if it has none."""
         return self._dead_slot, self._buffers[block][self._dead_slot]
-
-    @property
-    def has_nulls(self) -> tuple[bool, ...]:
-        """For each column, whether some row may be NULL."""
-        return tuple(self._has_nulls)
 
     @property
     def nbytes(self) -> int:
@@ -523,6 +424,24 @@ class Relation:
         return total + self._died_row.nbytes * 2 + self._born_first.nbytes * 2
 
     # -- as a value ------------------------------------------------------------------------------
+
+    def version(self) -> Rows:
+        """The rows as they are now, between steps, for readers of any thread, whatever comes. Cost:
+        O(blocks); the first one also copies the columns that are still as they came. While it is
+        kept, a step that kills rows copies the dead bits of their blocks, 8 KiB each."""
+        if self._version is None:
+            for column, waiting in enumerate(self._waiting):
+                self._settle(column, list(waiting))
+            made = Rows(self.schema, self.shared)
+            made.next_row, made.live_rows = self.next_row, self.live_rows
+            made._addresses = self._addresses.copy()
+            made._buffers = self._buffers.copy()
+            made._has_nulls = self._has_nulls.copy()
+            made._born_first, made._born_time = self._born_first, self._born_time
+            made._died_row, made._died_time = self._died_row, self._died_time
+            self._version = made
+            self._versions += 1
+        return self._version
 
     def image(self) -> RelationImage:
         """All that is kept, as it is now, between steps. Cost: references to what never changes,
@@ -578,6 +497,7 @@ class Relation:
         blocks stay in `files`; `last`: those of the one that was being filled, by slot, as bytes.
         """
         assert self.next_row == 0, "a relation is loaded before it has rows"
+        self._version = None
         self.live_rows, self.deaths = numbers["live_rows"], numbers["deaths"]
         self._full_blocks, self._has_nulls = numbers["full_blocks"], list(numbers["has_nulls"])
         self._born_first, self._born_time = arrays["born_first"], arrays["born_time"]
@@ -709,6 +629,7 @@ class Relation:
             self._addresses = grown
         self._buffers.append([None] * self._slots)
         self._stored.append(Stored())
+        self._dead_since.append(0)
         self._block_rows.append(0)
         self._block_deaths.append(0)
         return block
@@ -735,7 +656,9 @@ class Relation:
         return (ROWS.empty if self.live_rows >= BULK_ROWS else np.empty)(shape, dtype)
 
     def _set(self, block: int, slot: int, buffer: np.ndarray[Any, Any] | None) -> None:
-        self._buffers[block][slot] = buffer
+        here = self._buffers[block].copy()  # versions keep those that they have
+        here[slot] = buffer
+        self._buffers[block] = here
         self._addresses[slot, block] = 0 if buffer is None else buffer.ctypes.data
 
     def _fill(self, columns: list[Column], start: int, count: int) -> None:
@@ -784,25 +707,13 @@ class Relation:
             text[used:needed] = np.frombuffer(source, np.uint8, length, begin)
 
     def _dead_bits(self, block: int) -> np.ndarray[Any, Any]:
+        """A block's dead bits, to be changed: no version has them."""
         bits = self._buffers[block][self._dead_slot]
-        if bits is None:
-            bits = np.zeros(_BITMAP_BYTES, np.uint8)
+        if bits is None or self._dead_since[block] < self._versions:
+            bits = np.zeros(_BITMAP_BYTES, np.uint8) if bits is None else bits.copy()
             self._set(block, self._dead_slot, bits)
+            self._dead_since[block] = self._versions
         return bits
-
-    def _gather_text(self, kind: t.SqlType, slot: int, rows: Ints) -> pa.Array:
-        ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
-        offsets = np.empty(len(rows) + 1, np.int32)
-        total = memory.text_offsets(self._addresses[slot], ids, kept, rows, offsets)
-        if total >= 2**31:
-            raise OverflowError("more than 2 GiB of text in one batch; use smaller batches")
-        text = np.empty(total, np.uint8)
-        memory.text_bytes(
-            self._addresses[slot], self._addresses[slot + 2], ids, kept, rows, offsets, text
-        )
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
-        arrow = pa.string() if isinstance(kind, t.StringType) else pa.binary()
-        return pa.Array.from_buffers(arrow, len(rows), buffers)
 
     # -- compaction ------------------------------------------------------------------------------
 
@@ -834,23 +745,6 @@ class Relation:
         elif needed < few:
             told = self._died_row[low:high]
             self._rewrite(block, np.union1d(self._living(first, first + BLOCK_ROWS), told))
-
-    def _living(self, first: int, end: int) -> Ints:
-        """Rows of [first, end) that have not died at any time."""
-        dead, born_first, born_time, _, _ = self.versions
-        last = versions.NEVER - 1
-        return self._visible(first, end, last, (dead, born_first, born_time, _EMPTY, _EMPTY))
-
-    def _visible(self, first: int, end: int, time: int, of: Versions) -> Ints:
-        """Rows of [first, end) visible as of `time` by versions `of`; `first` begins a block."""
-        ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
-        blocks = slice(first >> BLOCK_BITS, (end + BLOCK_MASK) >> BLOCK_BITS)
-        out = np.empty(int(kept[blocks].sum()), np.int64)
-        dead, born_first, born_time, died_row, died_time = of
-        count = versions.visible_rows(
-            first, end, time, dead, born_first, born_time, died_row, died_time, ids, kept, out
-        )
-        return out[:count]
 
     def _empty(self, block: int) -> None:
         for column, waiting in enumerate(self._waiting):

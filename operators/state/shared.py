@@ -22,12 +22,14 @@ class Settling(Protocol):
 @dataclass(slots=True)
 class Shared:
     """`work`: what is counted. `hashing`: how keys are made, one secret for all. `undo`: whom to
-    tell before a change. `waiting`: the indexes that have merges to do, each once."""
+    tell before a change. `waiting`: the indexes that have merges to do, each once. `failing`: the
+    errors of operators, where there are any."""
 
     work: Work = field(default_factory=Work)
     hashing: Hashing = field(default_factory=Hashing.drawn)
     undo: Undo = field(default_factory=Undo)
     waiting: list[Settling] = field(default_factory=list)
+    failing: set[object] = field(default_factory=set)
 
     def wait(self, index: Settling) -> None:
         """An index has merges to do."""

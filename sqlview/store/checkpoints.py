@@ -53,7 +53,7 @@ _FORMAT = Format("sqlview checkpoint", 1, (*PLAN_CLASSES, *NAME_CLASSES, *DEFINI
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class Taken:
     """What a session has between two steps. `counters`: of each view the rows of its changes, of
     each stream its events, in the order of the definitions."""
 
@@ -81,7 +81,7 @@ class Checkpoint:
     files: MappedFiles
 
 
-def write(directory: str, mark: bytes, token: str, taken: Snapshot) -> str:
+def write(directory: str, mark: bytes, token: str, taken: Taken) -> str:
     """Write a checkpoint; returns its path. Raises: OSError, with those before as they were."""
     document = checkpoint.write(taken.cut, directory, token)
     pack = Pack(_path(directory, taken.end.number))

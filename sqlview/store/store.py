@@ -25,7 +25,7 @@ from dataclasses import replace
 from operators.state.files import create, make_directory, sync_directory
 from planner.errors import StoreError
 from sqlview.store import checkpoints, log
-from sqlview.store.checkpoints import Checkpoint, Snapshot
+from sqlview.store.checkpoints import Checkpoint, Taken
 from sqlview.store.lease import Lease
 from sqlview.store.log import End, Log, Parts, log_files
 
@@ -157,12 +157,12 @@ class Store:
         assert self._log is not None, "it is being written"
         return self._log.end
 
-    def save_beside(self, take: Callable[[], Snapshot | None]) -> None:
+    def save_beside(self, take: Callable[[], Taken | None]) -> None:
         """From now on write checkpoints of what `take` returns, in a thread of their own. What it
         returns has all that was appended; None: there will be nothing to take any more."""
         self._run(lambda: self._save_beside(take))
 
-    def save(self, take: Callable[[], Snapshot | None]) -> None:
+    def save(self, take: Callable[[], Taken | None]) -> None:
         """Write a checkpoint of what `take` returns, if anything was appended since the last one.
 
         Raises: StoreError, with the store as it was.
@@ -206,7 +206,7 @@ class Store:
         much = self._log.appended_bytes - self._saved_bytes >= CHECKPOINT_BYTES
         return much or waited >= CHECKPOINT_SECONDS
 
-    def _save_beside(self, take: Callable[[], Snapshot | None]) -> None:
+    def _save_beside(self, take: Callable[[], Taken | None]) -> None:
         while not self._stop.wait(_LOOK_SECONDS):
             if self._is_due:
                 try:

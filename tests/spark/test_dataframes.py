@@ -17,8 +17,8 @@ from pyspark.errors import ArithmeticException
 from pyspark.sql.classic.dataframe import DataFrame
 
 import sqlview
-import sqlview.snapshot
 import sqlview.spark
+import sqlview.spark_files
 from sqlview.spark import SparkSide
 
 pytestmark = pytest.mark.spark
@@ -145,8 +145,8 @@ def test_types_and_nulls_survive_the_round_trip(
 def test_a_large_view_is_read_in_parallel(
     db: sqlview.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlview.snapshot, "FILE_ROWS", 1000)
-    monkeypatch.setattr(sqlview.snapshot, "BATCH_ROWS", 300)
+    monkeypatch.setattr(sqlview.spark_files, "FILE_ROWS", 1000)
+    monkeypatch.setattr(sqlview.spark_files, "BATCH_ROWS", 300)
     db.sql("CREATE TABLE numbers (n BIGINT PRIMARY KEY)")
     db.sql("CREATE MATERIALIZED VIEW doubled AS SELECT n, 2 * n AS twice FROM numbers")
     with db.transaction() as tx:

@@ -1,0 +1,180 @@
+"""Rows of a relation for those who only read them.
+
+They lie in blocks (see `operators.kernels.memory`), of which there are the addresses, and which of
+them are visible when is told by versions (see `operators.kernels.versions`). `Rows` as such never
+change: any thread may read them, whatever the relation that they were taken from does meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from operators.flight.column import Bools, Column, Ints
+from operators.kernels import memory, versions
+from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
+from operators.state.shared import Shared
+from operators.state.storage import layout_of
+from planner import types as t
+
+#: Versions as kernels take them: dead bits, births (first row, time), deaths (row, time).
+Versions = tuple[Ints, Ints, Ints, Ints, Ints]
+_EMPTY = np.empty(0, np.int64)
+
+
+class Rows:
+    """Rows of one schema with row ids and versions. State: the addresses of their blocks, and what
+    is behind those; versions."""
+
+    # Slots after those of the columns: dead bits, ids, and how many ids.
+    def __init__(self, schema: t.Schema, shared: Shared) -> None:
+        self.schema = schema
+        self.share(shared)
+        self.next_row = 0
+        self.live_rows = 0
+        self._layouts = tuple(layout_of(f.type) for f in schema)
+        self._value_slot: list[int] = []
+        slot = 0
+        for layout in self._layouts:
+            self._value_slot.append(slot)
+            slot += 3 if layout.textual else 2
+        self._dead_slot, self._ids_slot, self._kept_slot = slot, slot + 1, slot + 2
+        self._slots = slot + 3
+        self._addresses = np.zeros((self._slots, 4), np.int64)
+        self._has_nulls = [False] * len(schema)
+        self._born_first = _EMPTY
+        self._born_time = _EMPTY
+        self._died_row = _EMPTY
+        self._died_time = _EMPTY
+        #: What the addresses point to.
+        self._buffers: list[list[np.ndarray[Any, Any] | None]] = []
+
+    def share(self, shared: Shared) -> None:
+        """Be of the dataflow with these."""
+        self.shared = shared
+        self.work, self.hashing, self.undo = shared.work, shared.hashing, shared.undo
+
+    @property
+    def versions(self) -> Versions:
+        return (
+            self._addresses[self._dead_slot],
+            self._born_first,
+            self._born_time,
+            self._died_row,
+            self._died_time,
+        )
+
+    def gather(self, column: int, rows: Ints) -> Column:
+        """Values of one column at `rows` (int64[n]; ids that some reader may see, any order)."""
+        return self._gather(column, rows)
+
+    def gather_words(self, slots: Ints, rows: Ints, places: Ints, out: Ints) -> None:
+        """out[:, places[i]] = the words at rows[i] of several columns: see `word_slots`.
+
+        Shapes: rows, places int64[n], out int64[words, m]. Cost: one pass for all columns.
+        """
+        memory.gather_words(
+            self._addresses, self._ids_slot, self._kept_slot, slots, rows, places, out
+        )
+
+    def gather_all(self, rows: Ints) -> list[Column]:
+        return [self.gather(i, rows) for i in range(len(self.schema))]
+
+    def word_slots(self, columns: Sequence[tuple[int, int]]) -> Ints:
+        """What `gather_words` takes, of (column, the word of its output where the column's begin).
+        The columns are stored in one or two words of 64 bits, and never NULL."""
+        slots = [(self._value_slot[c], self._layouts[c].words, word) for c, word in columns]
+        return np.array(slots, np.int64).reshape(-1, 3)
+
+    def visible(self, time: int, first: int = 0, end: int | None = None) -> Ints:
+        """Row ids visible as of `time`, ascending; of [first, end), where `first` begins a block.
+        Cost: one pass over the rows stored."""
+        return self._visible(first, self.next_row if end is None else end, time, self.versions)
+
+    def visible_to_any(self) -> Ints:
+        """Row ids that some reader may see: the living, and the dead that still have a time."""
+        living = self._living(0, self.next_row)
+        return np.union1d(living, self._died_row) if len(self._died_row) else living
+
+    def stored_rows(self, block: int) -> int:
+        """How many rows a block has in its buffers."""
+        return int(self._addresses[self._kept_slot, block])
+
+    def compacted_rows(self, block: int) -> int | None:
+        """How many rows a compacted block kept; None for a block that was not compacted."""
+        if self._addresses[self._ids_slot, block] == 0:
+            return None
+        return int(self._addresses[self._kept_slot, block])
+
+    @property
+    def has_nulls(self) -> tuple[bool, ...]:
+        """For each column, whether some row may be NULL."""
+        return tuple(self._has_nulls)
+
+    def _gather(self, column: int, rows: Ints) -> Column:
+        field, layout, slot = self.schema[column], self._layouts[column], self._value_slot[column]
+        values_at = self._addresses[slot]
+        ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
+        n = len(rows)
+        values: Any
+        if layout.textual:
+            values = self._gather_text(field.type, slot, rows)
+        elif layout.words == 2:
+            values = np.empty((n, 2), np.int64)
+            memory.gather_i128(values_at, ids, kept, rows, values)
+        elif layout.storage.itemsize == 1:
+            raw = np.empty(n, np.uint8)
+            memory.gather_u8(values_at, ids, kept, rows, raw)
+            values = raw.view(np.bool_)
+        elif layout.storage == np.float32:
+            raw4 = np.empty(n, np.int32)
+            memory.gather_i32(values_at, ids, kept, rows, raw4)
+            values = raw4.view(np.float32)
+        elif layout.storage.itemsize == 4:
+            values = np.empty(n, np.int64)
+            memory.gather_i32(values_at, ids, kept, rows, values)
+        else:
+            words = np.empty(n, np.int64)
+            memory.gather_i64(values_at, ids, kept, rows, words)
+            values = words.view(np.float64) if layout.storage == np.float64 else words
+        valid: Bools | None = None
+        if self._has_nulls[column]:
+            valid = np.empty(n, np.bool_)
+            memory.gather_valid(self._addresses[slot + 1], ids, kept, rows, valid)
+            if valid.all():
+                valid = None
+        return Column(field.type, values, valid)
+
+    def _gather_text(self, kind: t.SqlType, slot: int, rows: Ints) -> pa.Array:
+        ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
+        offsets = np.empty(len(rows) + 1, np.int32)
+        total = memory.text_offsets(self._addresses[slot], ids, kept, rows, offsets)
+        if total >= 2**31:
+            raise OverflowError("more than 2 GiB of text in one batch; use smaller batches")
+        text = np.empty(total, np.uint8)
+        memory.text_bytes(
+            self._addresses[slot], self._addresses[slot + 2], ids, kept, rows, offsets, text
+        )
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+        arrow = pa.string() if isinstance(kind, t.StringType) else pa.binary()
+        return pa.Array.from_buffers(arrow, len(rows), buffers)
+
+    def _living(self, first: int, end: int) -> Ints:
+        """Rows of [first, end) that have not died at any time."""
+        dead, born_first, born_time, _, _ = self.versions
+        last = versions.NEVER - 1
+        return self._visible(first, end, last, (dead, born_first, born_time, _EMPTY, _EMPTY))
+
+    def _visible(self, first: int, end: int, time: int, of: Versions) -> Ints:
+        """Rows of [first, end) visible as of `time` by versions `of`; `first` begins a block."""
+        ids, kept = self._addresses[self._ids_slot], self._addresses[self._kept_slot]
+        blocks = slice(first >> BLOCK_BITS, (end + BLOCK_MASK) >> BLOCK_BITS)
+        out = np.empty(int(kept[blocks].sum()), np.int64)
+        dead, born_first, born_time, died_row, died_time = of
+        count = versions.visible_rows(
+            first, end, time, dead, born_first, born_time, died_row, died_time, ids, kept, out
+        )
+        return out[:count]
