@@ -132,7 +132,7 @@ def write(taken: Cut, directory: str, token: str) -> Document:
             path = files.path("rows")
             places = write_segment(path, image, blocks)
             for block, where in zip(blocks, places, strict=True):
-                block.stored.file, block.stored.places = os.path.basename(path), where
+                _found(block.stored, path, where)
     for *_, batches in taken.indexes:
         for batch in batches:
             if batch.stored.file is None:
@@ -213,6 +213,17 @@ def load(dataflow: Dataflow, names: Names, document: Document, files: MappedFile
             live.state.absorb()
 
 
+def map_stored(dataflow: Dataflow, files: MappedFiles) -> None:
+    """Read what lies in files from there from now on, between steps: the memory that it took is let
+    go. Cost: O(what was written since the last time)."""
+    for _, relation in dataflow.relations():
+        relation.map_stored(files)
+    for index in dataflow.indexes:
+        index.state.spine.map_stored(files)
+    for test in dataflow.filters:
+        test.state.map_stored(files)
+
+
 class _Files:
     """The files of one checkpoint: small values together, large ones by themselves."""
 
@@ -236,14 +247,20 @@ class _Files:
         pack = Pack(self.path("large"))
         places = _added(pack, arrays)
         pack.write(durable=True)
-        stored.file, stored.places = os.path.basename(pack.path), places
+        _found(stored, pack.path, places)
 
     def finish(self) -> None:
         """All that was added is in files, and they are on disk, by their names."""
         self._small.write(durable=True)
         for stored, places in self._waiting:
-            stored.file, stored.places = os.path.basename(self._small.path), places
+            _found(stored, self._small.path, places)
         sync_directory(self._directory)
+
+
+def _found(stored: Stored, path: str, places: Ints) -> None:
+    """A value lies in a file. Who sees that it has one sees where."""
+    stored.places, stored.mapped = places, False
+    stored.file = os.path.basename(path)
 
 
 def _added(pack: Pack, arrays: list[Array]) -> Ints:

@@ -19,7 +19,7 @@ from itertools import count
 from time import perf_counter
 from typing import TypeAlias
 
-from operators import interrupts
+from operators import budget, interrupts
 from operators.flight import delta as deltas
 from operators.flight.delta import Delta
 from operators.hydration import flowing, pieces_of, sliced
@@ -324,6 +324,7 @@ class Dataflow:
         if not any(inputs):
             return None
         interrupts.raise_pending()
+        budget.check()
         started = perf_counter()
         output = installed.operator.step(inputs)
         entered = self.enter(installed.key, output, changes)
@@ -544,6 +545,7 @@ class _Rows:
 
     def read(self, relation: Relation) -> Iterator[Delta]:
         for piece in pieces_of(relation, self.time):
+            budget.check()
             yield piece
             self._dataflow.on_read(len(piece))
 

@@ -5,6 +5,8 @@ first time costs more than what is written there (1.5 µs a page of 4 KiB in a v
 NumPy's arrays of 4 MiB and more, for which it asks for huge pages, cost a seventh). State grows by
 such arrays at every step; so they are cut, one after the other, from slabs of 32 MiB.
 
+Where memory is limited, slabs and larger arrays lie in files (`operators.budget`).
+
 Invariant: a slab's memory is freed when the last array cut from it is gone. Arrays that go at the
 same time share a `Slabs`, so that little of a slab outlives the rest.
 """
@@ -19,13 +21,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from operators import budget
+
 _SLAB_BYTES = 32 << 20
 _HUGE_PAGE = 2 << 20
 #: Smaller arrays are left to the C library, which reuses what is freed; larger ones to NumPy.
 _LEAST_BYTES, _MOST_BYTES = 64 << 10, 4 << 20
 _CACHE_LINE = 64
-#: The slabs that are alive, by identity.
-_SLABS: weakref.WeakValueDictionary[int, np.ndarray[Any, Any]] = weakref.WeakValueDictionary()
+#: What slabs that are alive are made of, by identity.
+_SLABS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 class Slabs:
@@ -40,13 +44,17 @@ class Slabs:
         """An array of `shape`, C-contiguous, with any content, as np.empty makes it."""
         kind = np.dtype(dtype)
         nbytes = math.prod(shape) * kind.itemsize
-        if not _LEAST_BYTES <= nbytes < _MOST_BYTES:
+        if nbytes < _LEAST_BYTES:
             return np.empty(shape, kind)
+        if nbytes >= _MOST_BYTES:
+            room = budget.room(nbytes)
+            return np.empty(shape, kind) if room is None else _known(room).view(kind).reshape(shape)
         with self._lock:
             if self._used + nbytes > len(self._slab):
-                self._slab = np.empty(_SLAB_BYTES + _HUGE_PAGE, np.uint8)
-                _SLABS[id(self._slab)] = self._slab
-                self._used = -self._slab.ctypes.data % _HUGE_PAGE
+                room = budget.room(_SLAB_BYTES)
+                whole = np.empty(_SLAB_BYTES + _HUGE_PAGE, np.uint8) if room is None else room
+                self._slab = _known(whole)
+                self._used = -self._slab.ctypes.data % _HUGE_PAGE if room is None else 0
             start, slab = self._used, self._slab
             self._used = -(-(start + nbytes) // _CACHE_LINE) * _CACHE_LINE
         return slab[start : start + nbytes].view(kind).reshape(shape)
@@ -56,6 +64,13 @@ class Slabs:
         out = self.empty(values.shape, dtype)
         out[...] = values
         return out
+
+
+def _known(whole: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array that arrays are cut from, from now on told by `is_slab`."""
+    owner = owner_of(whole)
+    _SLABS[id(owner)] = owner
+    return whole
 
 
 def is_slab(owner: Any) -> bool:

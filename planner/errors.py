@@ -75,6 +75,10 @@ class FormatError(SqlViewError):
     """A text that is no plan, or one of another version of this library: see planner.serialise."""
 
 
+class MemoryLimitError(SqlViewError):
+    """A step, or a view's first rows, that would take more memory than the session may."""
+
+
 class StoreError(SqlViewError):
     """A directory that is no store, is in use, or is damaged; or state that could not be kept."""
 

@@ -25,6 +25,7 @@ from planner.errors import (  # noqa: E402
     BindError,
     CatalogError,
     DataError,
+    MemoryLimitError,
     SqlSyntaxError,
     SqlViewError,
     StoreError,
@@ -51,6 +52,7 @@ __all__ = [
     "CatalogError",
     "DataError",
     "Loaded",
+    "MemoryLimitError",
     "Metrics",
     "Result",
     "Session",
@@ -82,12 +84,14 @@ def connect(
     timezone: str | None = None,
     durability: str = "commit",
     read_only: bool = False,
+    memory_limit: int | str | None = None,
 ) -> Session:
     """Open a session.
 
     path: the directory of a store, which is made if it is not there: what is committed, and every
-    table and view, is there when it is opened again, whatever ended the process. Opening it takes
-    all its changes through their steps again. One session writes it, any number read it
+    table and view, is there when it is opened again, whatever ended the process. Opening it reads
+    the latest checkpoint (see Session.checkpoint), and takes the changes since then through their
+    steps again. One session writes it, any number read it
     (`read_only`), as it was when they opened it. Spark's tasks read and write files there, so all
     executors must see it, and run as this user, who alone can read it. None: memory alone, and a
     temporary directory.
@@ -101,6 +105,11 @@ def connect(
     in terminals and notebooks, unless CI is set.
     timezone: the session's time zone, by a name that Spark takes, until SET TIME ZONE; None: that
     of the Spark session in use, or UTC without one.
+    memory_limit: bytes, as a number or as "4GiB", of memory that belongs to no file which this
+    process may take: what the session keeps beyond it lies in files of its store, which the system
+    reads as they are needed. A step, or a CREATE, that would take more fails as a whole. It is for
+    sessions that write a store, and counts all that the process has: Python and its libraries take
+    some 200 MiB of it.
 
     Raises: StoreError for a path that is no store, of another version, in use, damaged or not to be
     written; UnsupportedError for a time zone that is not known, or that is not that of `spark`;
@@ -115,6 +124,7 @@ def connect(
         timezone=timezone,
         durability=durability,
         read_only=read_only,
+        memory_limit=memory_limit,
     )
 
 

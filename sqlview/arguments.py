@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
 #: No table has more, and Spark's LIMIT takes no greater number.
 MOST_ROWS = 2**31 - 1
 PLACEMENTS = ("auto", "inline", "spark")
+#: Less than Python and its libraries take.
+LEAST_MEMORY = 256 << 20
 
 
 def kind_of(value: object) -> str:
@@ -49,6 +52,32 @@ def checked_count(name: str, value: Any) -> int:
     if count < 0:
         raise ValueError(f"{name} is the number of rows to read, not {count}")
     return min(count, MOST_ROWS)
+
+
+_UNITS = {"": 1, "B": 1} | {
+    unit: base**power
+    for power, letter in enumerate("KMGT", 1)
+    for unit, base in ((f"{letter}B", 1000), (f"{letter}IB", 1024), (letter, 1024))
+}
+
+
+def checked_bytes(name: str, value: Any) -> int | None:
+    """A number of bytes, as one or as "4GiB", "500 MB" …; None for None.
+
+    Raises: TypeError and ValueError for anything else.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
+        if found is None or found[2].upper() not in _UNITS:
+            raise ValueError(f'{name} is a number of bytes, as "4GiB" or "500MB", not {value!r}')
+        value = int(float(found[1]) * _UNITS[found[2].upper()])
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f'{name} is a number of bytes, or a text as "4GiB", not {kind_of(value)}')
+    if value < LEAST_MEMORY:
+        raise ValueError(f"{name} is at least {LEAST_MEMORY:,} bytes, not {value:,}")
+    return value
 
 
 def check_callable(name: str, value: object) -> None:

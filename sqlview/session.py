@@ -16,7 +16,8 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ import pyarrow as pa
 from typing_extensions import assert_never
 
 from operators import checkpoint
+from operators.budget import OverBudgetError
 from operators.dataflow import Dataflow
 from operators.executor.inline import InlineExecutor
 from operators.executor.placement import choose
@@ -43,11 +45,13 @@ from sqlview.arguments import (
     check_spark,
     check_text,
     check_word,
+    checked_bytes,
     checked_path,
     checked_sequence,
 )
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
 from sqlview.definitions import Definitions
+from sqlview.memory import MemoryLimit
 from sqlview.metrics import Metrics, StepMetrics
 from sqlview.oracle import CannotSay, Oracle
 from sqlview.positions import NOWHERE, Positions
@@ -91,6 +95,7 @@ class Session:
         timezone: str | None = None,
         durability: str = "commit",
         read_only: bool = False,
+        memory_limit: int | str | None = None,
     ) -> None:
         check_spark(spark)
         check_word("durability", durability, DURABILITIES, optional=False)
@@ -100,7 +105,9 @@ class Session:
         check_flag("progress", progress, optional=True)
         if timezone is not None:
             check_text("timezone", timezone)
-        path = checked_path(path)
+        path, limit = checked_path(path), checked_bytes("memory_limit", memory_limit)
+        if limit is not None and (path is None or read_only):
+            raise ValueError("memory_limit is for a session that writes a store: give its path")
         #: Where Spark's executors find files; a reader leaves none in the store.
         self._spark_path = None if read_only else path
         self._given_spark = spark
@@ -131,13 +138,19 @@ class Session:
         self._writer.ended = self._versions.publish
         self._reader = Reader(self._versions, self._settings.zone)
         self._store: Store | None = None
+        self._memory: MemoryLimit | None = None
         if path is not None:
             self._store = Store(path, durability, read_only)
             self._close_store = weakref.finalize(self, self._store.close)
             try:
+                if limit is not None:
+                    self._memory = MemoryLimit(limit, self._store, self._dataflow)
+                    weakref.finalize(self, self._memory.close)
                 self._recover(self._store)
-            except BaseException:
+            except BaseException as error:
                 self._close_store()
+                if self._memory is not None and isinstance(error, (OverBudgetError, MemoryError)):
+                    raise self._memory.too_small() from error
                 raise
         elif read_only:
             raise ValueError("read_only=True is for a store: give its path")
@@ -433,7 +446,7 @@ class Session:
                     hint="sqlview.connect(path) opens one.",
                 )
         me = weakref.ref(self)
-        self._store.save(lambda: _present_of(me))
+        self._store.save(lambda writing: _present_of(me, writing))
 
     def close(self) -> None:
         """Write a checkpoint, release files, DuckDB, and the Spark session if this session started
@@ -449,6 +462,8 @@ class Session:
                 released.callback(self._verifier.close)
             if self._store is not None:
                 released.callback(self._close_store)
+            if self._memory is not None:
+                released.callback(self._memory.close)
             if self._spark_side is not None:
                 released.callback(self._spark_side.close)
             self._verifier = None
@@ -496,7 +511,8 @@ class Session:
         with self._progress.task(f'creating "{statement.name}"', unit="rows read") as advance:
             self._dataflow.on_read = advance
             try:
-                self._definitions.create_view(statement, self.epoch)
+                with self._within_memory(f'CREATE of "{statement.name}"'):
+                    self._definitions.create_view(statement, self.epoch)
             finally:
                 self._dataflow.on_read = ignore
         self._subscriptions.tell()
@@ -509,6 +525,7 @@ class Session:
         with self._progress.task(f'opening "{store.path}"', unit="bytes read") as advance:
             if store.checkpoint is not None:
                 self._resume(store.checkpoint)
+                store.checkpoint = replace(store.checkpoint, document={})
             unfilled = None
             for record in store.records():
                 try:
@@ -536,7 +553,7 @@ class Session:
         self._writer.keep = lambda *changes: store.append(records.step_parts(*changes))
         if not store.read_only:
             me = weakref.ref(self)
-            store.save_beside(lambda: _present_of(me))
+            store.save_beside(lambda writing: _present_of(me, writing), lambda: _map_of(me))
 
     def _resume(self, found: Checkpoint) -> None:
         """Raises: StoreError for a damaged file; OSError."""
@@ -559,18 +576,23 @@ class Session:
         self._writer.epoch = found.epoch
         self._writer.positions = Positions(found.positions)
 
-    def _present(self) -> Taken:
-        """What there is now; whoever calls holds the lock."""
+    def _present(self, writing: threading.Lock) -> Taken:
+        """What there is now, see store.Present; whoever calls holds the lock."""
         assert self._store is not None
         entries = self._catalog.entries
-        return Taken(
-            self._store.end,
-            self.epoch,
-            dict(self._writer.positions.items()),
-            tuple(map(records.definition_of, entries)),
-            tuple(getattr(e, "changes", getattr(e, "events", 0)) for e in entries),
-            checkpoint.cut(self._dataflow),
-        )
+        writing.acquire()
+        try:
+            return Taken(
+                self._store.end,
+                self.epoch,
+                dict(self._writer.positions.items()),
+                tuple(map(records.definition_of, entries)),
+                tuple(getattr(e, "changes", getattr(e, "events", 0)) for e in entries),
+                checkpoint.cut(self._dataflow),
+            )
+        except BaseException:
+            writing.release()
+            raise
 
     def _do_again(self, record: records.Definition | records.Step) -> None:
         definitions = self._definitions
@@ -666,9 +688,15 @@ class Session:
     def _step(
         self, statements: list[Dated], count: int, placement: str | None, positions: Positions
     ) -> range:
-        return self._writer.step(
-            statements, count, lambda rows: self._executor(rows, placement), positions
-        )
+        with self._within_memory("step"):
+            return self._writer.step(
+                statements, count, lambda rows: self._executor(rows, placement), positions
+            )
+
+    def _within_memory(self, what: str) -> AbstractContextManager[None]:
+        """What takes memory; nothing of it happens where there is not enough."""
+        memory = self._memory
+        return nullcontext() if memory is None else memory.held(what, self._present)
 
     def _executor(self, rows: dict[ir.Source, int], placement: str | None) -> Executor:
         """Who runs a step that changes so many rows of each table. "auto" only considers a Spark
@@ -818,8 +846,8 @@ class Session:
             ) from self._writer.broken
 
 
-def _present_of(session: weakref.ref[Session]) -> Taken | None:
-    """What a session has, as soon as nobody uses it; None if it ends before."""
+def _present_of(session: weakref.ref[Session], writing: threading.Lock) -> Taken | None:
+    """What a session has, as soon as nobody uses it, see store.Present; None if it ends before."""
     while (held := session()) is not None:
         store = held._store
         if store is None or store.is_stopping:
@@ -827,10 +855,20 @@ def _present_of(session: weakref.ref[Session]) -> Taken | None:
         if held._lock.acquire(timeout=0.1):
             try:
                 usable = not held._closed and held._writer.broken is None
-                return held._present() if usable else None
+                return held._present(writing) if usable else None
             finally:
                 held._lock.release()
     return None
+
+
+def _map_of(session: weakref.ref[Session]) -> None:
+    """Let go the memory of what a checkpoint has, where it is limited."""
+    held = session()
+    if held is None or held._memory is None:
+        return
+    with held._lock:
+        if not held._closed:
+            held._memory.map()
 
 
 @contextmanager

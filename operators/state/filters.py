@@ -120,11 +120,22 @@ class Filter:
         blocks = (next_row + BLOCK_MASK) >> BLOCK_BITS
         self._bitmaps = [_NONE_PASSES] * (blocks - len(last)) + [bitmap.copy() for bitmap in last]
         for block, home in stored.items():
-            assert home.file is not None
-            ((_, at, nbytes, _),) = home.places.tolist()
-            self._bitmaps[block] = files.array(home.file, at, nbytes, np.dtype(np.uint8))
+            self._map(block, home, files)
         self._addresses = np.array([b.ctypes.data for b in self._bitmaps] or [0], np.int64)
         self._stored, self._next_row, self._released = dict(stored), next_row, released
+
+    def map_stored(self, files: MappedFiles) -> None:
+        """Read the bitmaps that lie in files from there. Between steps."""
+        for block, home in self._stored.items():
+            if home.file is not None and not home.mapped:
+                self._map(block, home, files)
+                self._addresses[block] = self._bitmaps[block].ctypes.data
+
+    def _map(self, block: int, home: Stored, files: MappedFiles) -> None:
+        assert home.file is not None
+        ((_, at, nbytes, _),) = home.places.tolist()
+        self._bitmaps[block] = files.array(home.file, at, nbytes, np.dtype(np.uint8))
+        home.mapped = True
 
     def mark(self) -> int | None:
         return self._next_row

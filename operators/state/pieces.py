@@ -42,11 +42,13 @@ class Place:
 
 @dataclass(slots=True, eq=False)
 class Stored:
-    """Where a value that never changes lies in a file; without one it is in memory alone.
+    """Where a value that never changes lies in a file; without one it is in memory alone. `mapped`:
+    whether it is read from there.
     `places` int64[n, 4]: of each of its arrays which it is, the offset, bytes and checksum."""
 
     file: str | None = None
     places: Ints = field(default_factory=lambda: _NOWHERE)
+    mapped: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -170,12 +172,16 @@ class MappedFile:
         return self._bytes[place.offset : end]
 
 
-_open_files: weakref.WeakValueDictionary[str, MappedFile] = weakref.WeakValueDictionary()
+#: By device, number and time: a name may be another file's one day.
+_Identity: TypeAlias = tuple[int, int, int]
+_open_files: weakref.WeakValueDictionary[_Identity, MappedFile] = weakref.WeakValueDictionary()
 
 
 def open_file(path: str) -> MappedFile:
     """The file, mapped once in a process while anybody uses it."""
-    file = _open_files.get(path)
+    found = os.stat(path)
+    identity = found.st_dev, found.st_ino, found.st_mtime_ns
+    file = _open_files.get(identity)
     if file is None:
-        file = _open_files[path] = MappedFile(path)
+        file = _open_files[identity] = MappedFile(path)
     return file

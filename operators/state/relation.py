@@ -506,14 +506,9 @@ class Relation(Rows):
         for block, kept in enumerate(arrays["kept"].tolist()):
             self._new_block()
             self._addresses[self._kept_slot, block] = kept
-            for slot, offset, nbytes in self._told_places(stored.get(block)):
-                file = stored[block].file
-                assert file is not None
-                kind, words = kinds[slot]
-                values = files.array(file, offset, nbytes, kind)
-                self._set(block, slot, values.reshape(-1, 2) if words == 2 else values)
             if block in stored:
                 self._stored[block] = stored[block]
+                self._map(block, stored[block], kinds, files)
         self._block_rows = arrays["block_rows"].tolist()
         self._block_deaths = arrays["block_deaths"].tolist()
         for block, bits in zip(arrays["dead"].tolist(), arrays["dead_bits"], strict=True):
@@ -524,9 +519,31 @@ class Relation(Rows):
         if self.next_row & BLOCK_MASK:
             self._load_last(self.next_row >> BLOCK_BITS, kinds, last)
 
-    @staticmethod
-    def _told_places(stored: Stored | None) -> list[tuple[int, int, int]]:
-        return [] if stored is None else [(s, at, n) for s, at, n, _ in stored.places.tolist()]
+    def map_stored(self, files: MappedFiles) -> None:
+        """Read the blocks that lie in files from there, and let their memory go. Between steps."""
+        kinds = self._slot_kinds()
+        for block, stored in enumerate(self._stored):
+            if stored.file is not None and not stored.mapped:
+                self._map(block, stored, kinds, files)
+                for column, waiting in enumerate(self._waiting):
+                    if block in waiting:
+                        waiting.pop(block).leave(column)
+                self._version = None
+
+    def _map(
+        self,
+        block: int,
+        stored: Stored,
+        kinds: Mapping[int, tuple[np.dtype[Any], int]],
+        files: MappedFiles,
+    ) -> None:
+        """Have a block's values where they are stored."""
+        assert stored.file is not None
+        for slot, offset, nbytes, _ in stored.places.tolist():
+            kind, words = kinds[slot]
+            values = files.array(stored.file, offset, nbytes, kind)
+            self._set(block, slot, values.reshape(-1, 2) if words == 2 else values)
+        stored.mapped = True
 
     def _slot_kinds(self) -> dict[int, tuple[np.dtype[Any], int]]:
         """Of each slot of values: its dtype, and the words a row."""

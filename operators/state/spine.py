@@ -118,6 +118,7 @@ def stored_batch(stored: Stored, width: int, length: int, files: MappedFiles) ->
         files.array(stored.file, at, nbytes, np.dtype(np.int64))
         for _, at, nbytes, _ in stored.places.tolist()
     )
+    stored.mapped = True
     return Batch(keys.reshape(width, length), rows, offsets, stored=stored)
 
 
@@ -205,6 +206,21 @@ class Spine:
         """Be a spine with these batches: this one has none."""
         for batch in batches:
             self.insert(batch)
+
+    def map_stored(self, files: MappedFiles) -> None:
+        """Read the batches that lie in files from there, and let their memory go. Between steps."""
+        for at, part in enumerate(self._parts):
+            if isinstance(part, _Merge):
+                part.inputs = [self._mapped(batch, files) for batch in part.inputs]
+            else:
+                self._parts[at] = self._mapped(part, files)
+
+    def _mapped(self, batch: Batch, files: MappedFiles) -> Batch:
+        if batch.stored.file is None or batch.stored.mapped:
+            return batch
+        self._table = None
+        found = stored_batch(batch.stored, self.width, len(batch), files)
+        return replace(found, skips=batch.skips, chain=batch.chain)
 
     def mark(self) -> tuple[int, int]:
         return len(self._parts), self.entries

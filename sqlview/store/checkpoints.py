@@ -81,8 +81,8 @@ class Checkpoint:
     files: MappedFiles
 
 
-def write(directory: str, mark: bytes, token: str, taken: Taken) -> str:
-    """Write a checkpoint; returns its path. Raises: OSError, with those before as they were."""
+def write(directory: str, mark: bytes, token: str, taken: Taken) -> Checkpoint:
+    """Write a checkpoint, and return it. Raises: OSError, with those before as they were."""
     document = checkpoint.write(taken.cut, directory, token)
     pack = Pack(_path(directory, taken.end.number))
     head = {
@@ -98,7 +98,17 @@ def write(directory: str, mark: bytes, token: str, taken: Taken) -> str:
     tail = _TAIL.pack(mark, place.offset, place.nbytes, zlib.crc32(text.data))
     pack.add(np.frombuffer(tail.ljust(_TAIL_BYTES, b"\0"), np.uint8))
     pack.write(durable=True)
-    return pack.path
+    return Checkpoint(
+        pack.path,
+        taken.end,
+        taken.epoch,
+        taken.positions,
+        Contents(taken.definitions, taken.cut.names),
+        taken.counters,
+        {},  # which nobody reads
+        tuple(document["files"]),
+        MappedFiles(directory),
+    )
 
 
 def read(directory: str, mark: bytes) -> Checkpoint | None:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from typing import TypeAlias
 
 from operators.state.files import create, make_directory, sync_directory
 from planner.errors import StoreError
@@ -30,6 +31,10 @@ from sqlview.store.lease import Lease
 from sqlview.store.log import End, Log, Parts, log_files
 
 _log = logging.getLogger(__name__)
+
+#: Acquires the lock that it is given, as soon as it can tell what there is and nothing is appended,
+#: and says that; or None, without the lock, if nobody can tell any more.
+Present: TypeAlias = Callable[[threading.Lock], Taken | None]
 
 FORMAT, VERSION = "sqlview store", 1
 #: "commit": a commit returns when it is on disk; "interval": what the last INTERVAL seconds have
@@ -63,7 +68,7 @@ class Store:
         self._durability = durability
         self._end = End()
         self.checkpoint: Checkpoint | None = None
-        #: Held while a checkpoint is written.
+        #: Held while a checkpoint is written; acquired by who holds the session, never the reverse.
         self._writing = threading.Lock()
         self._token = os.urandom(6).hex()
         self._written = 0
@@ -157,44 +162,51 @@ class Store:
         assert self._log is not None, "it is being written"
         return self._log.end
 
-    def save_beside(self, take: Callable[[], Taken | None]) -> None:
-        """From now on write checkpoints of what `take` returns, in a thread of their own. What it
-        returns has all that was appended; None: there will be nothing to take any more."""
-        self._run(lambda: self._save_beside(take))
+    def save_beside(self, present: Present, saved: Callable[[], None]) -> None:
+        """From now on write checkpoints of what there is, in a thread of their own; `saved` is
+        called after each."""
+        self._run(lambda: self._save_beside(present, saved))
 
-    def save(self, take: Callable[[], Taken | None]) -> None:
-        """Write a checkpoint of what `take` returns, if anything was appended since the last one.
+    def save(self, present: Present, even_if_same: bool = False) -> None:
+        """Write a checkpoint of what there is, if anything was appended since the last one, or
+        `even_if_same`.
 
         Raises: StoreError, with the store as it was.
         """
-        with self._writing:
-            if self._log is None or self._log.number == self._saved:
-                return
-            began = time.monotonic()
-            try:
-                self._log.leave()
-                taken = take()
-                if taken is None:
-                    return
-                assert self._lease is not None
-                self._lease.check()
-                appended = self._log.appended_bytes
-                self._log.sync()  # what a checkpoint has, the log has
-                self._written += 1
-                checkpoints.write(self.path, self._mark, f"{self._token}-{self._written}", taken)
-                self.checkpoint = checkpoints.read(self.path, self._mark)
-            except OSError as error:
-                raise StoreError(
-                    f'no checkpoint of the store "{self.path}" could be written',
-                    detail=f"{error.strerror or error}.",
-                    hint="Nothing is lost: what was committed is in its log. Make room, or mend "
-                    "what the detail says.",
-                ) from error
-            finally:
-                self._saved_at = time.monotonic()
-                self._saving_seconds = self._saved_at - began
+        if self._log is None or (self._log.number == self._saved and not even_if_same):
+            return
+        try:
+            self._log.leave()
+            taken = present(self._writing)
+        except OSError as error:
+            raise self._not_saved(error) from error
+        if taken is None:
+            return
+        began = time.monotonic()
+        try:
+            assert self._lease is not None
+            self._lease.check()
+            appended = self._log.appended_bytes
+            self._log.sync()  # what a checkpoint has, the log has
+            self._written += 1
+            token = f"{self._token}-{self._written}"
+            self.checkpoint = checkpoints.write(self.path, self._mark, token, taken)
             self._saved, self._saved_bytes = taken.end.number, appended
             checkpoints.discard_old(self.path, self.checkpoint)
+        except OSError as error:
+            raise self._not_saved(error) from error
+        finally:
+            self._saved_at = time.monotonic()
+            self._saving_seconds = self._saved_at - began
+            self._writing.release()
+
+    def _not_saved(self, error: OSError) -> StoreError:
+        return StoreError(
+            f'no checkpoint of the store "{self.path}" could be written',
+            detail=f"{error.strerror or error}.",
+            hint="Nothing is lost: what was committed is in its log. Make room, or mend what the "
+            "detail says.",
+        )
 
     @property
     def _is_due(self) -> bool:
@@ -206,13 +218,15 @@ class Store:
         much = self._log.appended_bytes - self._saved_bytes >= CHECKPOINT_BYTES
         return much or waited >= CHECKPOINT_SECONDS
 
-    def _save_beside(self, take: Callable[[], Taken | None]) -> None:
+    def _save_beside(self, present: Present, saved: Callable[[], None]) -> None:
         while not self._stop.wait(_LOOK_SECONDS):
             if self._is_due:
                 try:
-                    self.save(take)
+                    self.save(present)
+                    saved()
                 except Exception:
                     _log.warning("a checkpoint could not be written", exc_info=True)
+                    self._saved_at = time.monotonic()
 
     def _run(self, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=work, name="sqlview-store", daemon=True)
