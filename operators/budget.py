@@ -1,8 +1,8 @@
 """How much memory this process may take that belongs to no file.
 
-Within a budget, large arrays are made in files once half of it is used: the system writes them to
-disk and reads them again as memory gets short. What is left, small arrays and what a step makes on
-its way, is looked at between the operators of a step; one that takes more than the budget fails.
+Within a budget, large arrays are made in files once a third of it is used: the system writes them
+to disk and reads them again as memory gets short. What is left, small arrays and what a step makes
+on its way, is looked at between the operators of a step; one that takes more than the budget fails.
 
 Budgets are the process's: each session with a memory limit has one, and all of them hold.
 """
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 #: Of a budget: from this share on large arrays are made in files.
-_SPILL = 0.5
+_SPILL = 0.3
 #: Seconds between looks in the middle of a step.
 _LOOK = 0.01
 _PAGE = os.sysconf("SC_PAGE_SIZE")

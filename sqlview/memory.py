@@ -18,8 +18,9 @@ from planner.errors import MemoryLimitError
 from sqlview.store import Store
 from sqlview.store.store import Present
 
-#: Of the limit: from this share on memory is let go before a step.
-_MUCH = 0.75
+#: Of the limit: from this share on memory is let go before a step, if so much more is in use than
+#: after the last time. A view's first rows may take the rest.
+_MUCH, _MORE = 0.4, 0.1
 
 
 class MemoryLimit:
@@ -31,6 +32,7 @@ class MemoryLimit:
         self._store = store
         self._dataflow = dataflow
         self._closed = False
+        self._after = 0
         if budget.anonymous_bytes() > limit:
             raise self.too_small()
         budget.enter(self._budget)
@@ -65,9 +67,11 @@ class MemoryLimit:
             budget.leave(self._budget)
 
     def _let_go(self, present: Present) -> None:
-        if budget.anonymous_bytes() > _MUCH * self._budget.limit:
+        used, limit = budget.anonymous_bytes(), self._budget.limit
+        if used > max(_MUCH * limit, self._after + _MORE * limit):
             self._store.save(present, even_if_same=True)
             self.map()
+            self._after = budget.anonymous_bytes()
 
     def _error(self, message: str) -> MemoryLimitError:
         return MemoryLimitError(

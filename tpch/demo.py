@@ -2,7 +2,8 @@
 
 Half of every table comes in through Spark, as Parquet files that Spark reads, in one step placed on
 Spark; the rest of all eight tables streams in, with deletes and updates, placed step by step as
-the engine chooses; the views are then read, and verified against DuckDB.
+the engine chooses. In the middle of that the process kills itself (SIGKILL), and another one goes
+on with its store; the views are then read, and verified against DuckDB.
 
 Invariant: the last line and the exit code say whether every view was right.
 """
@@ -10,6 +11,9 @@ Invariant: the last line and the exit code say whether every view was right.
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing
+import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -29,15 +33,26 @@ OPTIONS = runner.RunOptions(
     placement="auto",
     verify="final",
 )
+#: Steps that the first process takes.
+KILL_AFTER = 100
 _SELECT = "SELECT n_name, revenue FROM q05 WHERE revenue > 0 ORDER BY revenue DESC"
 
 
 def main(console: Console, data: Path | None) -> int:
     """Run the demonstration; 1 if any view differs from its recompute."""
     started = time.perf_counter()
-    options = dataclasses.replace(OPTIONS, data=data)
     output = report.output_console()
-    outcome = runner.run(options, console=console, inspect=lambda db: _read_back(db, output))
+    with tempfile.TemporaryDirectory(prefix="sqlview-demo-") as directory:
+        options = dataclasses.replace(OPTIONS, data=data, store=Path(directory) / "store")
+        first = dataclasses.replace(options, kill_after=KILL_AFTER)
+        process = multiprocessing.get_context("spawn").Process(target=_run, args=(first,))
+        process.start()
+        process.join()
+        if process.exitcode != -signal.SIGKILL:
+            output.print(f"FAILED: the first process ended with exit code {process.exitcode}")
+            return 1
+        console.print(f"Killed after {KILL_AFTER} steps; another process goes on", highlight=False)
+        outcome = runner.run(options, console=console, inspect=lambda db: _read_back(db, output))
     report.print_report(outcome.report, output)
     report.print_arrangements(outcome.report, output)
     for difference in outcome.differences:
@@ -50,6 +65,11 @@ def main(console: Console, data: Path | None) -> int:
         return 1
     output.print(f"OK: all {views} views are equal to DuckDB's recompute ({took:.0f} s)")
     return 0
+
+
+def _run(options: runner.RunOptions) -> None:
+    """The first process; it has Spark, and does not come to the end."""
+    runner.run(options, console=Console(stderr=True))
 
 
 def _read_back(db: sqlview.Session, output: Console) -> None:

@@ -22,6 +22,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -61,6 +62,9 @@ ORDERS = ("in-order", "shuffled")
 PLACEMENTS = ("auto", "inline", "spark")
 VERIFY = ("none", "final", "every")
 
+#: The name of the stream, by which a session knows how far it has come.
+SOURCE = "tpch"
+
 _WARM_UP_TABLE_ROWS = 2000
 _WARM_UP_LOAD = 0.25
 _WARM_UP_BATCHES = 3
@@ -76,6 +80,8 @@ class RunOptions:
     `path` where Spark's executors find the sessions' files.
 
     `load_on_spark`: the load reads the Parquet files as Spark DataFrames and is placed on Spark.
+    `store`: where the session is kept, of mode `together`; a run with the same options goes on from
+    where another one stopped. `kill_after`: so many steps, then the process kills itself.
     `assert_lively`: in how many epochs at least each view must change after the load. `even`,
     `skew`: the shape of the churn; None: what goes with `params`.
     """
@@ -100,6 +106,8 @@ class RunOptions:
     seed: int = 0
     data: Path | None = None
     load_on_spark: bool = False
+    store: Path | None = None
+    kill_after: int | None = None
 
     def __post_init__(self) -> None:
         if not self.sf >= MINIMUM_SCALE_FACTOR:
@@ -224,8 +232,10 @@ def open_session(
 ) -> Iterator[sqlview.Session]:
     """A session with the tables and views of `queries`, all empty."""
     with contextlib.ExitStack() as stack:
-        path = None
-        if options.path is not None:  # a store of this run alone, of which nothing is to stay
+        path: Path | str | None = options.store
+        if (
+            path is None and options.path is not None
+        ):  # a store of this run alone, of which nothing is to stay
             options.path.mkdir(parents=True, exist_ok=True)
             path = stack.enter_context(TemporaryDirectory(prefix="tpch-", dir=options.path))
         db = stack.enter_context(
@@ -234,13 +244,17 @@ def open_session(
                 spark=spark,
                 placement=options.placement,
                 share=not options.private,
-                durability="close",
+                durability="close" if options.store is None else "commit",
             )
         )
+        there = set(db.sql("SHOW TABLES").to_arrow()["table"].to_pylist())
+        there.update(db.sql("SHOW VIEWS").to_arrow()["view"].to_pylist())
         for name in tables_of(queries):
-            db.sql(TABLES_BY_NAME[name].sql)
+            if name not in there:
+                db.sql(TABLES_BY_NAME[name].sql)
         for query in queries:
-            db.sql(query.create_sql)
+            if query.name not in there:
+                db.sql(query.create_sql)
         yield db
 
 
@@ -293,7 +307,7 @@ class _Runner:
         table_rows = {name: rows.num_rows for name, rows in heads.items()}
         loaded = stream.loaded_rows(table_rows, _WARM_UP_LOAD)
         batches = stream.prebatch(stream.plan_stream(table_rows, loaded, options), heads)
-        with self._session(queries) as db:
+        with self._session(queries, replace(self.options, store=None)) as db:
             for batch in [stream.initial_batch(heads, loaded), *batches]:
                 with db.transaction() as tx:
                     stream.apply(batch, tx)
@@ -311,10 +325,17 @@ class _Runner:
         warm_memory(2 * sum(rows.nbytes for rows in tables.values()))
         self.memory.start()
         started = time.perf_counter()
-        with self._session(queries) as db, contextlib.closing(self.oracle(queries)) as oracle:
+        with (
+            self._session(queries, self.options) as db,
+            contextlib.closing(self.oracle(queries)) as oracle,
+        ):
             install_seconds = time.perf_counter() - started
             started = time.perf_counter()
-            if initial.rows:
+            done = db.position(SOURCE)
+            if done is not None:
+                self.console.print(f"Going on after step {done} of {len(batches)}", highlight=False)
+                batches = batches[done:]
+            elif initial.rows:
                 self._load(db, initial, cuts)
             load_seconds = time.perf_counter() - started
             changed = ChangedEpochs()
@@ -322,7 +343,9 @@ class _Runner:
                 changed.follow(db, queries)
             placements: list[str] = []
             before = {name: view.seconds for name, view in db.metrics().views.items()}
-            step_seconds, seconds = self._stream(db, queries, oracle, initial, batches, placements)
+            step_seconds, seconds = self._stream(
+                db, queries, oracle, initial, batches, placements, done or 0
+            )
             rss_peak_bytes = self.memory.peak_bytes()
             metrics = db.metrics()
             arrangements = db.arrangements().to_pylist()
@@ -354,8 +377,8 @@ class _Runner:
             steps_inline=placements.count("inline"),
             steps_spark=placements.count("spark"),
             install_seconds=install_seconds,
-            load_rows=initial.rows,
-            load_seconds=load_seconds if initial.rows else 0.0,
+            load_rows=0 if done is not None else initial.rows,
+            load_seconds=load_seconds if initial.rows and done is None else 0.0,
             state_bytes=metrics.state_bytes,
             table_bytes=metrics.table_bytes,
             index_builds=metrics.index_builds,
@@ -365,15 +388,16 @@ class _Runner:
         )
 
     def _session(
-        self, queries: Sequence[Query]
+        self, queries: Sequence[Query], options: RunOptions
     ) -> contextlib.AbstractContextManager[sqlview.Session]:
-        return open_session(self.options, queries, self.spark, self.connect)
+        return open_session(options, queries, self.spark, self.connect)
 
     def _load(self, db: sqlview.Session, initial: stream.Batch, cuts: Mapping[str, Cut]) -> None:
         """Bring in the first rows of each table, in one transaction."""
         if not cuts:
             with db.transaction() as tx:
                 stream.apply(initial, tx)
+                tx.source(SOURCE, 0)
             return
         assert self.spark is not None
         self.console.print(f"Loading {initial.rows:,} rows through Spark", highlight=False)
@@ -381,6 +405,7 @@ class _Runner:
             for name, cut in cuts.items():
                 frame = self.spark.read.parquet(str(parquet_file(self.directory, name)))
                 tx.insert(name, frame.where(frame[cut.column] < cut.key))
+            tx.source(SOURCE, 0)
 
     def _stream(
         self,
@@ -390,9 +415,10 @@ class _Runner:
         initial: stream.Batch,
         batches: Sequence[stream.Batch],
         placements: list[str],
+        done: int,
     ) -> tuple[list[float], float]:
-        """Apply the batches until the end or the first difference: each step's time, and all's.
-        Where each ran is entered into `placements`."""
+        """Apply the batches, before which there were so many, until the end or the first
+        difference: each step's time, and all's. Where each ran is entered into `placements`."""
         every = self.options.verify == "every"
         if every and initial.rows:
             self.checks.apply(oracle, initial)
@@ -404,11 +430,14 @@ class _Runner:
         progress = StepProgress(title, sum(batch.rows for batch in batches), self.console)
         with garbage_collected(), progress:
             started = finished = clock()
-            for batch in batches:
+            for number, batch in enumerate(batches, done + 1):
                 before = clock()
                 with db.transaction() as tx:
                     stream.apply(batch, tx)
+                    tx.source(SOURCE, number)
                 finished = clock()
+                if number == self.options.kill_after:
+                    os.kill(os.getpid(), signal.SIGKILL)
                 step_seconds.append(finished - before)
                 assert db.last_step is not None
                 placements.append(db.last_step.placement)
