@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from operators.dataflow import Dataflow, node_key
+from operators.dataflow import Dataflow, Key, node_key
 from operators.flight.column import Ints
 from operators.state.files import sync_directory
 from operators.state.filters import FilterImage
@@ -170,28 +171,48 @@ def write(taken: Cut, directory: str, token: str) -> Document:
     }
 
 
-def load(dataflow: Dataflow, names: Names, document: Document, files: MappedFiles) -> None:
-    """Let the dataflow, whose views were all resumed, be what the other one was.
+def lost_relations(names: Names, document: Document, files: AbstractSet[str]) -> frozenset[Key]:
+    """The relations some of whose rows lie in these files."""
+    return frozenset(
+        (whose.owner, whose.node)
+        for whose, kept in zip(names.relations, document["relations"], strict=True)
+        if _is_in(kept, document, files)
+    )
+
+
+def load(
+    dataflow: Dataflow,
+    names: Names,
+    document: Document,
+    files: MappedFiles,
+    without: AbstractSet[str] = frozenset(),
+) -> None:
+    """Let the dataflow, whose views were resumed, be what the other one was. `without`: files that
+    are not to be read; views with rows in them were not resumed, and indexes are built anew.
 
     Raises: OSError for a file that is not there; ValueError for one that is too short.
     """
+    there = dict(dataflow.relations())
     told, planned = document["files"], dataflow.planned_indexes
     for name in names.indexes:
         # Those that nobody planned, which readers have asked for.
-        if dataflow.live_index(name.spec, name.owner) is None:
+        over = node_key(name.spec.relation, name.owner)
+        if dataflow.live_index(name.spec, name.owner) is None and over in there:
             for reader in name.readers if (name.owner, name.spec) not in planned else ():
                 dataflow.index(name.spec, reader, name.owner)
     for source, greatest in zip(names.tables, document["tables"], strict=True):
         dataflow.tables[source].load(greatest)
     for whose, kept in zip(names.relations, document["relations"], strict=True):
-        relation = dataflow.relation(whose.node, whose.owner)
+        relation = there.get((whose.owner, whose.node))
+        if relation is None:
+            continue
         stored = dict(_stored_of(kept["stored"], told))
         last = dict(kept["last"])
         relation.load(kept["numbers"], kept["arrays"], stored, files, last)
     built = {(i.owner, i.spec) for i in dataflow.indexes}
     for name, kept in zip(names.indexes, document["indexes"], strict=True):
         live = dataflow.live_index(name.spec, name.owner)
-        if live is not None:
+        if live is not None and not _is_in(kept, document, without):
             lengths, width = kept["lengths"].tolist(), kept["width"]
             batches = _stored_of(kept["stored"], told)
             live.state.load(
@@ -202,14 +223,16 @@ def load(dataflow: Dataflow, names: Names, document: Document, files: MappedFile
         state = dataflow.live_filter(
             node_key(test.relation, test.owner), test.predicate, test.owner
         )
-        if state is not None:
+        if state is not None and not _is_in(kept, document, without):
             homes = dict(_stored_of(kept["stored"], told))
             state.load(kept["next_row"], kept["released"], homes, kept["last"], files)
+    running = {i.key: i.operator for i in dataflow.installed}
     for place, kept in zip(names.operators, document["operators"], strict=True):
-        dataflow.operator(place.node, place.owner).load(kept)
+        if (place.owner, place.node) in running:
+            running[place.owner, place.node].load(kept)
     dataflow.index_builds = len(built)
     for live in dataflow.indexes:
-        if not live.deferred:
+        if not live.deferred or (live.owner, live.spec) in built:
             live.state.absorb()
 
 
@@ -326,6 +349,13 @@ def _stored_of(table: Ints, names: list[str]) -> list[tuple[int, Stored]]:
         (int(numbers[a]), Stored(names[int(table[a, 1])], table[a:b, 2:].copy()))
         for a, b in zip(starts, [*starts[1:], len(table)], strict=True)
     ]
+
+
+def _is_in(kept: Document, document: Document, files: AbstractSet[str]) -> bool:
+    """Whether some of a part of a document lies in one of the files."""
+    if not files:
+        return False
+    return any(document["files"][i] in files for i in set(kept["stored"][:, 1].tolist()))
 
 
 def _stored(node: ir.Node) -> ir.Stored:

@@ -1,6 +1,7 @@
-"""`python -m sqlview show PATH`, `python -m sqlview check PATH [--verify]`: what a store holds.
+"""Commands for stores: `python -m sqlview show PATH`, `check PATH [--verify]`, `backup PATH DEST`,
+and `repair PATH`.
 
-Both open it for reading: a session may be writing it meanwhile.
+All but the last open it for reading: a session may be writing it meanwhile.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 import sqlview
-from sqlview.store import Store, damaged_files
+from sqlview.recovery import affected
+from sqlview.store import Store, backup
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,8 +24,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check = commands.add_parser("check", help="read every file, and check what it says")
     check.add_argument("--verify", action="store_true", help="compare every view with a recompute")
     check.set_defaults(run=_check)
-    for command in (show, check):
+    copy = commands.add_parser("backup", help="copy the store as it is at one epoch")
+    copy.set_defaults(run=_backup)
+    repair = commands.add_parser(
+        "repair", help="compute anew what lies in damaged files: indexes and views"
+    )
+    repair.set_defaults(run=_repair)
+    for command in (show, check, copy, repair):
         command.add_argument("path", metavar="PATH")
+    copy.add_argument("destination", metavar="DEST")
     given = parser.parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = given.run
     try:
@@ -54,11 +63,12 @@ def _show(given: argparse.Namespace) -> int:
 
 def _check(given: argparse.Namespace) -> int:
     wrong = 0
-    checkpoint = Store(given.path, "close", read_only=True).checkpoint
-    for damage in () if checkpoint is None else damaged_files(checkpoint):
-        print(damage, file=sys.stderr)
-        wrong += 1
-    if wrong:
+    store = Store(given.path, "close", read_only=True, repair=True)
+    damaged = store.damaged()
+    if damaged and store.checkpoint is not None:
+        for damage in (*damaged.values(), *affected(store.checkpoint, damaged)):
+            print(damage, file=sys.stderr)
+        print(f"Hint: python -m sqlview repair {given.path}", file=sys.stderr)
         return 1
     with sqlview.connect(given.path, read_only=True) as db:
         print(f"every file is as it was written; the store is at epoch {db.epoch}")
@@ -70,6 +80,23 @@ def _check(given: argparse.Namespace) -> int:
             wrong += not found.equal
             print(found)
     return 1 if wrong else 0
+
+
+def _backup(given: argparse.Namespace) -> int:
+    copied = backup(given.path, given.destination)
+    with sqlview.connect(given.destination, read_only=True) as db:
+        print(f"{copied:,} bytes copied; the copy is at epoch {db.epoch}")
+    return 0
+
+
+def _repair(given: argparse.Namespace) -> int:
+    if not Store(given.path, "close", read_only=True, repair=True).damaged():
+        print("no file of the checkpoint is damaged")
+        return 0
+    with sqlview.Session(given.path, repair=True) as db:
+        db.checkpoint(even_if_same=True)
+        print(f"repaired; the store is at epoch {db.epoch}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,6 @@ from operators.executor.placement import choose
 from operators.executor.protocol import Executor
 from operators.flight.delta import Delta
 from operators.flight.rows import represented
-from operators.state.hashing import Hashing
 from planner import dataflow as ir
 from planner import parse
 from planner.errors import CatalogError, DataError, SqlViewError, StoreError, ViewError
@@ -57,6 +55,7 @@ from sqlview.oracle import CannotSay, Oracle
 from sqlview.positions import NOWHERE, Positions
 from sqlview.progress import Progress, ignore
 from sqlview.reader import Reader, ViewRows
+from sqlview.recovery import Recovery
 from sqlview.settings import Settings
 from sqlview.sink import MODES as SINK_MODES
 from sqlview.sink import Sink
@@ -65,7 +64,7 @@ from sqlview.sources.files import Loaded, Paths, find_files
 from sqlview.sources.given import Given as GivenRows
 from sqlview.sources.given import is_unicode, recognised
 from sqlview.sources.schemas import fields, typed
-from sqlview.store import DURABILITIES, Checkpoint, Store, Taken, records
+from sqlview.store import DURABILITIES, Store, Taken, records
 from sqlview.subscriptions import Subscriber, Subscriptions
 from sqlview.transaction import Data, Transaction, Transactions, about
 from sqlview.verify import ENGINES, Verification, Verifier
@@ -96,7 +95,9 @@ class Session:
         durability: str = "commit",
         read_only: bool = False,
         memory_limit: int | str | None = None,
+        repair: bool = False,
     ) -> None:
+        """`repair`: what lies in damaged files is computed anew, see `python -m sqlview repair`."""
         check_spark(spark)
         check_word("durability", durability, DURABILITIES, optional=False)
         check_flag("read_only", read_only)
@@ -140,13 +141,13 @@ class Session:
         self._store: Store | None = None
         self._memory: MemoryLimit | None = None
         if path is not None:
-            self._store = Store(path, durability, read_only)
+            self._store = Store(path, durability, read_only, repair)
             self._close_store = weakref.finalize(self, self._store.close)
             try:
                 if limit is not None:
                     self._memory = MemoryLimit(limit, self._store, self._dataflow)
                     weakref.finalize(self, self._memory.close)
-                self._recover(self._store)
+                self._recover(self._store, repair)
             except BaseException as error:
                 self._close_store()
                 if self._memory is not None and isinstance(error, (OverBudgetError, MemoryError)):
@@ -345,8 +346,8 @@ class Session:
         is still as it came in (see sqlview.versions).
         """
         with self._working():
-            versions = self._versions.all()
-        return Snapshot(self.epoch, versions, self._reader, self._dataframe, self._check_usable)
+            epoch, versions = self.epoch, self._versions.all()
+        return Snapshot(epoch, versions, self._reader, self._dataframe, self._check_usable)
 
     def subscribe(self, name: str, callback: Subscriber) -> None:
         """Call back after every later step that changes the view, before the commit returns.
@@ -431,14 +432,16 @@ class Session:
                 operators=len(self._dataflow.installed),
             )
 
-    def checkpoint(self) -> None:
+    def checkpoint(self, even_if_same: bool = False) -> None:
         """Write down all there is, so that opening the store reads that and applies only what was
         committed since. A session does so by itself, beside its steps, every ten seconds if there
         was anything, and when it is closed. Steps wait while what changes in place is copied.
 
+        even_if_same: also if nothing was committed since the last one.
         Raises: StoreError without a store, and where it cannot be written: nothing is lost then.
         Cost: what changed since the last one is written: full blocks of rows, merged indexes.
         """
+        check_flag("even_if_same", even_if_same)
         with self._working():
             if self._store is None or self._store.read_only:
                 raise StoreError(
@@ -446,7 +449,7 @@ class Session:
                     hint="sqlview.connect(path) opens one.",
                 )
         me = weakref.ref(self)
-        self._store.save(lambda writing: _present_of(me, writing))
+        self._store.save(lambda writing: _present_of(me, writing), even_if_same)
 
     def close(self) -> None:
         """Write a checkpoint, release files, DuckDB, and the Spark session if this session started
@@ -519,62 +522,20 @@ class Session:
 
     # -- the store -------------------------------------------------------------------------------
 
-    def _recover(self, store: Store) -> None:
-        """Be what the store's checkpoint says, take what was recorded since through the ordinary
-        steps; then record what comes."""
+    def _recover(self, store: Store, repair: bool) -> None:
+        """Be what the store says; then record what comes."""
+        recovery = Recovery(self._catalog, self._dataflow, self._definitions, self._writer)
         with self._progress.task(f'opening "{store.path}"', unit="bytes read") as advance:
-            if store.checkpoint is not None:
-                self._resume(store.checkpoint)
-                store.checkpoint = replace(store.checkpoint, document={})
-            unfilled = None
-            for record in store.records():
-                try:
-                    said = records.read(record.body, self._catalog)
-                    if unfilled is not None and not records.fills(said, unfilled):
-                        self._definitions.drop(self._catalog.table(unfilled), unfilled=True)
-                    self._do_again(said)
-                except SqlViewError as error:
-                    raise StoreError(
-                        f'record {record.number} of the store "{store.path}" cannot be applied',
-                        detail=str(error),
-                        hint="Open it with the version of sqlview that wrote it.",
-                    ) from error
-                unfilled = records.awaiting(said)
-                advance(len(record.body))
-        self._writer.steps.clear()
-        store.begin()
+            recovery.run(store, advance, store.damaged() if repair else {})
 
         def recorded(entry: Entry | str, awaits_rows: bool = False) -> AbstractContextManager[None]:
             return store.recorded(records.parts_of(entry, awaits_rows))
 
-        if unfilled is not None:
-            self._definitions.drop(self._catalog.table(unfilled), unfilled=True)
         self._definitions.recorded = recorded
         self._writer.keep = lambda *changes: store.append(records.step_parts(*changes))
         if not store.read_only:
             me = weakref.ref(self)
             store.save_beside(lambda writing: _present_of(me, writing), lambda: _map_of(me))
-
-    def _resume(self, found: Checkpoint) -> None:
-        """Raises: StoreError for a damaged file; OSError."""
-        self._dataflow.hashing = Hashing(tuple(found.document["hashing"]))
-        for defined, counter in zip(found.contents.definitions, found.counters, strict=True):
-            entry = records.entry_of(defined)
-            self._definitions.resume(entry)
-            if isinstance(entry, View):
-                entry.changes = counter
-            elif isinstance(entry, Stream):
-                entry.events = counter
-        try:
-            checkpoint.load(self._dataflow, found.contents.names, found.document, found.files)
-        except (OSError, ValueError) as error:
-            raise StoreError(
-                f'the checkpoint "{found.path}" cannot be read',
-                detail=f"{error}.",
-                hint="Restore the store from a backup.",
-            ) from error
-        self._writer.epoch = found.epoch
-        self._writer.positions = Positions(found.positions)
 
     def _present(self, writing: threading.Lock) -> Taken:
         """What there is now, see store.Present; whoever calls holds the lock."""
@@ -593,29 +554,6 @@ class Session:
         except BaseException:
             writing.release()
             raise
-
-    def _do_again(self, record: records.Definition | records.Step) -> None:
-        definitions = self._definitions
-        match record:
-            case records.Step():
-                if record.first != self.epoch + (record.count > 0):
-                    raise StoreError(f"epoch {record.first} follows on epoch {self.epoch}")
-                positions = self._writer.positions.copy()
-                for source, position in record.positions.items():
-                    positions.set(source, position)
-                self._writer.step(
-                    record.statements, record.count, lambda rows: self._inline, positions
-                )
-            case records.DefinedTable():
-                definitions.add_table(records.table_of(record))
-            case records.DefinedStream():
-                definitions.add_stream(records.stream_of(record))
-            case records.DefinedView():
-                definitions.add_view(records.view_of(record), self.epoch)
-            case records.Dropped():
-                definitions.drop(self._catalog.any(record.name))
-            case _:
-                assert_never(record)
 
     def _save_last(self, store: Store) -> None:
         try:

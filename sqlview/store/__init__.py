@@ -1,6 +1,7 @@
 """State that outlives its process: see STORE.md."""
 
-from sqlview.store.checkpoints import Checkpoint, Taken, damaged_files
+from sqlview.store.backup import backup
+from sqlview.store.checkpoints import Checkpoint, Taken
 from sqlview.store.store import DURABILITIES, Store
 
-__all__ = ["DURABILITIES", "Checkpoint", "Store", "Taken", "damaged_files"]
+__all__ = ["DURABILITIES", "Checkpoint", "Store", "Taken", "backup"]

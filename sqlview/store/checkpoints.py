@@ -67,8 +67,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One that was read. `values`: the names of the files that it needs beside its own, which are
-    open in `files`, whoever deletes them."""
+    """One that was read. `values`: the names of the files that it needs beside its own."""
 
     path: str
     end: End
@@ -115,7 +114,7 @@ def read(directory: str, mark: bytes) -> Checkpoint | None:
     """The latest checkpoint, if there is one.
 
     Raises: StoreError if it is damaged; FileNotFoundError if a later one has taken its place
-    meanwhile; OSError.
+    meanwhile; OSError. What it needs is open when `Checkpoint.files` was told so.
     """
     found = sorted(m[0] for m in map(_NAME.fullmatch, os.listdir(directory)) if m is not None)
     if not found:
@@ -130,7 +129,6 @@ def read(directory: str, mark: bytes) -> Checkpoint | None:
             raise ValueError("its head is not what was written")
         head = json.loads(bytes(text))
         document = _got(head["document"], files, found[-1])
-        files.open(document["files"])
         contents = _FORMAT.read(head["contents"], Contents)
     except ValueError as error:
         raise _damaged(path, f"{error}.") from error
@@ -154,10 +152,11 @@ def read(directory: str, mark: bytes) -> Checkpoint | None:
     )
 
 
-def damaged_files(found: Checkpoint) -> Iterator[str]:
-    """What is wrong with the files that a checkpoint needs. Cost: they are read."""
+def damaged_files(found: Checkpoint) -> dict[str, str]:
+    """The files that a checkpoint needs and that are damaged, and what is wrong. Cost: they are
+    read."""
     directory = os.path.dirname(found.path)
-    wrong: set[str] = set()
+    wrong: dict[str, str] = {}
     for table in _tables(found.document):
         for _, file, _, offset, nbytes, checksum in table.tolist():
             name = found.values[file]
@@ -167,9 +166,11 @@ def damaged_files(found: Checkpoint) -> Iterator[str]:
                 values = found.files.array(name, offset, nbytes, np.dtype(np.uint8))
                 if zlib.crc32(values.data) != checksum:
                     raise ValueError(f"its bytes {offset} to {offset + nbytes} are not as written")
+            except FileNotFoundError:
+                wrong[name] = f'The file "{os.path.join(directory, name)}" is missing.'
             except ValueError as error:
-                wrong.add(name)
-                yield f'the file "{os.path.join(directory, name)}" is damaged: {error}'
+                wrong[name] = f'The file "{os.path.join(directory, name)}" is damaged: {error}.'
+    return wrong
 
 
 def discard_old(directory: str, found: Checkpoint | None) -> None:

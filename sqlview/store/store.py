@@ -58,7 +58,9 @@ class Store:
     written.
     """
 
-    def __init__(self, path: str, durability: str, read_only: bool) -> None:
+    def __init__(self, path: str, durability: str, read_only: bool, repair: bool = False) -> None:
+        """`repair`: files of the checkpoint may be missing."""
+        self._repair = repair
         self.path = os.path.abspath(path)
         self.read_only = read_only
         self._lease: Lease | None = None
@@ -114,6 +116,8 @@ class Store:
         for attempt in range(_ATTEMPTS):
             try:
                 self.checkpoint = checkpoints.read(self.path, self._mark)
+                if self.checkpoint is not None and not self._repair:
+                    self.checkpoint.files.open(self.checkpoint.values)
                 break
             except FileNotFoundError as error:
                 # Unless the writer has written another one meanwhile.
@@ -124,6 +128,10 @@ class Store:
         if self.checkpoint is not None:
             self._end = replace(self.checkpoint.end)
             self._saved = self._end.number
+
+    def damaged(self) -> dict[str, str]:
+        """The files of the checkpoint that are damaged, and what is wrong. Cost: they are read."""
+        return {} if self.checkpoint is None else checkpoints.damaged_files(self.checkpoint)
 
     def records(self) -> Iterator[log.Record]:
         """The records that the checkpoint has not, before the first `append`.

@@ -1,0 +1,144 @@
+"""Recovery: a new session becomes what its store says.
+
+The latest checkpoint is loaded, and the records behind it are taken through the ordinary step. Of a
+store that is repaired, what lies in damaged files is computed anew, from what is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from typing_extensions import assert_never
+
+from operators import checkpoint
+from operators.dataflow import Dataflow
+from operators.executor.inline import InlineExecutor
+from operators.state.hashing import Hashing
+from planner import dataflow as ir
+from planner.errors import SqlViewError, StoreError
+from sqlview.catalog import Catalog, Stream, Table, View
+from sqlview.definitions import Definitions
+from sqlview.positions import Positions
+from sqlview.store import Checkpoint, Store, records
+from sqlview.writer import Writer
+
+
+class Recovery:
+    """Of a session that has nothing yet."""
+
+    def __init__(
+        self, catalog: Catalog, dataflow: Dataflow, definitions: Definitions, writer: Writer
+    ) -> None:
+        self._catalog = catalog
+        self._dataflow = dataflow
+        self._definitions = definitions
+        self._writer = writer
+        self._inline = InlineExecutor()
+
+    def run(self, store: Store, advance: Callable[[int], None], damaged: Mapping[str, str]) -> None:
+        """Be what the store says, and let it begin. `advance` is told of the bytes that were read;
+        `damaged`: files that are not to be read, and why.
+
+        Raises: StoreError, also where rows of a table, or a view over a stream, lie in damaged
+        files: neither can be computed.
+        """
+        if store.checkpoint is not None:
+            self._resume(store.checkpoint, damaged)
+            store.checkpoint = replace(store.checkpoint, document={})
+        unfilled = None
+        for record in store.records():
+            try:
+                said = records.read(record.body, self._catalog)
+                if unfilled is not None and not records.fills(said, unfilled):
+                    self._definitions.drop(self._catalog.table(unfilled), unfilled=True)
+                self._do_again(said)
+            except SqlViewError as error:
+                raise StoreError(
+                    f'record {record.number} of the store "{store.path}" cannot be applied',
+                    detail=str(error),
+                    hint="Open it with the version of sqlview that wrote it.",
+                ) from error
+            unfilled = records.awaiting(said)
+            advance(len(record.body))
+        self._writer.steps.clear()
+        store.begin()
+        if unfilled is not None:
+            self._definitions.drop(self._catalog.table(unfilled), unfilled=True)
+
+    def _resume(self, found: Checkpoint, damaged: Mapping[str, str]) -> None:
+        names = found.contents.names
+        lost = checkpoint.lost_relations(names, found.document, frozenset(damaged))
+        self._dataflow.hashing = Hashing(tuple(found.document["hashing"]))
+        again: list[View] = []
+        for defined, counter in zip(found.contents.definitions, found.counters, strict=True):
+            entry = records.entry_of(defined)
+            if isinstance(entry, View):
+                entry.changes = counter
+                if not lost.isdisjoint((entry.owner, n) for n in ir.topological(entry.root)):
+                    again.append(entry)
+                    continue
+            elif isinstance(entry, Stream):
+                entry.events = counter
+            elif ("", entry.state.source) in lost:
+                raise _lost(f'rows of table "{entry.name}" are', damaged)
+            self._definitions.resume(entry)
+        try:
+            checkpoint.load(self._dataflow, names, found.document, found.files, frozenset(damaged))
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f'the checkpoint "{found.path}" cannot be read',
+                detail=f"{error}.",
+                hint="Restore the store from a backup, or try python -m sqlview repair.",
+            ) from error
+        self._writer.epoch = found.epoch
+        self._writer.positions = Positions(found.positions)
+        for view in again:
+            if self._catalog.streams_under(view):
+                raise _lost(f'view "{view.name}", which reads a stream, is', damaged)
+            self._definitions.add_view(view, found.epoch)
+
+    def _do_again(self, record: records.Definition | records.Step) -> None:
+        definitions = self._definitions
+        match record:
+            case records.Step():
+                if record.first != self._writer.epoch + (record.count > 0):
+                    raise StoreError(f"epoch {record.first} follows on epoch {self._writer.epoch}")
+                positions = self._writer.positions.copy()
+                for source, position in record.positions.items():
+                    positions.set(source, position)
+                self._writer.step(
+                    record.statements, record.count, lambda rows: self._inline, positions
+                )
+            case records.DefinedTable():
+                definitions.add_table(records.table_of(record))
+            case records.DefinedStream():
+                definitions.add_stream(records.stream_of(record))
+            case records.DefinedView():
+                definitions.add_view(records.view_of(record), self._writer.epoch)
+            case records.Dropped():
+                definitions.drop(self._catalog.any(record.name))
+            case _:
+                assert_never(record)
+
+
+def affected(found: Checkpoint, damaged: Mapping[str, str]) -> Iterator[str]:
+    """What of a checkpoint lies in damaged files: tables and views; indexes alone are not told."""
+    names = found.contents.names
+    lost = checkpoint.lost_relations(names, found.document, frozenset(damaged))
+    for defined in found.contents.definitions:
+        entry = records.entry_of(defined)
+        if isinstance(entry, Table) and ("", entry.state.source) in lost:
+            yield f'Rows of table "{entry.name}" are lost.'
+        if isinstance(entry, View):
+            nodes = ((entry.owner, node) for node in ir.topological(entry.root))
+            if not lost.isdisjoint(nodes):
+                yield f'View "{entry.name}" has to be computed anew.'
+
+
+def _lost(what: str, damaged: Mapping[str, str]) -> StoreError:
+    return StoreError(
+        f"{what} in a damaged file, and cannot be computed",
+        detail=" ".join(damaged.values()),
+        hint="Restore the store from a backup.",
+    )
