@@ -34,6 +34,7 @@ from planner.errors import (  # noqa: E402
     ViewError,
 )
 from sqlview.arguments import check_text  # noqa: E402
+from sqlview.history import Change  # noqa: E402
 from sqlview.metrics import Metrics, StepMetrics, ViewMetrics  # noqa: E402
 from sqlview.session import Session  # noqa: E402
 from sqlview.snapshot import Snapshot  # noqa: E402
@@ -50,6 +51,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BindError",
     "CatalogError",
+    "Change",
     "DataError",
     "Loaded",
     "MemoryLimitError",
@@ -85,6 +87,7 @@ def connect(
     durability: str = "commit",
     read_only: bool = False,
     memory_limit: int | str | None = None,
+    retain: int | str | None = None,
 ) -> Session:
     """Open a session.
 
@@ -110,6 +113,9 @@ def connect(
     reads as they are needed. A step, or a CREATE, that would take more fails as a whole. It is for
     sessions that write a store, and counts all that the process has: Python and its libraries take
     some 200 MiB of it.
+    retain: how long the changes of views are kept for Session.changes and `subscribe(since=…)`: a
+    number of epochs, or a text as "1 hour"; None: not at all. They are in memory, and in the
+    store's checkpoints.
 
     Raises: StoreError for a path that is no store, of another version, in use, damaged or not to be
     written; UnsupportedError for a time zone that is not known, or that is not that of `spark`;
@@ -125,6 +131,7 @@ def connect(
         durability=durability,
         read_only=read_only,
         memory_limit=memory_limit,
+        retain=retain,
     )
 
 

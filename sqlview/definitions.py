@@ -27,6 +27,8 @@ from planner.zones import Zone
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
 from sqlview.settings import Settings
 
+#: Told of a view that is there from an epoch on.
+Created: TypeAlias = Callable[[View, int], None]
 #: Told the name of a table or view that is no more.
 Forget: TypeAlias = Callable[[str], None]
 #: Told of a view and its successor, while both are there.
@@ -42,8 +44,8 @@ class Recorded(Protocol):
 
 
 class Definitions:
-    """CREATE and DROP. `share`: whether views share indexes and operators. `dropped` is told of
-    each table and view that goes, `replaced` of each view that another one takes the place of.
+    """CREATE and DROP. `share`: whether views share indexes and operators. `created` is told of
+    each view that comes, `dropped` of each table and view that goes, `replaced` of each view that another one takes the place of.
     `settings`: the time zone, and what else a query's meaning depends on."""
 
     def __init__(
@@ -52,6 +54,7 @@ class Definitions:
         dataflow: Dataflow,
         *,
         share: bool,
+        created: Created,
         dropped: Forget,
         replaced: Replaced,
         settings: Settings,
@@ -60,6 +63,7 @@ class Definitions:
         self._catalog = catalog
         self._dataflow = dataflow
         self._share = share
+        self._tell_created = created
         self._tell_dropped = dropped
         self._tell_replaced = replaced
         self.recorded: Recorded = _not_recorded
@@ -136,6 +140,7 @@ class Definitions:
             self._catalog.remove(replaced.name)
             self._dataflow.retire(replaced.reader)
         self._catalog.add(planned)
+        self._tell_created(planned, epoch)
 
     def resume(self, entry: Entry) -> None:
         """Put in place what a checkpoint has, whose rows, indexes and operators come later."""

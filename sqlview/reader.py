@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from operators.flight import arrow
-from operators.flight.column import Ints
+from operators.flight.column import Ints, concat
 from operators.flight.rows import RowReader
 from operators.naive import naive_in
+from operators.nodes.store import consolidate
 from operators.nodes.top_k import sort_rows
 from operators.state import equality
 from planner import dataflow as ir
@@ -26,7 +27,9 @@ from planner.names import folded
 from planner.types import Schema
 from planner.zones import Zone
 from sqlview.catalog import View
+from sqlview.history import Change
 from sqlview.versions import Version, Versions
+from sqlview.view import Given
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,6 +68,32 @@ class Reader:
         """How many rows there are. Raises: as `rows`."""
         _check(version)
         return version.rows.live_rows
+
+    def before(self, version: Version, changes: Sequence[Change]) -> pa.Table:
+        """A view's rows before the changes that have made them what they are in the version, in the
+        view's order. Cost: a sort of the rows and the changes."""
+        _check(version)
+        relation, entry = version.rows, version.entry
+        assert isinstance(entry, View), "changes are of views"
+        came = [c.table for c in changes if c.table.num_rows]
+        now = relation.gather_all(relation.visible(version.epoch))
+        columns = [
+            concat([column, *(arrow.to_column(t.column(i).combine_chunks(), f) for t in came)])
+            for i, (column, f) in enumerate(zip(now, entry.schema, strict=True))
+        ]
+        diff = [np.ones(len(now[0]) if now else 0, np.int64)]
+        diff += [-t.column("__diff").to_numpy() for t in came]
+        every = np.concatenate(diff)
+        zeros = np.zeros(len(every), np.int64)
+        net = consolidate(columns, zeros, every, relation.hashing, one_time=True)
+        rows = np.repeat(net.row, net.sum)
+        columns = [c.take(rows) for c in columns]
+        if entry.order and len(rows):
+            ties = tuple(SortKey(i) for i in range(len(entry.schema)))
+            keys = entry.order + ties
+            order = sort_rows([columns[k.column] for k in keys], keys)
+            columns = [c.take(order) for c in columns]
+        return arrow.from_columns(columns, entry.schema)
 
     def lookup(self, version: Version, columns: Sequence[int], values: Sequence[Any]) -> pa.Table:
         """The view's rows whose `columns` have these values; NULL finds NULL.
@@ -117,7 +146,10 @@ class ViewRows:
         version: Callable[[], Version],
         reader: Reader,
         dataframe: Callable[[pa.Table], DataFrame],
+        past: Callable[[int], tuple[Version, Sequence[Change]]] | None = None,
     ) -> None:
+        """`past`: the latest version, and what has made it of that of an epoch."""
+        self._past = past
         self._version = version
         self._reader = reader
         self._dataframe = dataframe
@@ -135,6 +167,15 @@ class ViewRows:
         version = self._version()
         found = self._reader.lookup(version, positions(_view(version), names), values)
         return self._reader.shown(found)
+
+    def as_of(self, epoch: int) -> Given:
+        if self._past is None:
+            raise DataError(
+                "a snapshot is of one epoch", hint="Ask the session for the view as of others."
+            )
+        version, changes = self._past(epoch)
+        table = self._reader.shown(self._reader.before(version, changes))
+        return Given(table, self._dataframe)
 
     @property
     def schema(self) -> Schema:

@@ -19,6 +19,7 @@ from planner import dataflow as ir
 from planner.errors import SqlViewError, StoreError
 from sqlview.catalog import Catalog, Stream, Table, View
 from sqlview.definitions import Definitions
+from sqlview.history import History
 from sqlview.positions import Positions
 from sqlview.store import Checkpoint, Store, records
 from sqlview.writer import Writer
@@ -28,12 +29,18 @@ class Recovery:
     """Of a session that has nothing yet."""
 
     def __init__(
-        self, catalog: Catalog, dataflow: Dataflow, definitions: Definitions, writer: Writer
+        self,
+        catalog: Catalog,
+        dataflow: Dataflow,
+        definitions: Definitions,
+        writer: Writer,
+        history: History,
     ) -> None:
         self._catalog = catalog
         self._dataflow = dataflow
         self._definitions = definitions
         self._writer = writer
+        self._history = history
         self._inline = InlineExecutor()
 
     def run(self, store: Store, advance: Callable[[int], None], damaged: Mapping[str, str]) -> None:
@@ -83,6 +90,9 @@ class Recovery:
             elif ("", entry.state.source) in lost:
                 raise _lost(f'rows of table "{entry.name}" are', damaged)
             self._definitions.resume(entry)
+            if isinstance(entry, View):
+                self._history.begin(entry, found.epoch)
+        self._history.load(found.document["history"])
         try:
             checkpoint.load(self._dataflow, names, found.document, found.files, frozenset(damaged))
         except (OSError, ValueError) as error:

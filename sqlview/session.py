@@ -46,9 +46,11 @@ from sqlview.arguments import (
     checked_bytes,
     checked_path,
     checked_sequence,
+    kind_of,
 )
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
 from sqlview.definitions import Definitions
+from sqlview.history import Change, History, checked_retention
 from sqlview.memory import MemoryLimit
 from sqlview.metrics import Metrics, StepMetrics
 from sqlview.oracle import CannotSay, Oracle
@@ -95,6 +97,7 @@ class Session:
         durability: str = "commit",
         read_only: bool = False,
         memory_limit: int | str | None = None,
+        retain: int | str | None = None,
         repair: bool = False,
     ) -> None:
         """`repair`: what lies in damaged files is computed anew, see `python -m sqlview repair`."""
@@ -121,16 +124,20 @@ class Session:
         self._spark_side: SparkSide | None = None
         self._verifier: Verifier | None = None
         self._subscriptions = Subscriptions()
+        self._history = History(checked_retention(retain))
         self._settings = Settings(spark, self._active_spark, timezone)
         self._definitions = Definitions(
             self._catalog,
             self._dataflow,
             share=share,
+            created=self._history.begin,
             dropped=self._dropped,
             replaced=self._replaced,
             settings=self._settings,
         )
-        self._writer = Writer(self._catalog, self._dataflow, self._subscriptions, self._follow)
+        self._writer = Writer(
+            self._catalog, self._dataflow, self._subscriptions, self._history, self._follow
+        )
         self._closed = False
         self._lock = threading.RLock()
         self._versions = Versions(
@@ -335,7 +342,12 @@ class Session:
     def view(self, name: str) -> ViewReader:
         """Raises: CatalogError if there is no such view; TypeError if `name` is no str."""
         check_text("name", name)
-        rows = ViewRows(lambda: self._version(name), self._reader, self._dataframe)
+        rows = ViewRows(
+            lambda: self._version(name),
+            self._reader,
+            self._dataframe,
+            lambda epoch: self._past(name, epoch),
+        )
         return ViewReader(self._version(name).entry.name, rows)
 
     def snapshot(self) -> Snapshot:
@@ -349,8 +361,23 @@ class Session:
             epoch, versions = self.epoch, self._versions.all()
         return Snapshot(epoch, versions, self._reader, self._dataframe, self._check_usable)
 
-    def subscribe(self, name: str, callback: Subscriber) -> None:
-        """Call back after every later step that changes the view, before the commit returns.
+    def changes(self, name: str, since: int) -> Iterator[Change]:
+        """What changed in a view after the epoch `since`, up to the latest one.
+
+        Each Change is what one step brought: `table` has the view's columns, `__time` and `__diff`,
+        and `epoch` says up to where they go; the last one's is the latest epoch, whose table may be
+        empty. Who has consumed it goes on with `since=change.epoch`, also in another session of the
+        same store. To begin, take a snapshot, its rows and its epoch.
+        Raises: DataError for changes that are not retained (see `retain` of sqlview.connect) or
+        have not come; CatalogError for an unknown view; TypeError.
+        """
+        check_text("name", name)
+        with self._working():
+            return iter(self._since(self._catalog.view(name), since))
+
+    def subscribe(self, name: str, callback: Subscriber, since: int | None = None) -> None:
+        """Call back after every later step that changes the view, before the commit returns; and
+        at once, where it is said, with what changed after the epoch `since` (see `changes`).
 
         callback(table): the view's columns, then `__time` (the epoch, int64) and `__diff` (int64).
         If it raises, the commit raises SubscriberError when all subscribers have been called; the
@@ -365,7 +392,13 @@ class Session:
         check_text("name", name)
         check_callable("callback", callback)
         with self._working():
-            self._subscriptions.add(self._catalog.view(name).name, callback)
+            view = self._catalog.view(name)
+            before = [] if since is None else self._since(view, since)
+            self._subscriptions.add(view.name, callback)
+            self._subscriptions.put_down(
+                [(view.name, callback, c.table) for c in before if c.table.num_rows]
+            )
+            self._subscriptions.tell()
 
     def unsubscribe(self, name: str, callback: Subscriber) -> None:
         """Call `callback` back no more: it hears nothing of later steps.
@@ -524,7 +557,9 @@ class Session:
 
     def _recover(self, store: Store, repair: bool) -> None:
         """Be what the store says; then record what comes."""
-        recovery = Recovery(self._catalog, self._dataflow, self._definitions, self._writer)
+        recovery = Recovery(
+            self._catalog, self._dataflow, self._definitions, self._writer, self._history
+        )
         with self._progress.task(f'opening "{store.path}"', unit="bytes read") as advance:
             recovery.run(store, advance, store.damaged() if repair else {})
 
@@ -549,6 +584,7 @@ class Session:
                 dict(self._writer.positions.items()),
                 tuple(map(records.definition_of, entries)),
                 tuple(getattr(e, "changes", getattr(e, "events", 0)) for e in entries),
+                self._history.image(),
                 checkpoint.cut(self._dataflow),
             )
         except BaseException:
@@ -661,6 +697,7 @@ class Session:
 
     def _dropped(self, name: str) -> None:
         self._subscriptions.forget(name)
+        self._history.forget(name)
         if self._verifier is not None:
             self._verifier.forget(name)
 
@@ -683,6 +720,16 @@ class Session:
                 "the view from.",
                 hint="Keep the events in a table too, and verify a view over the table.",
             )
+
+    def _since(self, view: View, epoch: int) -> list[Change]:
+        if isinstance(epoch, bool) or not isinstance(epoch, int):
+            raise TypeError(f"since is an epoch, not {kind_of(epoch)}")
+        return self._history.since(view.name, epoch, self.epoch)
+
+    def _past(self, name: str, epoch: int) -> tuple[Version, Sequence[Change]]:
+        with self._working():
+            view = self._catalog.view(name)
+            return self._versions.taken(view), self._since(view, epoch)
 
     def _version(self, name: str) -> Version:
         self._check_usable()

@@ -15,17 +15,12 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from operators.flight import arrow
-from operators.flight.column import Column, Ints
 from operators.flight.delta import Delta
 from planner.errors import SqlViewError, SubscriberError
-from planner.types import BIGINT, Field, Schema
 from sqlview.catalog import View
+from sqlview.history import signed
 
 Subscriber: TypeAlias = Callable[[pa.Table], None]
-
-_TIME_AND_DIFF = (Field("__time", BIGINT, False), Field("__diff", BIGINT, False))
-
 
 #: What a subscriber of a view is to hear.
 Untold: TypeAlias = tuple[str, Subscriber, pa.Table]
@@ -65,13 +60,13 @@ class Subscriptions:
     def forget(self, view: str) -> None:
         self._callbacks.pop(view, None)
 
-    def untold(self, view: View, delta: Delta) -> list[Untold]:
-        """A step's changes of a view, for its subscribers, if it has any."""
-        callbacks = self._callbacks.get(view.name, ())
-        if not (callbacks and len(delta)):
-            return []
-        table = _signed(view.schema, delta, delta.diff)
-        return [(view.name, callback, table) for callback in callbacks]
+    def hears(self, view: str) -> bool:
+        """Whether somebody subscribes to the view."""
+        return bool(self._callbacks.get(view))
+
+    def untold(self, view: str, table: pa.Table) -> list[Untold]:
+        """A step's changes of a view, for its subscribers."""
+        return [(view, callback, table) for callback in self._callbacks.get(view, ())]
 
     def put_down(self, untold: list[Untold]) -> None:
         """Keep what subscribers are to hear."""
@@ -87,7 +82,7 @@ class Subscriptions:
         if not callbacks:
             return
         self._callbacks[new.name] = callbacks
-        tables = [_signed(old.schema, left, -left.diff), _signed(new.schema, came, came.diff)]
+        tables = [signed(old.schema, left, -left.diff), signed(new.schema, came, came.diff)]
         if tables[0].schema == tables[1].schema:
             tables = [pa.concat_tables(tables)]
         for table in tables:
@@ -117,8 +112,3 @@ class Subscriptions:
                 detail="The change is committed, and all other subscribers were told.",
                 hint="Catch in the callback what it can deal with; do not apply the change again.",
             ) from first
-
-
-def _signed(schema: Schema, delta: Delta, diff: Ints) -> pa.Table:
-    columns = [*delta.columns(), Column(BIGINT, delta.time), Column(BIGINT, diff)]
-    return arrow.from_columns(columns, (*schema, *_TIME_AND_DIFF))

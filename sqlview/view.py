@@ -185,6 +185,7 @@ class ViewRows(Rows, Protocol):
     @property
     def epoch(self) -> int: ...
     def lookup(self, names: tuple[str, ...], values: tuple[Any, ...]) -> pa.Table: ...
+    def as_of(self, epoch: int) -> Rows: ...
 
 
 class ViewReader(Result):
@@ -250,6 +251,14 @@ class ViewReader(Result):
         if not values:
             raise ValueError("name at least one column: lookup(column=value)")
         return Result(Given(self._view.lookup(tuple(values), tuple(values.values()))))
+
+    def as_of(self, epoch: int) -> Result:
+        """The rows that the view had at an epoch, read now.
+
+        Raises: DataError if the changes since then are not retained (see `retain` of
+        sqlview.connect); TypeError. Cost: a sort of the rows and of the changes since then.
+        """
+        return Result(self._view.as_of(epoch))
 
     def __repr__(self) -> str:
         try:

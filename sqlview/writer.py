@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from operators import interrupts
 from operators.dataflow import Dataflow, Key
@@ -31,13 +32,16 @@ from operators.table import Change, Refusal
 from planner import dataflow as ir
 from planner.errors import DataError
 from sqlview.catalog import Catalog, Stream, Table, View
+from sqlview.history import History, signed
 from sqlview.metrics import STEPS_KEPT, StepMetrics
 from sqlview.positions import Position, Positions
-from sqlview.subscriptions import Subscriptions, Untold
+from sqlview.subscriptions import Subscriptions
 from sqlview.transaction import Statement
 
 #: A statement, and its epoch or those of its rows.
 Dated: TypeAlias = tuple[Statement, int | Ints]
+#: A view that a step changed, how many rows, and what if somebody is to hear that.
+Told: TypeAlias = tuple[View, int, pa.Table | None]
 #: Who runs a step that changes so many rows of each table.
 ExecutorFor: TypeAlias = Callable[[dict[ir.Source, int]], Executor]
 #: Told of each table's changes.
@@ -51,11 +55,17 @@ class Writer:
     """State: `epoch`, the metrics of the latest `steps`, and why it is `broken`, if it is."""
 
     def __init__(
-        self, catalog: Catalog, dataflow: Dataflow, subscriptions: Subscriptions, follow: Follow
+        self,
+        catalog: Catalog,
+        dataflow: Dataflow,
+        subscriptions: Subscriptions,
+        history: History,
+        follow: Follow,
     ) -> None:
         self._catalog = catalog
         self._dataflow = dataflow
         self._subscriptions = subscriptions
+        self._history = history
         self._follow = follow
         self.epoch = 0
         self.positions = Positions()
@@ -95,7 +105,7 @@ class Writer:
             for name, batch in by_table.items()
         }
         executor = executor_for({x: sum(c.rows for c in batch) for x, batch in given.items()})
-        told: list[tuple[View, int, list[Untold]]] = []
+        told: list[Told] = []
 
         def before_end(found: dict[Key, Delta]) -> None:
             told.extend(self._told(found))
@@ -142,24 +152,32 @@ class Writer:
             found.update({("", node): delta for node in self._dataflow.streams(name)})
         return found
 
-    def _told(self, changes: dict[Key, Delta]) -> Iterator[tuple[View, int, list[Untold]]]:
-        """Of each view that changed: how many rows, and what its subscribers are to hear."""
+    def _told(self, changes: dict[Key, Delta]) -> Iterator[Told]:
+        """Of each view that changed how many rows, and what if somebody is to hear that."""
         for view in self._catalog.views_kept_by(changes):
-            delta = changes[view.owner, view.root]
-            yield view, len(delta), self._subscriptions.untold(view, delta)
+            delta, table = changes[view.owner, view.root], None
+            heard = self._history.keeps(view.name) or self._subscriptions.hears(view.name)
+            if heard and len(delta):
+                table = signed(view.schema, delta, delta.diff)
+            yield view, len(delta), table
 
     def _end(
         self,
-        told: list[tuple[View, int, list[Untold]]],
+        told: list[Told],
         by_table: Iterable[str],
         by_stream: dict[str, list[Dated]],
         changes: dict[Key, Delta],
         count: int,
     ) -> None:
         """What cannot be taken back, when the step has run."""
-        for view, rows, untold in told:
+        for view, rows, table in told:
             view.changes += rows
-            self._subscriptions.put_down(untold)
+            if table is None:
+                continue
+            self._subscriptions.put_down(self._subscriptions.untold(view.name, table))
+            if self._history.keeps(view.name):
+                self._history.add(view.name, self.epoch + count, table)
+        self._history.trim(self.epoch + count)
         for name, batch in by_stream.items():
             self._catalog.stream(name).events += sum(s.rows for s, _ in batch)
         for name in by_table:

@@ -54,14 +54,15 @@ _FORMAT = Format("sqlview checkpoint", 1, (*PLAN_CLASSES, *NAME_CLASSES, *DEFINI
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a session has between two steps. `counters`: of each view the rows of its changes, of
-    each stream its events, in the order of the definitions."""
+    """What a session has between two steps. `history`: see sqlview.history. `counters`: of each
+    view the rows of its changes, of each stream its events, in the order of the definitions."""
 
     end: End
     epoch: int
     positions: dict[str, Position]
     definitions: tuple[DefinedTable | DefinedStream | DefinedView, ...]
     counters: tuple[int, ...]
+    history: Document
     cut: Cut
 
 
@@ -83,6 +84,7 @@ class Checkpoint:
 def write(directory: str, mark: bytes, token: str, taken: Taken) -> Checkpoint:
     """Write a checkpoint, and return it. Raises: OSError, with those before as they were."""
     document = checkpoint.write(taken.cut, directory, token)
+    document["history"] = taken.history
     pack = Pack(_path(directory, taken.end.number))
     head = {
         "end": [taken.end.number, taken.end.file, taken.end.offset],
