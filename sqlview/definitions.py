@@ -45,7 +45,8 @@ class Recorded(Protocol):
 
 class Definitions:
     """CREATE and DROP. `share`: whether views share indexes and operators. `created` is told of
-    each view that comes, `dropped` of each table and view that goes, `replaced` of each view that another one takes the place of.
+    each view that comes, `dropped` of each table and view that goes, `replaced` of each view that
+    another one takes the place of.
     `settings`: the time zone, and what else a query's meaning depends on."""
 
     def __init__(
