@@ -32,6 +32,7 @@ from benchmarks import (
     recompute,
     scale,
     startup,
+    stores,
     together,
 )
 
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, Any] = {
     "installation": installation,
     "arrangements": arrangements,
     "durability": durability,
+    "stores": stores,
     "flatness": flatness,
     "scale": scale,
     "recompute": recompute,

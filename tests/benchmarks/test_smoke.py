@@ -27,6 +27,7 @@ from benchmarks import (
     report,
     scale,
     startup,
+    stores,
     together,
 )
 from benchmarks.arrival import RoundRobin
@@ -60,6 +61,14 @@ def test_durability(data: Path, tmp_path: Path) -> None:
         assert len(mode["step_ms"]) == 30
         assert (mode["log_bytes"] > found["given_bytes"] / 2) == (mode["name"] != "memory")
     assert len(durability.targets(found)) == 1
+
+
+def test_stores(data: Path, tmp_path: Path) -> None:
+    found = run(stores.main, "stores", tmp_path, "--quick", "--data", str(data))
+    assert [o["how"] for o in found["openings"]] == ["made", "after a close", "after SIGKILL"]
+    assert found["readers"]["reads"] >= 40
+    assert found["churn"]["written_bytes"] > 0 < found["churn"]["store_bytes"]
+    assert len(stores.targets(found)) == 5
 
 
 def test_rates(data: Path, tmp_path: Path) -> None:
