@@ -247,8 +247,10 @@ def open_session(
                 durability="close" if options.store is None else "commit",
             )
         )
-        there = set(db.sql("SHOW TABLES").to_arrow()["table"].to_pylist())
-        there.update(db.sql("SHOW VIEWS").to_arrow()["view"].to_pylist())
+        there: set[str] = set()
+        if options.store is not None:
+            there.update(db.sql("SHOW TABLES").to_arrow()["table"].to_pylist())
+            there.update(db.sql("SHOW VIEWS").to_arrow()["view"].to_pylist())
         for name in tables_of(queries):
             if name not in there:
                 db.sql(TABLES_BY_NAME[name].sql)
@@ -331,7 +333,7 @@ class _Runner:
         ):
             install_seconds = time.perf_counter() - started
             started = time.perf_counter()
-            done = db.position(SOURCE)
+            done = None if self.options.store is None else db.position(SOURCE)
             if done is not None:
                 self.console.print(f"Going on after step {done} of {len(batches)}", highlight=False)
                 batches = batches[done:]
@@ -397,7 +399,7 @@ class _Runner:
         if not cuts:
             with db.transaction() as tx:
                 stream.apply(initial, tx)
-                tx.source(SOURCE, 0)
+                self._mark(tx, 0)
             return
         assert self.spark is not None
         self.console.print(f"Loading {initial.rows:,} rows through Spark", highlight=False)
@@ -405,7 +407,12 @@ class _Runner:
             for name, cut in cuts.items():
                 frame = self.spark.read.parquet(str(parquet_file(self.directory, name)))
                 tx.insert(name, frame.where(frame[cut.column] < cut.key))
-            tx.source(SOURCE, 0)
+            self._mark(tx, 0)
+
+    def _mark(self, tx: sqlview.Transaction, number: int) -> None:
+        """Commit with a step which one it is, where another run is to go on from it."""
+        if self.options.store is not None:
+            tx.source(SOURCE, number)
 
     def _stream(
         self,
@@ -434,7 +441,7 @@ class _Runner:
                 before = clock()
                 with db.transaction() as tx:
                     stream.apply(batch, tx)
-                    tx.source(SOURCE, number)
+                    self._mark(tx, number)
                 finished = clock()
                 if number == self.options.kill_after:
                     os.kill(os.getpid(), signal.SIGKILL)

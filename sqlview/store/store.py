@@ -146,6 +146,11 @@ class Store:
         return sum(os.path.getsize(path) for _, path in log_files(self.path))
 
     @property
+    def appended_bytes(self) -> int:
+        """What was appended to the log since it was opened."""
+        return 0 if self._log is None else self._log.appended_bytes
+
+    @property
     def checkpoint_bytes(self) -> int:
         """What its checkpoint takes on disk."""
         if self.checkpoint is None:

@@ -158,7 +158,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_difference_is_confirmed(db: sqlview.Session, monkeypatch: pytest.MonkeyPatch) -> None:
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT id FROM t WHERE id < 3")
-    verifier = verify.Verifier(db._catalog, db._reader.view, lambda zone: _Other(zone=zone))
+    verifier = verify.Verifier(db._catalog, db._rows_of, lambda zone: _Other(zone=zone))
     view = db._catalog.view("v")
     _lying(monkeypatch)
     found = verifier.verify(view, db.epoch)
@@ -211,7 +211,7 @@ def test_a_view_that_lacks_an_error_is_wrong(
     db: sqlview.Session, no_spark: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, 1 / x AS q FROM t")
-    monkeypatch.setattr(db._reader, "view", lambda view: pa.table({"id": [1], "q": [1.0]}))
+    monkeypatch.setattr(db._reader, "rows", lambda version: pa.table({"id": [1], "q": [1.0]}))
     found = db.verify("v")
     assert not found.equal and found.difference is None and found.missing is None
     assert "which fails: " in str(found)
