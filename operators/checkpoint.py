@@ -93,9 +93,11 @@ class Cut:
     hashing: tuple[int, ...]
 
 
-def cut(dataflow: Dataflow) -> Cut:
-    """What the dataflow keeps now, between steps. Cost: a reference to each buffer, and a copy of
-    dead bits and of the operators' own state."""
+def cut(dataflow: Dataflow, directory: str) -> Cut:
+    """What the dataflow keeps now, between steps; what lies in files of the directory that are
+    hardly used, or gone, is to be written again. Cost: a reference to what no file has yet, and a
+    copy of dead bits and of the operators' own state."""
+    _leave_wasteful(dataflow, directory)
     relations = dataflow.relations()
     indexes = dataflow.indexes
     images = [(key, owner, f, f.state.image()) for key, owner, f in dataflow.filters_over()]
@@ -124,9 +126,8 @@ def write(taken: Cut, directory: str, token: str) -> Document:
     other file's does, and sync them. What they are named after is in the document.
 
     Raises: OSError; whatever was written by then may be used by the next `write`.
-    Cost: a copy of what is new since the last `write`, and of files that are hardly used any more.
+    Cost: a copy of what no file had when the cut was taken.
     """
-    _leave_wasteful(taken, directory)
     files = _Files(directory, token)
     for image in taken.relations:
         for blocks in alike(image, [b for b in image.blocks if b.stored.file is None]):
@@ -295,26 +296,29 @@ def _added(pack: Pack, arrays: list[Array]) -> Ints:
     return np.array(rows, np.int64)
 
 
-def _leave_wasteful(taken: Cut, directory: str) -> None:
+def _leave_wasteful(dataflow: Dataflow, directory: str) -> None:
     """Take what lies in files that are hardly used for not written."""
     used: dict[str, list[Stored]] = {}
-    for stored in _homes(taken):
+    for stored in _homes(dataflow):
         if stored.file is not None:
             used.setdefault(stored.file, []).append(stored)
     for file, some in used.items():
-        size = os.path.getsize(os.path.join(directory, file))
-        if sum(s.nbytes for s in some) < _LEAST_USED * size:
+        try:
+            size = os.path.getsize(os.path.join(directory, file))
+        except FileNotFoundError:  # somebody took it; what is mapped is still there
+            size = None
+        if size is None or sum(s.nbytes for s in some) < _LEAST_USED * size:
             for stored in some:
                 stored.file = None
 
 
-def _homes(taken: Cut) -> Iterator[Stored]:
-    for image in taken.relations:
-        yield from (block.stored for block in image.blocks)
-    for _, _, batches in taken.indexes:
-        yield from (batch.stored for batch in batches)
-    for bits in taken.filters:
-        yield from bits.stored.values()
+def _homes(dataflow: Dataflow) -> Iterator[Stored]:
+    for _, relation in dataflow.relations():
+        yield from relation.stored_blocks
+    for index in dataflow.indexes:
+        yield from (batch.stored for batch in index.state.spine.batches)
+    for test in dataflow.filters:
+        yield from test.state.stored_bitmaps
 
 
 def _relation(image: RelationImage, names: dict[str, int]) -> Document:

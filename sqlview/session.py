@@ -585,7 +585,7 @@ class Session:
                 tuple(map(records.definition_of, entries)),
                 tuple(getattr(e, "changes", getattr(e, "events", 0)) for e in entries),
                 self._history.image(),
-                checkpoint.cut(self._dataflow),
+                checkpoint.cut(self._dataflow, self._store.path),
             )
         except BaseException:
             writing.release()
@@ -833,26 +833,33 @@ class Session:
 
 def _present_of(session: weakref.ref[Session], writing: threading.Lock) -> Taken | None:
     """What a session has, as soon as nobody uses it, see store.Present; None if it ends before."""
-    while (held := session()) is not None:
-        store = held._store
-        if store is None or store.is_stopping:
+    with _held(session) as held:
+        if held is None or held._closed or held._writer.broken is not None:
             return None
+        return held._present(writing)
+
+
+@contextmanager
+def _held(session: weakref.ref[Session]) -> Iterator[Session | None]:
+    """The session, as soon as nobody else holds it; None if it is closed before: who closes it may
+    hold it, and waits for whoever waits here."""
+    while (held := session()) is not None and held._store is not None:
+        if held._store.is_stopping:
+            break
         if held._lock.acquire(timeout=0.1):
             try:
-                usable = not held._closed and held._writer.broken is None
-                return held._present(writing) if usable else None
+                yield held
             finally:
                 held._lock.release()
-    return None
+            return
+        del held
+    yield None
 
 
 def _map_of(session: weakref.ref[Session]) -> None:
     """Let go the memory of what a checkpoint has, where it is limited."""
-    held = session()
-    if held is None or held._memory is None:
-        return
-    with held._lock:
-        if not held._closed:
+    with _held(session) as held:
+        if held is not None and held._memory is not None and not held._closed:
             held._memory.map()
 
 

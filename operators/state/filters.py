@@ -124,6 +124,11 @@ class Filter:
         self._addresses = np.array([b.ctypes.data for b in self._bitmaps] or [0], np.int64)
         self._stored, self._next_row, self._released = dict(stored), next_row, released
 
+    @property
+    def stored_bitmaps(self) -> tuple[Stored, ...]:
+        """Where bitmaps lie in files, of those that do."""
+        return tuple(self._stored.values())
+
     def map_stored(self, files: MappedFiles) -> None:
         """Read the bitmaps that lie in files from there. Between steps."""
         for block, home in self._stored.items():

@@ -77,8 +77,8 @@ class _Fresh:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The values of one block as they are now: of each slot the array, and the bytes in use.
-    `waiting`: columns without buffers yet, of which `Adopted.buffers` makes some."""
+    """The values of one block as they are now, unless it is stored: of each slot the array, and the
+    bytes in use. `waiting`: columns without buffers yet, of which `Adopted.buffers` makes some."""
 
     number: int
     rows: int
@@ -474,7 +474,15 @@ class Relation(Rows):
         columns = tuple(zip(self.schema, self._layouts, self._value_slot, strict=True))
         return RelationImage(columns, self._ids_slot, numbers, arrays, blocks, last)
 
+    @property
+    def stored_blocks(self) -> tuple[Stored, ...]:
+        """Of each block where it lies in a file, if it does."""
+        return tuple(self._stored)
+
     def _image_of(self, block: int) -> Block:
+        stored = self._stored[block]
+        if stored.file is not None:
+            return Block(block, self.stored_rows(block), [], [], stored)
         waits = [i for i, w in enumerate(self._waiting) if block in w]
         settled = set(range(len(self.schema))).difference(waits)
         return Block(
@@ -482,7 +490,7 @@ class Relation(Rows):
             self.stored_rows(block),
             list(self._in_use(block, settled)),
             [(i, self._waiting[i][block].buffers(i, self._layouts[i], block)) for i in waits],
-            self._stored[block],
+            stored,
         )
 
     def load(
