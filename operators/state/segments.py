@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from operators.flight.arrow import arrow_type
 from operators.flight.column import Ints
 from operators.state.files import create, discard
 from operators.state.pieces import Array, checksum, flat
@@ -111,19 +112,10 @@ def _bytes(kind: pa.DataType, rows: int, values: Array) -> pa.Array:
 
 
 def _arrow_type(kind: t.SqlType, layout: Layout) -> pa.DataType:
-    match kind:
-        case t.StringType():
-            return pa.string()
-        case t.BinaryType():
-            return pa.binary()
-        case t.DateType():
-            return pa.date32()
-        case t.TimestampType():
-            return pa.timestamp("us")
-        case t.DecimalType() if layout.words == 2:
-            return pa.decimal128(kind.precision, kind.scale)
-        case _:
-            return pa.from_numpy_dtype(layout.storage)
+    """That of the column, where its values lie as Arrow has them, else that of the slot."""
+    if layout.textual or layout.words == 2 or isinstance(kind, (t.DateType, t.TimestampType)):
+        return arrow_type(kind)
+    return pa.from_numpy_dtype(layout.storage)
 
 
 def _places(path: str, image: RelationImage, sums: list[dict[int, tuple[int, int]]]) -> list[Ints]:
