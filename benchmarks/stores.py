@@ -38,6 +38,7 @@ _LOADED = 0.95
 _STEP_ROWS = 1000
 _TABLE_ROWS = 100_000
 _READERS = 4
+_SPUN_STEPS = 20
 _GROUPS = "SELECT g, count(*) AS n, sum(v) AS s FROM t GROUP BY g"
 
 
@@ -251,7 +252,7 @@ def _readers(path: Path, reads: int, seed: int) -> dict[str, Any]:
         )
         if wrong:
             raise common.WrongAnswerError(f"a torn read: {wrong[0]}")
-        spinning, _ = _beside(db, steps, [_spin] * _READERS, lambda: False)
+        spinning, _ = _beside(db, steps[:_SPUN_STEPS], [_spin] * _READERS, lambda: False)
     return {
         "reads": sum(done),
         "alone_ms": [1000 * s for s in alone],
