@@ -36,6 +36,8 @@ from sqlview.store.records import DEFINITIONS, DefinedStream, DefinedTable, Defi
 _NAME = re.compile(r"checkpoint-(\d{20})")
 #: Of the values that checkpoints share, by who wrote them.
 _VALUES = re.compile(r"(rows|small|large)-[0-9a-f]{12}-\d+-\d+")
+#: Of heads and documents.
+VERSION = 1
 #: Mark, offset, length and checksum of the head, at the end of a file.
 _TAIL = struct.Struct("<8sQQQ")
 _TAIL_BYTES = 64
@@ -87,6 +89,7 @@ def write(directory: str, mark: bytes, token: str, taken: Taken) -> Checkpoint:
     document["history"] = taken.history
     pack = Pack(_path(directory, taken.end.number))
     head = {
+        "version": VERSION,
         "end": [taken.end.number, taken.end.file, taken.end.offset],
         "epoch": taken.epoch,
         "sources": {name: [at.offset, at.epoch] for name, at in taken.positions.items()},
@@ -130,6 +133,8 @@ def read(directory: str, mark: bytes) -> Checkpoint | None:
         if found_mark != mark or zlib.crc32(text.data) != checksum:
             raise ValueError("its head is not what was written")
         head = json.loads(bytes(text))
+        if head.get("version") != VERSION:
+            raise FormatError("", detail=f"Its checkpoint has version {head.get('version')}.")
         document = _got(head["document"], files, found[-1])
         contents = _FORMAT.read(head["contents"], Contents)
     except ValueError as error:
