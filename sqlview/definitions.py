@@ -147,11 +147,12 @@ class Definitions:
         """Put in place what a checkpoint has, whose rows, indexes and operators come later."""
         match entry:
             case Table():
-                enforced = entry.key is not None and entry.enforced
-                self._dataflow.add_table(entry.state, enforced=enforced)
+                self.add_table(entry)
+            case Stream():
+                self.add_stream(entry)
             case View():
                 self._dataflow.resume(entry.reader, entry.root, entry.owner)
-        self._catalog.add(entry)
+                self._catalog.add(entry)
 
     def plan(self, statement: parse.CreateView) -> View:
         """The view of a CREATE, not installed.

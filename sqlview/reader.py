@@ -52,8 +52,7 @@ class Reader:
         relation, entry = version.rows, version.entry
         rows = relation.visible(version.epoch)
         if isinstance(entry, View) and entry.order:
-            ties = tuple(SortKey(i) for i in range(len(entry.schema)))
-            keys = entry.order + ties
+            keys = _whole_order(entry)
             rows = rows[sort_rows([relation.gather(k.column, rows) for k in keys], keys)]
         return arrow.from_columns(relation.gather_all(rows[:first]), entry.schema)
 
@@ -89,8 +88,7 @@ class Reader:
         rows = np.repeat(net.row, net.sum)
         columns = [c.take(rows) for c in columns]
         if entry.order and len(rows):
-            ties = tuple(SortKey(i) for i in range(len(entry.schema)))
-            keys = entry.order + ties
+            keys = _whole_order(entry)
             order = sort_rows([columns[k.column] for k in keys], keys)
             columns = [c.take(order) for c in columns]
         return arrow.from_columns(columns, entry.schema)
@@ -124,6 +122,11 @@ class Reader:
 
 
 _NONE: Ints = np.empty(0, np.int64)
+
+
+def _whole_order(view: View) -> tuple[SortKey, ...]:
+    """A view's order, ties broken by its columns from left to right."""
+    return view.order + tuple(SortKey(i) for i in range(len(view.schema)))
 
 
 def _check(version: Version) -> None:

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing_extensions import assert_never
 
 from operators import checkpoint
-from operators.dataflow import Dataflow
+from operators.dataflow import Dataflow, Key
 from operators.executor.inline import InlineExecutor
 from operators.state.hashing import Hashing
 from planner import dataflow as ir
 from planner.errors import SqlViewError, StoreError
-from sqlview.catalog import Catalog, Stream, Table, View
+from sqlview.catalog import Catalog, Entry, Stream, Table, View
 from sqlview.definitions import Definitions
 from sqlview.history import History
 from sqlview.positions import Positions
@@ -82,7 +82,7 @@ class Recovery:
             entry = records.entry_of(defined)
             if isinstance(entry, View):
                 entry.changes = counter
-                if not lost.isdisjoint((entry.owner, n) for n in ir.topological(entry.root)):
+                if _rests_on(entry, lost):
                     again.append(entry)
                     continue
             elif isinstance(entry, Stream):
@@ -140,10 +140,24 @@ def affected(found: Checkpoint, damaged: Mapping[str, str]) -> Iterator[str]:
         entry = records.entry_of(defined)
         if isinstance(entry, Table) and ("", entry.state.source) in lost:
             yield f'Rows of table "{entry.name}" are lost.'
-        if isinstance(entry, View):
-            nodes = ((entry.owner, node) for node in ir.topological(entry.root))
-            if not lost.isdisjoint(nodes):
-                yield f'View "{entry.name}" has to be computed anew.'
+        if isinstance(entry, View) and _rests_on(entry, lost):
+            yield f'View "{entry.name}" has to be computed anew.'
+
+
+def counter_of(entry: Entry) -> int:
+    """What a checkpoint counts: of a view the rows of its changes, of a stream its events."""
+    match entry:
+        case View():
+            return entry.changes
+        case Stream():
+            return entry.events
+        case _:
+            return 0
+
+
+def _rests_on(view: View, lost: frozenset[Key]) -> bool:
+    """Whether the rows of some node of a view are lost."""
+    return not lost.isdisjoint((view.owner, node) for node in ir.topological(view.root))
 
 
 def _lost(what: str, damaged: Mapping[str, str]) -> StoreError:

@@ -57,7 +57,7 @@ from sqlview.oracle import CannotSay, Oracle
 from sqlview.positions import NOWHERE, Positions
 from sqlview.progress import Progress, ignore
 from sqlview.reader import Reader, ViewRows
-from sqlview.recovery import Recovery
+from sqlview.recovery import Recovery, counter_of
 from sqlview.settings import Settings
 from sqlview.sink import MODES as SINK_MODES
 from sqlview.sink import Sink
@@ -583,7 +583,7 @@ class Session:
                 self.epoch,
                 dict(self._writer.positions.items()),
                 tuple(map(records.definition_of, entries)),
-                tuple(getattr(e, "changes", getattr(e, "events", 0)) for e in entries),
+                tuple(map(counter_of, entries)),
                 self._history.image(),
                 checkpoint.cut(self._dataflow, self._store.path),
             )

@@ -53,9 +53,8 @@ def _copy(store: Store, temporary: str, destination: str) -> int:
     copied = 0
     for name in names:
         with open(name, "rb") as source, create(_within(temporary, name)) as target:
-            while data := source.read(_AT_A_TIME):
-                target.write(data)
-                copied += len(data)
+            shutil.copyfileobj(source, target, _AT_A_TIME)
+            copied += target.tell()
             target.flush()
             os.fsync(target.fileno())
     sync_directory(temporary)

@@ -15,7 +15,6 @@ import json
 import os
 import re
 import struct
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +24,7 @@ import numpy as np
 from operators import checkpoint
 from operators.checkpoint import NAME_CLASSES, Cut, Document, Names
 from operators.state.files import discard
-from operators.state.pieces import Array, MappedFiles, Pack
+from operators.state.pieces import Array, MappedFiles, Pack, checksum
 from planner.errors import FormatError, StoreError
 from planner.serialise import PLAN_CLASSES, Format
 from sqlview.positions import Position
@@ -99,7 +98,7 @@ def write(directory: str, mark: bytes, token: str, taken: Taken) -> Checkpoint:
     }
     text = np.frombuffer(json.dumps(head).encode(), np.uint8)
     place = pack.add(text)
-    tail = _TAIL.pack(mark, place.offset, place.nbytes, zlib.crc32(text.data))
+    tail = _TAIL.pack(mark, place.offset, place.nbytes, checksum(text))
     pack.add(np.frombuffer(tail.ljust(_TAIL_BYTES, b"\0"), np.uint8))
     pack.write(durable=True)
     return Checkpoint(
@@ -128,9 +127,9 @@ def read(directory: str, mark: bytes) -> Checkpoint | None:
     try:
         size = os.path.getsize(path)
         tail = files.array(found[-1], size - _TAIL_BYTES, _TAIL_BYTES, np.dtype(np.uint8))
-        found_mark, offset, nbytes, checksum = _TAIL.unpack_from(tail.data)
+        found_mark, offset, nbytes, written = _TAIL.unpack_from(tail.data)
         text = files.array(found[-1], offset, nbytes, np.dtype(np.uint8))
-        if found_mark != mark or zlib.crc32(text.data) != checksum:
+        if found_mark != mark or checksum(text) != written:
             raise ValueError("its head is not what was written")
         head = json.loads(bytes(text))
         if head.get("version") != VERSION:
@@ -165,13 +164,13 @@ def damaged_files(found: Checkpoint) -> dict[str, str]:
     directory = os.path.dirname(found.path)
     wrong: dict[str, str] = {}
     for table in _tables(found.document):
-        for _, file, _, offset, nbytes, checksum in table.tolist():
+        for _, file, _, offset, nbytes, written in table.tolist():
             name = found.values[file]
             if name in wrong:
                 continue
             try:
                 values = found.files.array(name, offset, nbytes, np.dtype(np.uint8))
-                if zlib.crc32(values.data) != checksum:
+                if checksum(values) != written:
                     raise ValueError(f"its bytes {offset} to {offset + nbytes} are not as written")
             except FileNotFoundError:
                 wrong[name] = f'The file "{os.path.join(directory, name)}" is missing.'
@@ -184,13 +183,10 @@ def discard_old(directory: str, found: Checkpoint | None) -> None:
     """Delete what the latest checkpoint does not need, and what was not finished."""
     needed = set() if found is None else {os.path.basename(found.path), *found.values}
     for name in os.listdir(directory):
-        mine = _NAME.fullmatch(name) or _VALUES.fullmatch(name)
-        unfinished = name.removesuffix(".part")
-        partly = name != unfinished and (
-            _NAME.fullmatch(unfinished) or _VALUES.fullmatch(unfinished)
-        )
+        whole = name.removesuffix(".part")
+        mine = _NAME.fullmatch(whole) or _VALUES.fullmatch(whole)
         old = found is not None and log.is_old(name, found.end)
-        if (mine and name not in needed) or partly or old:
+        if (mine and name not in needed) or old:
             discard(os.path.join(directory, name))
 
 
@@ -214,7 +210,7 @@ def _put(value: Any, pack: Pack) -> Any:
     """A document as JSON, its arrays in the pack."""
     if isinstance(value, np.ndarray):
         place = pack.add(value)
-        at = [place.offset, place.nbytes, zlib.crc32(np.ascontiguousarray(value).data)]
+        at = [place.offset, place.nbytes, checksum(value)]
         return {"array": at, "kind": value.dtype.str, "shape": list(value.shape)}
     if isinstance(value, dict):
         return {"dict": {name: _put(each, pack) for name, each in value.items()}}
@@ -231,8 +227,8 @@ def _got(value: Any, files: MappedFiles, name: str) -> Any:
         return value
     if "dict" in value:
         return {key: _got(each, files, name) for key, each in value["dict"].items()}
-    offset, nbytes, checksum = value["array"]
+    offset, nbytes, written = value["array"]
     array = files.array(name, offset, nbytes, np.dtype(value["kind"]))
-    if zlib.crc32(array.data) != checksum:
+    if checksum(array) != written:
         raise ValueError(f"its bytes {offset} to {offset + nbytes} are not what was written")
     return array.reshape(value["shape"]).copy()
