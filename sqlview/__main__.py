@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 import sqlview
 from sqlview.recovery import affected
@@ -43,8 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show(given: argparse.Namespace) -> int:
-    store = Store(given.path, "close", read_only=True)
-    with sqlview.connect(given.path, read_only=True) as db:
+    with (
+        closing(Store(given.path, "close", read_only=True)) as store,
+        sqlview.connect(given.path, read_only=True) as db,
+    ):
         print(f"epoch {db.epoch}")
         print(f"on disk: {store.checkpoint_bytes:,} bytes of checkpoint, {store.nbytes:,} of log")
         metrics = db.metrics()
@@ -63,13 +66,13 @@ def _show(given: argparse.Namespace) -> int:
 
 def _check(given: argparse.Namespace) -> int:
     wrong = 0
-    store = Store(given.path, "close", read_only=True, repair=True)
-    damaged = store.damaged()
-    if damaged and store.checkpoint is not None:
-        for damage in (*damaged.values(), *affected(store.checkpoint, damaged)):
-            print(damage, file=sys.stderr)
-        print(f"Hint: python -m sqlview repair {given.path}", file=sys.stderr)
-        return 1
+    with closing(Store(given.path, "close", read_only=True, repair=True)) as store:
+        damaged = store.damaged()
+        if damaged and store.checkpoint is not None:
+            for damage in (*damaged.values(), *affected(store.checkpoint, damaged)):
+                print(damage, file=sys.stderr)
+            print(f"Hint: python -m sqlview repair {given.path}", file=sys.stderr)
+            return 1
     with sqlview.connect(given.path, read_only=True) as db:
         print(f"every file is as it was written; the store is at epoch {db.epoch}")
         for view in db._catalog.views() if given.verify else ():
@@ -90,7 +93,9 @@ def _backup(given: argparse.Namespace) -> int:
 
 
 def _repair(given: argparse.Namespace) -> int:
-    if not Store(given.path, "close", read_only=True, repair=True).damaged():
+    with closing(Store(given.path, "close", read_only=True, repair=True)) as store:
+        damaged = store.damaged()
+    if not damaged:
         print("no file of the checkpoint is damaged")
         return 0
     with sqlview.Session(given.path, repair=True) as db:

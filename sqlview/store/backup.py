@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import closing
 
 from operators.state.files import create, sync_directory
 from planner.errors import StoreError
@@ -12,7 +14,6 @@ from sqlview.store.log import log_files
 from sqlview.store.store import Store
 
 _AT_A_TIME = 16 << 20
-_ATTEMPTS = 10
 
 
 def backup(path: str, destination: str) -> int:
@@ -23,20 +24,14 @@ def backup(path: str, destination: str) -> int:
     """
     if os.path.lexists(destination):
         raise StoreError(f'"{destination}" is there already', hint="Give a name that is free.")
-    for attempt in range(_ATTEMPTS):
-        store = Store(path, "close", read_only=True)
-        temporary = f"{destination}.part"
+    temporary = f"{destination}.part"
+    with closing(Store(path, "close", read_only=True)) as store:
         try:
             return _copy(store, temporary, destination)
-        except FileNotFoundError as error:
-            # The writer has written another checkpoint meanwhile.
-            if attempt == _ATTEMPTS - 1:
-                raise _failed(path, error) from error
         except OSError as error:
             raise _failed(path, error) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-    raise AssertionError("the last attempt returns or raises")
 
 
 def _copy(store: Store, temporary: str, destination: str) -> int:
@@ -44,16 +39,11 @@ def _copy(store: Store, temporary: str, destination: str) -> int:
         shutil.rmtree(temporary)
     os.makedirs(os.path.dirname(os.path.abspath(destination)), exist_ok=True)
     os.mkdir(temporary, 0o700)
-    found, first = store.checkpoint, 0
-    names = [os.path.join(store.path, "store.json")]
-    if found is not None:
-        first = found.end.file
-        names += [found.path, *(os.path.join(store.path, name) for name in found.values)]
-    names += [log for number, log in log_files(store.path) if number >= first]
     copied = 0
-    for name in names:
-        with open(name, "rb") as source, create(_within(temporary, name)) as target:
-            shutil.copyfileobj(source, target, _AT_A_TIME)
+    for path, most in _files(store):
+        with open(path, "rb") as source, create(_within(temporary, path)) as target:
+            while part := source.read(_AT_A_TIME if most is None else most - target.tell()):
+                target.write(part)
             copied += target.tell()
             target.flush()
             os.fsync(target.fileno())
@@ -61,6 +51,22 @@ def _copy(store: Store, temporary: str, destination: str) -> int:
     os.rename(temporary, destination)
     sync_directory(os.path.dirname(os.path.abspath(destination)))
     return copied
+
+
+def _files(store: Store) -> Iterator[tuple[str, int | None]]:
+    """What there is of a store now: paths, and how much of each; None: all of it."""
+    yield os.path.join(store.path, "store.json"), None
+    found, first = store.checkpoint, 0
+    if found is not None:
+        first = found.end.file
+        yield found.path, None
+        for name in found.values:
+            yield os.path.join(store.path, name), None
+    for _ in store.records():
+        pass
+    for number, log in log_files(store.path):
+        if first <= number <= store.read_to.file:
+            yield log, store.read_to.offset if number == store.read_to.file else None
 
 
 def _within(directory: str, path: str) -> str:

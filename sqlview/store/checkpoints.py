@@ -117,8 +117,8 @@ def write(directory: str, mark: bytes, token: str, taken: Taken) -> Checkpoint:
 def read(directory: str, mark: bytes) -> Checkpoint | None:
     """The latest checkpoint, if there is one.
 
-    Raises: StoreError if it is damaged; FileNotFoundError if a later one has taken its place
-    meanwhile; OSError. What it needs is open when `Checkpoint.files` was told so.
+    Raises: StoreError if it is damaged; OSError. What it needs is open when `Checkpoint.files` was
+    told so.
     """
     found = sorted(m[0] for m in map(_NAME.fullmatch, os.listdir(directory)) if m is not None)
     if not found:

@@ -80,7 +80,7 @@ def is_old(name: str, end: End) -> bool:
 
 def read(directory: str, mark: bytes, end: End) -> Iterator[Record]:
     """The records behind `end`, which goes with them, and in the end is where the log ends. Changes
-    no file.
+    no file; one may go on writing them meanwhile.
 
     Raises: StoreError for a damaged file, when it comes to it; OSError.
     """
@@ -91,25 +91,29 @@ def read(directory: str, mark: bytes, end: End) -> Iterator[Record]:
         number = end.number + 1
         if first not in (number, end.file):
             raise _damaged(path, f"It begins with record {first}, and record {number} is missing.")
-        try:
-            with open(path, "rb") as file:
-                data = memoryview(file.read())
-        except FileNotFoundError:
-            raise StoreError(
-                "the store was rewritten while it was read", hint="Open it again."
-            ) from None
         if first != end.file:
             end.file, end.offset = first, 0
-        if end.offset > len(data):
-            raise _damaged(path, f"It ends before byte {end.offset}, up to which it was written.")
-        while (record := _record_at(data, mark, end.offset, end.number + 1)) is not None:
-            end.number, end.offset = record.number, end.offset + _size(len(record.body))
-            yield record
-        number, offset = end.number + 1, end.offset
-        rest = bytes(data[offset:]).rstrip(b"\0")
-        last = at == len(files) - 1
-        if _was_durable(data, mark, offset, rest, number) if last else rest:
-            raise _damaged(path, f"Record {number}, at byte {offset}, is not what was written.")
+        before = None
+        while True:
+            try:
+                with open(path, "rb") as file:
+                    data = memoryview(file.read())
+            except FileNotFoundError:
+                raise _damaged(path, "It is missing.") from None
+            if end.offset > len(data):
+                detail = f"It ends before byte {end.offset}, up to which it was written."
+                raise _damaged(path, detail)
+            while (record := _record_at(data, mark, end.offset, end.number + 1)) is not None:
+                end.number, end.offset = record.number, end.offset + _size(len(record.body))
+                yield record
+            number, offset = end.number + 1, end.offset
+            rest = bytes(data[offset:]).rstrip(b"\0")
+            last = at == len(files) - 1
+            if not (_was_durable(data, mark, offset, rest, number) if last else rest):
+                break
+            if rest == before:
+                raise _damaged(path, f"Record {number}, at byte {offset}, is not what was written.")
+            before = rest  # of records that were written while they were read there are parts
 
 
 def _record_at(data: memoryview, mark: bytes, offset: int, number: int | None) -> Record | None:

@@ -27,6 +27,7 @@ from operators.state.files import create, make_directory, sync_directory
 from planner.errors import StoreError
 from sqlview.store import checkpoints, log
 from sqlview.store.checkpoints import Checkpoint, Taken
+from sqlview.store.hold import hold, unheld
 from sqlview.store.lease import Lease
 from sqlview.store.log import End, Log, Parts, log_files
 
@@ -45,8 +46,6 @@ INTERVAL = 0.1
 #: A checkpoint is written when so many bytes were appended since the one before, or something and
 #: so many seconds ago it was; it takes at most this share of the time.
 CHECKPOINT_BYTES, CHECKPOINT_SECONDS, CHECKPOINT_SHARE = 256 << 20, 10.0, 0.1
-#: To read a checkpoint while others are written.
-_ATTEMPTS = 10
 #: Between looks at whether one is due.
 _LOOK_SECONDS = 0.5
 
@@ -68,7 +67,8 @@ class Store:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._durability = durability
-        self._end = End()
+        #: Up to where its log was read.
+        self.read_to = End()
         self.checkpoint: Checkpoint | None = None
         #: Held while a checkpoint is written; acquired by who holds the session, never the reverse.
         self._writing = threading.Lock()
@@ -77,6 +77,8 @@ class Store:
         #: Record, bytes appended, and when: of the latest checkpoint. What it took, in seconds.
         self._saved, self._saved_bytes, self._saved_at = 0, 0, time.monotonic()
         self._saving_seconds = 0.0
+        #: Whether files that nobody needs are there, which a reader held.
+        self._superfluous = False
         self._released = ExitStack()
         try:
             self._open()
@@ -90,6 +92,7 @@ class Store:
     def _open(self) -> None:
         if self.read_only:
             self._mark = _mark(self.path)
+            self._released.enter_context(hold(self.path))
             self._find_checkpoint()
             return
         if not os.path.lexists(self.path):
@@ -110,24 +113,20 @@ class Store:
             if name.startswith("session-"):  # what Spark tasks read, of a writer that was killed
                 shutil.rmtree(os.path.join(self.path, name), ignore_errors=True)
         self._find_checkpoint()
-        checkpoints.discard_old(self.path, self.checkpoint)
+        self._discard_old()
 
     def _find_checkpoint(self) -> None:
-        for attempt in range(_ATTEMPTS):
-            try:
-                self.checkpoint = checkpoints.read(self.path, self._mark)
-                if self.checkpoint is not None and not self._repair:
-                    self.checkpoint.files.open(self.checkpoint.values)
-                break
-            except FileNotFoundError as error:
-                # Unless the writer has written another one meanwhile.
-                if not self.read_only or attempt == _ATTEMPTS - 1:
-                    raise StoreError(
-                        f'the file "{error.filename}" is missing', hint="Restore it from a backup."
-                    ) from error
+        try:
+            self.checkpoint = checkpoints.read(self.path, self._mark)
+            if self.checkpoint is not None and not self._repair:
+                self.checkpoint.files.open(self.checkpoint.values)
+        except FileNotFoundError as error:
+            raise StoreError(
+                f'the file "{error.filename}" is missing', hint="Restore it from a backup."
+            ) from error
         if self.checkpoint is not None:
-            self._end = replace(self.checkpoint.end)
-            self._saved = self._end.number
+            self.read_to = replace(self.checkpoint.end)
+            self._saved = self.read_to.number
 
     def damaged(self) -> dict[str, str]:
         """The files of the checkpoint that are damaged, and what is wrong. Cost: they are read."""
@@ -138,7 +137,7 @@ class Store:
 
         Raises: StoreError for a damaged file.
         """
-        return log.read(self.path, self._mark, self._end)
+        return log.read(self.path, self._mark, self.read_to)
 
     @property
     def nbytes(self) -> int:
@@ -159,11 +158,12 @@ class Store:
         return sum(os.path.getsize(os.path.join(self.path, name)) for name in names)
 
     def begin(self) -> None:
-        """From now on records are appended."""
+        """All is read; from now on records are appended, or it is a reader's."""
         if self.read_only:
+            self._released.close()
             return
         try:
-            self._log = Log(self.path, self._mark, self._durability == "commit", self._end)
+            self._log = Log(self.path, self._mark, self._durability == "commit", self.read_to)
         except OSError as error:
             raise _unusable(self.path, error) from error
         if self._durability == "interval":
@@ -205,13 +205,23 @@ class Store:
             token = f"{self._token}-{self._written}"
             self.checkpoint = checkpoints.write(self.path, self._mark, token, taken)
             self._saved, self._saved_bytes = taken.end.number, appended
-            checkpoints.discard_old(self.path, self.checkpoint)
+            self._discard_old()
         except OSError as error:
             raise self._not_saved(error) from error
         finally:
             self._saved_at = time.monotonic()
             self._saving_seconds = self._saved_at - began
             self._writing.release()
+
+    def _discard_old(self) -> None:
+        """Delete what nobody needs, unless somebody reads the store: then later."""
+        try:
+            with unheld(self.path) as is_free:
+                self._superfluous = not is_free
+                if is_free:
+                    checkpoints.discard_old(self.path, self.checkpoint)
+        except OSError:
+            _log.warning("files that are used no more cannot be deleted", exc_info=True)
 
     def _not_saved(self, error: OSError) -> StoreError:
         return StoreError(
@@ -233,6 +243,9 @@ class Store:
 
     def _save_beside(self, present: Present, saved: Callable[[], None]) -> None:
         while not self._stop.wait(_LOOK_SECONDS):
+            if self._superfluous:
+                with self._writing:
+                    self._discard_old()
             if self._is_due:
                 try:
                     self.save(present)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
@@ -76,6 +77,18 @@ def test_a_flipped_bit_is_found_and_its_file_named(tmp_path: Path, place: int) -
     path.write_bytes(data)
     with pytest.raises(StoreError, match=r'the file ".*log-0{19}1" is damaged'):
         _bodies(tmp_path)
+
+
+def test_records_are_read_while_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read that met the second record half written, and the third whole, is no damage."""
+    path = _written(tmp_path, b"first", b"second", b"third", b"fourth")
+    whole = path.read_bytes()
+    halves = [io.BytesIO(whole[:60] + bytes(36) + whole[96:]), io.BytesIO(whole)]
+    monkeypatch.setattr(log, "open", lambda path, mode: halves.pop(0), raising=False)
+    assert _bodies(tmp_path) == [b"first", b"second", b"third", b"fourth"]
+    assert not halves
 
 
 @pytest.mark.parametrize("mark", [b"another1", MARK])

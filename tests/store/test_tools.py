@@ -14,7 +14,7 @@ from operators import checkpoint
 from operators.state import relation
 from planner.errors import StoreError
 from sqlview.__main__ import main
-from sqlview.store import backup
+from sqlview.store import Store, backup
 from tests.store.life import LIFE, state_of
 
 
@@ -132,6 +132,28 @@ def test_a_backup_is_a_store_of_one_epoch(
     db.close()
     left = [name for name in os.listdir(tmp_path) if name.endswith(".part")]
     assert not left
+
+
+def test_what_a_reader_holds_stays_until_it_has_opened_it(tmp_path: Path) -> None:
+    """Tables, values and logs, whatever checkpoints come; then it goes."""
+    path = tmp_path / "s"
+    with _lived(path) as db:
+        db.checkpoint(even_if_same=True)
+        reader = Store(str(path), "close", read_only=True, repair=True)
+        held = set(os.listdir(path))
+        with db.transaction() as tx:
+            tx.insert("t", [(i, i % 3, "w", 1.0) for i in range(100, 200)])
+        for _ in range(3):
+            db.checkpoint(even_if_same=True)
+        assert held <= set(os.listdir(path))
+        assert not reader.damaged()
+        with sqlview.connect(path, read_only=True) as beside:
+            assert beside.epoch == db.epoch
+        reader.close()
+        db.checkpoint(even_if_same=True)
+        there = [name for name in os.listdir(path) if name.startswith("checkpoint-")]
+        assert len(there) == 1
+        assert not {name for name in held if name.startswith("checkpoint-")} & set(there)
 
 
 def test_a_backup_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
