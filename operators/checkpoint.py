@@ -45,9 +45,11 @@ class NamedRelation:
 
 @dataclass(frozen=True, slots=True)
 class NamedIndex:
+    """`asked`: who reads it beside what was planned."""
+
     owner: str
     spec: ir.Index
-    readers: tuple[str, ...]
+    asked: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ def cut(dataflow: Dataflow, directory: str) -> Cut:
     names = Names(
         tables=tuple(dataflow.tables),
         relations=tuple(NamedRelation(owner, _stored(node)) for (owner, node), _ in relations),
-        indexes=tuple(NamedIndex(i.owner, i.spec, tuple(sorted(i.readers))) for i in indexes),
+        indexes=tuple(NamedIndex(i.owner, i.spec, tuple(sorted(i.asked))) for i in indexes),
         filters=tuple(NamedFilter(o, k[1], f.predicate) for k, o, f, _ in filters),
         operators=tuple(NamedOperator(i.owner, i.node) for i, kept in operators if kept),
     )
@@ -194,12 +196,10 @@ def load(
     Raises: OSError for a file that is not there; ValueError for one that is too short.
     """
     there = dict(dataflow.relations())
-    told, planned = document["files"], dataflow.planned_indexes
+    told = document["files"]
     for name in names.indexes:
-        # Those that nobody planned, which readers have asked for.
-        over = node_key(name.spec.relation, name.owner)
-        if dataflow.live_index(name.spec, name.owner) is None and over in there:
-            for reader in name.readers if (name.owner, name.spec) not in planned else ():
+        if node_key(name.spec.relation, name.owner) in there:
+            for reader in name.asked:
                 dataflow.index(name.spec, reader, name.owner)
     for source, greatest in zip(names.tables, document["tables"], strict=True):
         dataflow.tables[source].load(greatest)

@@ -3,17 +3,19 @@
 Nodes are shared by structure: two views with an equal subplan have one operator, and every index
 and every filter of a relation exists once, whoever asks for it first. Each has the set of views
 that read it and goes when the last one does. With an `owner` other than "" a view keeps its own.
+Which indexes there are, and which one a join reads, is planned (`planner.indexes`): a view comes
+and goes by a `Migration`.
 
 Invariant: `nodes` is in topological order; after a relation's operator has run, and before any
 consumer does, all indexes over that relation hold its new rows, but for one that only its table
-reads (see LiveIndex.deferred); filters take them in when somebody looks. No index that joins alone
-read is kept beside one that serves for it (operators.live).
+reads (see LiveIndex.deferred); filters take them in when somebody looks. Between calls the indexes
+are those of `planned`, and those that somebody asked for.
 Source: Shared Arrangements §4.3 (import), §3 (sharing).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from time import perf_counter
@@ -38,6 +40,7 @@ from operators.state.work import Work
 from operators.table import TableState, snapshot
 from planner import dataflow as ir
 from planner.expr import Expr
+from planner.indexes import Indexes, Migration, Named
 from planner.types import Schema
 
 #: Combinations of tables whose steps' nodes are remembered.
@@ -77,7 +80,9 @@ class Dataflow:
         self._consumers: dict[Key, list[Installed]] | None = None
         self._reached: dict[tuple[Key, ...], tuple[Installed, ...]] = {}
         self._relations: dict[Key, Relation] = {}
-        self._indexes: dict[tuple[str, ir.Index], LiveIndex] = {}
+        self._indexes: dict[Named, LiveIndex] = {}
+        #: The choice of indexes that runs.
+        self.planned = Indexes()
         self._filters: dict[tuple[Key, str, Expr], LiveFilter] = {}
         self._over: dict[Key, Over] | None = None
         self._streams: dict[ir.Stream, set[str]] = {}
@@ -125,25 +130,32 @@ class Dataflow:
 
     # -- views -----------------------------------------------------------------------------------
 
-    def install(self, view: str, root: ir.Store, time: int, owner: str = "") -> Delta:
+    def install(
+        self, view: str, root: ir.Store, time: int, migration: Migration, owner: str = ""
+    ) -> Delta:
         """Install the nodes under `root` that do not run yet, and compute them as of `time`.
 
+        `migration`: to the choice of indexes with the view, which `migrate` is to be told next; all
+        that it takes is built here. If anything fails, `retire` takes the view away again.
         Returns: the view's rows as births at `time`. Cost: an import of what is live, one pass over
         a snapshot for the rest.
         """
         flows = flowing(ir.topological(root))
         first_rows = _Rows(self, time, owner)
-        self._put(view, root, owner, lambda o: first_rows.start(o, flows=o.node in flows))
+        place = _Place(self, view, owner, migration.after)
+        self._put(root, place, lambda o: first_rows.start(o, flows=o.node in flows))
+        self._build(migration)
         return first_rows.whole(root)
 
-    def resume(self, view: str, root: ir.Store, owner: str = "") -> None:
+    def resume(self, view: str, root: ir.Store, migration: Migration, owner: str = "") -> None:
         """Install the nodes under `root` that do not run yet, and compute nothing: what they keep
         is loaded when all views are there (see `operators.checkpoint`)."""
-        self._put(view, root, owner, lambda operator: None)
+        self._put(root, _Place(self, view, owner, migration.after), lambda operator: None)
+        self._build(migration)
+        self.migrate(migration)
 
-    def _put(
-        self, view: str, root: ir.Store, owner: str, start: Callable[[AnyOperator], None]
-    ) -> None:
+    def _put(self, root: ir.Store, place: _Place, start: Callable[[AnyOperator], None]) -> None:
+        view, owner = place.view, place.owner
         for node in ir.topological(root):
             if isinstance(node, ir.Source):
                 continue
@@ -152,7 +164,7 @@ class Dataflow:
                 continue
             key = (owner, node)
             if key not in self._installed:
-                operator = operator_of(node, _Place(self, view, owner))
+                operator = operator_of(node, place)
                 self._installed[key] = Installed(node, owner, operator, next(self._numbers))
                 self._consumers = None
                 self._tell_joins(operator, owner)
@@ -160,14 +172,46 @@ class Dataflow:
                 self._absorb(key)
             self._installed[key].readers.add(view)
             for spec in ir.indexes(node):
-                self.index(spec, view, owner, isinstance(node, ir.DeltaJoin))
+                place.index(spec)
             if isinstance(node, ir.DeltaJoin):
                 for i in node.inputs:
                     if i.filter is not None:
                         self.filter(node_key(i.relation, owner), i.filter, view, owner)
 
-    def retire(self, view: str) -> None:
-        """Take a view's readers away; what nobody reads is dropped."""
+    def migrate(self, migration: Migration) -> None:
+        """Read the indexes that were planned from now on, all of which are built; what nobody reads
+        is dropped."""
+        for move in migration.moves:
+            state = self._indexes[move.owner, move.index].state
+            for installed in self._installed.values():
+                if installed.owner == move.owner:
+                    if isinstance(installed.operator, DeltaJoinOperator):
+                        installed.operator.read_through(move.named, state)
+        for name, readers in migration.readers:
+            live = self._indexes.get(name)
+            if live is not None:
+                live.planned = readers
+        self.planned = migration.after
+        self._drop_unread()
+
+    def _build(self, migration: Migration) -> None:
+        """Build what joins are to read; if that fails, nothing has happened."""
+        readers = dict(migration.readers)
+        try:
+            for move in migration.moves:
+                name = move.owner, move.index
+                self._planned_index(*name, sorted(readers.get(name, ())))
+        except BaseException:
+            self._drop_unread()
+            raise
+
+    def retire(self, view: str, migration: Migration) -> None:
+        """Take a view's readers away; what nobody reads is dropped. `migration`: to the choice of
+        indexes without it. If it fails, nothing has happened.
+
+        Cost: where an index comes back in whose place another one was read, a pass over its rows.
+        """
+        self._build(migration)
         for key, installed in list(self._installed.items()):
             installed.readers.discard(view)
             if not installed.readers:
@@ -179,20 +223,14 @@ class Dataflow:
             readers.discard(view)
             if not readers:
                 del self._streams[stream]
-        for key_index, index in list(self._indexes.items()):
-            index.readers.discard(view)
-            if not index.readers:
-                self._drop_index(key_index)
+        for index in self._indexes.values():
+            index.asked.discard(view)
         for key_filter, live in list(self._filters.items()):
             live.readers.discard(view)
             if not live.readers:
                 del self._filters[key_filter]
-        for index in list(self._indexes.values()):
-            index.served = {spec: some - {view} for spec, some in index.served.items()}
-            index.served = {spec: some for spec, some in index.served.items() if some}
-            if index.served and not self._is_planned(index):
-                self._restore_served(index)
         self._over = self._consumers = None
+        self.migrate(migration)
 
     def streams(self, name: str) -> tuple[ir.Stream, ...]:
         """A stream as each view that reads it sees it."""
@@ -225,37 +263,38 @@ class Dataflow:
         """What runs an installed node."""
         return self._installed[owner, node].operator
 
-    def index(
-        self, spec: ir.Index, reader: str, owner: str = "", joined: bool = False
+    def index(self, spec: ir.Index, reader: str, owner: str = "") -> ArrangementState:
+        """The index, built now if it does not exist, beside what was planned: `reader` asks."""
+        live = self._live_index(spec, owner, (reader,))
+        live.asked.add(reader)
+        if not live.deferred:
+            live.state.absorb()
+        return live.state
+
+    def _planned_index(
+        self, owner: str, spec: ir.Index, readers: Iterable[str]
     ) -> ArrangementState:
-        """The index, built now if it does not exist, with one reader more; so is the filter of a
-        partial one. For a join (`joined`) it may be one that serves for it; a new one takes the
-        place of those that it serves for.
-        """
-        key = (owner, spec)
-        live = self._indexes.get(key)
+        """The index, which is up to date; built now if it does not exist."""
+        known = self._indexes.get((owner, spec))
+        live = self._live_index(spec, owner, readers)
+        if not live.is_bag and (known is None or known.deferred):
+            live.state.absorb()
+        return live.state
+
+    def _live_index(self, spec: ir.Index, owner: str, readers: Iterable[str]) -> LiveIndex:
+        """The index, which is new and empty if it did not exist, and so is its filter."""
         passing = None
         if isinstance(spec, ir.Arrangement) and spec.filter is not None:
-            passing = self.filter(node_key(spec.relation, owner), spec.filter, reader, owner)
-        if joined and isinstance(spec, ir.Arrangement) and (live is None or live.deferred):
-            serving = self._serving(spec, owner)
-            if serving is not None:
-                serving.served.setdefault(spec, set()).add(reader)
-                serving.readers.add(reader)
-                return serving.state
+            for reader in readers:
+                passing = self.filter(node_key(spec.relation, owner), spec.filter, reader, owner)
+        live = self._indexes.get((owner, spec))
         if live is None:
             state = ArrangementState(spec, self.relation(spec.relation, owner), passing)
             over = self._over_relation(node_key(spec.relation, owner))
-            live = self._indexes[key] = LiveIndex(spec, owner, state)
+            live = self._indexes[owner, spec] = LiveIndex(spec, owner, state)
             over.indexes.append(live)
             self.index_builds += 1
-        is_read = bool(live.readers) and not live.deferred
-        live.readers.add(reader)
-        if not live.deferred:
-            live.state.absorb()
-            if passing is None and not is_read:
-                self._take_place(live)
-        return live.state
+        return live
 
     def live_index(self, spec: ir.Index, owner: str = "") -> LiveIndex | None:
         """The index if it exists itself."""
@@ -280,13 +319,6 @@ class Dataflow:
     @property
     def indexes(self) -> tuple[LiveIndex, ...]:
         return tuple(self._indexes.values())
-
-    @property
-    def planned_indexes(self) -> tuple[tuple[str, ir.Index], ...]:
-        """Owner and identity of the indexes that plans of views name, whichever serves."""
-        served = ((i.owner, spec) for i in self._indexes.values() for spec in i.served)
-        read = ((i.owner, i.spec) for i in self._indexes.values() if not i.deferred)
-        return (*read, *served)
 
     @property
     def filters(self) -> tuple[LiveFilter, ...]:
@@ -382,63 +414,16 @@ class Dataflow:
 
     # -- internals -------------------------------------------------------------------------------
 
-    def _serving(self, spec: ir.Arrangement, owner: str) -> LiveIndex | None:
-        """An index that is read in place of `spec`, if any."""
-        over = self._over_relation(node_key(spec.relation, owner)).indexes
-        return next((i for i in over if i.owner == owner and i.serves(spec)), None)
+    def _drop_unread(self) -> None:
+        """Drop the indexes that nobody reads."""
+        unread = [name for name, live in self._indexes.items() if not live.readers]
+        for name in unread:
+            self._drop_index(name)
+        if unread:
+            self._over = None
 
-    def _take_place(self, new: LiveIndex) -> None:
-        """Drop the indexes that a new one serves for, if joins alone read them."""
-        over = self._over_relation(node_key(new.spec.relation, new.owner)).indexes
-        for old in list(over):
-            spec = old.spec
-            if old.owner != new.owner or not isinstance(spec, ir.Arrangement):
-                continue
-            if new.serves(spec) and self._is_joined(old):
-                self._drop_index((old.owner, spec))
-                over.remove(old)
-                old.served[spec] = old.readers
-                for each, readers in old.served.items():
-                    new.served.setdefault(each, set()).update(readers)
-                    new.readers |= readers
-                    self._read_through(each, new.owner, new.state)
-
-    def _restore_served(self, index: LiveIndex) -> None:
-        """Build the indexes anew in whose place alone `index` was read."""
-        served, index.served = index.served, {}
-        index.readers.intersection_update((TABLE_READER,))
-        if not index.readers:
-            self._drop_index((index.owner, index.spec))
-        self._over = None
-        # One of them may serve for others.
-        for spec in sorted(served, key=lambda s: (s.filter is not None, -len(s.columns))):
-            for reader in sorted(served[spec]):
-                state = self.index(spec, reader, index.owner, joined=True)
-                self._read_through(spec, index.owner, state)
-
-    def _drop_index(self, key: tuple[str, ir.Index]) -> None:
-        self._indexes.pop(key).state.dropped = True
-
-    def _is_joined(self, index: LiveIndex) -> bool:
-        """Whether joins alone read the index."""
-        return TABLE_READER not in index.readers and not any(
-            installed.owner == index.owner
-            and not isinstance(installed.node, ir.DeltaJoin)
-            and index.spec in ir.indexes(installed.node)
-            for installed in self._installed.values()
-        )
-
-    def _is_planned(self, index: LiveIndex) -> bool:
-        """Whether the plan of an installed node names the index."""
-        return any(
-            installed.owner == index.owner and index.spec in ir.indexes(installed.node)
-            for installed in self._installed.values()
-        )
-
-    def _read_through(self, spec: ir.Arrangement, owner: str, state: ArrangementState) -> None:
-        for installed in self._installed.values():
-            if installed.owner == owner and isinstance(installed.operator, DeltaJoinOperator):
-                installed.operator.read_through(spec, state)
+    def _drop_index(self, name: Named) -> None:
+        self._indexes.pop(name).state.dropped = True
 
     def _absorb(self, key: Key) -> None:
         over = self._kept_over().get(key)
@@ -475,39 +460,38 @@ class Dataflow:
 
 
 class _Place:
-    """Implements Place: for operators that `view` needs."""
+    """Implements Place: for operators that `view` needs, with the indexes as `planned`."""
 
-    def __init__(self, dataflow: Dataflow, view: str, owner: str) -> None:
+    def __init__(self, dataflow: Dataflow, view: str, owner: str, planned: Indexes) -> None:
+        self.view = view
+        self.owner = owner
         self._dataflow = dataflow
-        self._view = view
-        self._owner = owner
+        self._planned = planned
 
     @property
     def shared(self) -> Shared:
         return self._dataflow.shared
 
     def relation(self, node: ir.Stored) -> Relation:
-        return self._dataflow.relation(node, self._owner)
+        return self._dataflow.relation(node, self.owner)
 
     def new_relation(self, schema: Schema) -> Relation:
         return Relation(schema, self._dataflow.shared)
 
     def own_relation(self, node: ir.Stored) -> Relation:
         made = self.new_relation(node.schema)
-        self._dataflow.keep(node, self._owner, made)
+        self._dataflow.keep(node, self.owner, made)
         return made
 
     def index(self, spec: ir.Index) -> ArrangementState:
-        return self._dataflow.index(spec, self._view, self._owner)
-
-    def joined_index(self, spec: ir.Index) -> ArrangementState:
-        return self._dataflow.index(spec, self._view, self._owner, joined=True)
+        read = self._planned.read(self.owner, spec)
+        return self._dataflow._planned_index(self.owner, read, (self.view,))
 
     def filter(self, i: ir.JoinInput) -> Filter | None:
         if i.filter is None:
             return None
-        relation = node_key(i.relation, self._owner)
-        return self._dataflow.filter(relation, i.filter, self._view, self._owner)
+        relation = node_key(i.relation, self.owner)
+        return self._dataflow.filter(relation, i.filter, self.view, self.owner)
 
 
 class _Rows:

@@ -1,12 +1,4 @@
-"""What is kept for whom: an index or a filter with its readers, and which index serves for another.
-
-An index of a plan need not exist itself. A *whole* index that views read serves for every index of
-fewer rows or fewer columns that it leads with: half joins look those up through it, by a part of
-its key, and test the filter's bitmap where the other would have been partial. Lookups find the same
-rows; the second index would cost its memory and its upkeep for every row.
-
-Invariant: an index that is served for is read by joins alone; all else holds its index itself.
-"""
+"""What is kept for whom: an index or a filter with its readers."""
 
 from __future__ import annotations
 
@@ -22,37 +14,32 @@ TABLE_READER = "(table)"
 
 @dataclass(slots=True)
 class LiveIndex:
-    """An index, and the views (or the table) that read it, those of `served` included: the indexes
-    in whose place it is read, and by whom."""
+    """An index, the views that read it by what was planned (`planner.indexes`), and those that
+    `asked` for it beside that: its table, for the rows that go, and views whose rows somebody looks
+    up."""
 
     spec: ir.Index
     owner: str
     state: ArrangementState
-    readers: set[str] = field(default_factory=set)
-    served: dict[ir.Arrangement, set[str]] = field(default_factory=dict)
+    planned: frozenset[str] = frozenset()
+    asked: set[str] = field(default_factory=set)
+
+    @property
+    def readers(self) -> frozenset[str]:
+        return self.planned.union(self.asked)
 
     @property
     def deferred(self) -> bool:
         """Whether only its table or its derived bag reads it, which brings it up to date when it
         does."""
-        bag = isinstance(self.spec, ir.HashArrangement) and isinstance(self.spec.relation, ir.Store)
-        return bag or self.readers == {TABLE_READER}
+        return self.is_bag or (not self.planned and self.asked == {TABLE_READER})
 
-    def serves(self, other: ir.Arrangement) -> bool:
-        """Whether views read this index, and it has all rows of another one under the same words:
-        it is whole, leads with its columns, and leaves out no row for a NULL that the other has."""
-        spec = self.spec
-        if self.deferred or not isinstance(spec, ir.Arrangement) or spec == other:
-            return False
-        columns = len(other.columns)
-        if spec.filter is not None or not columns or spec.columns[:columns] != other.columns:
-            return False
-        fields = spec.relation.schema
-        alike = spec.null_safe == other.null_safe or not any(
-            fields[c].nullable for c in other.columns
+    @property
+    def is_bag(self) -> bool:
+        """Whether it finds the rows of a derived bag, which alone reads it."""
+        return isinstance(self.spec, ir.HashArrangement) and isinstance(
+            self.spec.relation, ir.Store
         )
-        further = any(fields[c].nullable for c in spec.columns[columns:])
-        return alike and (spec.null_safe or not further) and spec.relation == other.relation
 
 
 @dataclass(slots=True)

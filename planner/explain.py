@@ -24,9 +24,16 @@ from planner.dataflow import (
     RangeJoin,
 )
 from planner.expr import Expr, conjuncts
+from planner.indexes import Migration
 from planner.types import Schema
 
-__all__ = ["explain_dataflow", "explain_logical", "expr_text", "index_text"]
+__all__ = [
+    "explain_dataflow",
+    "explain_logical",
+    "explain_migration",
+    "expr_text",
+    "index_text",
+]
 
 #: How many dataflows read an index now; 0 where it would be built for this one.
 Readers = Callable[[Index], int]
@@ -191,10 +198,30 @@ def explain_dataflow(
 ) -> str:
     """The dataflow from its root down, each node with its state, indexes and cost.
 
-    `readers` tells how many dataflows read an index at present; without it nothing is said about
-    sharing. `instead` tells which index is read in place of one, if it is not there itself.
+    `readers` tells how many dataflows read, at present, the index that is read where the plan names
+    one; without it nothing is said about sharing. `instead` tells which index that is, if it is not
+    there itself.
     """
     return _Dataflow(root, readers, instead).text()
+
+
+def explain_migration(
+    migration: Migration, name: Callable[[dataflow.Stored], str]
+) -> tuple[str, ...]:
+    """What a migration does to the joins and indexes that are there, a line for each change.
+    `name`: of a relation."""
+
+    def text(index: Index) -> str:
+        return _index_text(index, name(index.relation)) + filter_text(index)
+
+    gone = dict.fromkeys(migration.gone)
+    lines: dict[str, None] = {}
+    for move in migration.moves:
+        goes = ", which goes" if (move.owner, move.before) in migration.gone else ""
+        gone.pop((move.owner, move.before), None)
+        lines[f"joins read {text(move.index)} in place of {text(move.before)}{goes}"] = None
+    lines.update((f"{text(index)} goes", None) for _, index in gone)
+    return tuple(lines)
 
 
 def index_text(index: Index) -> str:
@@ -410,7 +437,7 @@ class _Dataflow:
         for step in path.steps:
             key = column_names(step.index.relation.schema)
             if isinstance(step, RangeJoin):
-                index = _index_text(step.index, self._name(step.index.relation))
+                index = self._looked_up(step.index)
                 time = "as of" if step.as_of else "just before"
                 found = f"the range {_range_text(step, key, columns)} of {index}"
                 lines.append(f"{_INDENT}-> {titles[step.input]} [{time}] via {found}")
@@ -429,11 +456,16 @@ class _Dataflow:
                 if step.residual:
                     lines.append(f"{_INDENT * 2} where {_predicates(step.residual, columns)}")
                 continue
-            index = _index_text(step.index, self._name(step.index.relation))
+            index = self._looked_up(step.index)
             lines.append(f"{_INDENT}-> {titles[step.input]} [{time}] via {index} on {pairs}")
             if step.residual:
                 lines.append(f"{_INDENT * 2} where {_predicates(step.residual, columns)}")
         return lines
+
+    def _looked_up(self, index: Index) -> str:
+        """The index that a path really looks up."""
+        other = None if self._instead is None else self._instead(index)
+        return _index_text(other or index, self._name(index.relation))
 
     def _single(self, node: dataflow.Stored) -> bool:
         """Whether the relation provably has at most one row."""
@@ -443,12 +475,12 @@ class _Dataflow:
         text = _index_text(index, self._name(index.relation)) + filter_text(index)
         if self._readers is None:
             return text
-        count = self._readers(index)
-        if not count:
-            return f"{text} [new]"
         other = None if self._instead is None else self._instead(index)
         if other is not None:
             text += f" by way of {_index_text(other, self._name(other.relation))}"
+        count = self._readers(index)
+        if not count:
+            return f"{text} [new]"
         return f"{text} [shared, {count} reader{'s' if count > 1 else ''}]"
 
 

@@ -251,7 +251,8 @@ class Catalog:
         return tuple(e.name for e in self.entries)
 
     def live_indexes(self) -> frozenset[ir.Index]:
-        return frozenset(spec for owner, spec in self._dataflow.planned_indexes if owner == "")
+        asked = (i.spec for i in self._dataflow.indexes if i.owner == "" and not i.deferred)
+        return frozenset((*self._dataflow.planned.named(""), *asked))
 
     def _missing(self, kind: str, name: str) -> CatalogError:
         known = sorted(self.names())

@@ -18,6 +18,7 @@ from planner.analysis.keys import plan_keys
 from planner.bind import bind_view
 from planner.errors import CatalogError, UnsupportedError
 from planner.expr import children
+from planner.indexes import Migration
 from planner.lower import lower, table_key
 from planner.names import folded
 from planner.optimizer import optimize
@@ -128,18 +129,24 @@ class Definitions:
         """Install a planned view, in the place of one of its name if there is one."""
         existing = self._catalog.find(planned.name)
         replaced = existing if isinstance(existing, View) else None
+        migration = self.migration(planned, replaced)
+        back = migration.after.to(self._dataflow.planned)
         try:
-            births = self._dataflow.install(planned.reader, planned.root, epoch, planned.owner)
+            births = self._dataflow.install(
+                planned.reader, planned.root, epoch, migration, planned.owner
+            )
             planned.changes = len(births)
             with self.recorded(planned):
                 if replaced is not None:
                     self._tell_replaced(replaced, planned)
         except BaseException:
-            self._dataflow.retire(planned.reader)
+            self._dataflow.retire(planned.reader, back)
             raise
-        if replaced is not None:
+        if replaced is None:
+            self._dataflow.migrate(migration)
+        else:
             self._catalog.remove(replaced.name)
-            self._dataflow.retire(replaced.reader)
+            self._dataflow.retire(replaced.reader, migration)
         self._catalog.add(planned)
         self._tell_created(planned, epoch)
 
@@ -151,8 +158,15 @@ class Definitions:
             case Stream():
                 self.add_stream(entry)
             case View():
-                self._dataflow.resume(entry.reader, entry.root, entry.owner)
+                migration = self.migration(entry)
+                self._dataflow.resume(entry.reader, entry.root, migration, entry.owner)
                 self._catalog.add(entry)
+
+    def migration(self, view: View, replaced: View | None = None) -> Migration:
+        """What one more view does to the indexes, and one less if it replaces that."""
+        now = self._dataflow.planned
+        then = now.with_view(view.reader, view.root, view.owner)
+        return now.to(then if replaced is None else then.without(replaced.reader))
 
     def plan(self, statement: parse.CreateView) -> View:
         """The view of a CREATE, not installed.
@@ -222,12 +236,13 @@ class Definitions:
         Raises: CatalogError for what views read."""
         self._refuse_read(entry.name, "drop")
         with nullcontext() if unfilled else self.recorded(entry.name):
-            self._catalog.remove(entry.name)
             match entry:
                 case Table():
                     self._dataflow.drop_table(entry.state.source)
                 case View():
-                    self._dataflow.retire(entry.reader)
+                    now = self._dataflow.planned
+                    self._dataflow.retire(entry.reader, now.to(now.without(entry.reader)))
+            self._catalog.remove(entry.name)
         if not isinstance(entry, Stream):
             self._tell_dropped(entry.name)
 

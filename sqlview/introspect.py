@@ -12,7 +12,14 @@ from operators.live import LiveIndex
 from planner import dataflow as ir
 from planner import parse
 from planner.bind import bind_query
-from planner.explain import explain_dataflow, explain_logical, filter_text, predicate_text
+from planner.explain import (
+    explain_dataflow,
+    explain_logical,
+    explain_migration,
+    filter_text,
+    predicate_text,
+)
+from planner.indexes import Migration
 from planner.optimizer import optimize
 from sqlview.catalog import Catalog, View
 from sqlview.metrics import ViewMetrics
@@ -189,17 +196,33 @@ def _is_shared(index: LiveIndex, view: str) -> bool:
     return any(reader != view and not reader.startswith("(") for reader in index.readers)
 
 
-def explanation(catalog: Catalog, dataflow: Dataflow, view: View, query: parse.Query) -> pa.Table:
-    """EXPLAIN: the plan of a view with this query, a line of text a row."""
+def explanation(
+    catalog: Catalog,
+    dataflow: Dataflow,
+    view: View,
+    query: parse.Query,
+    migration: Migration | None = None,
+) -> pa.Table:
+    """EXPLAIN: the plan of a view with this query, a line of text a row. `migration`: what it does
+    to the indexes, if it is not there yet."""
     logical = optimize(bind_query(query, catalog, view.zone).plan)
-    live = dataflow.indexes
-    readers = {spec: len(i.readers) for i in live for spec in (i.spec, *i.served)}
-    whole: dict[ir.Index, ir.Index] = {spec: i.spec for i in live for spec in i.served}
+    chosen = dataflow.planned if migration is None else migration.after
+
+    def instead(index: ir.Index) -> ir.Index | None:
+        return chosen.instead(view.owner, index)
+
+    def readers(index: ir.Index) -> int:
+        live = dataflow.live_index(instead(index) or index, view.owner)
+        return 0 if live is None else len(live.readers)
+
+    names = relation_names(catalog, dataflow)
+    changes = () if migration is None else explain_migration(migration, names.__getitem__)
     lines = [
         *([f"== Time zone {view.zone.id} =="] if view.zoned else []),
         "== Logical plan ==",
         explain_logical(logical),
         "== Dataflow ==",
-        explain_dataflow(view.root, lambda index: readers.get(index, 0), whole.get),
+        explain_dataflow(view.root, readers, instead),
+        *(["== Changes of indexes ==", *changes] if changes else []),
     ]
     return pa.table({"plan": "\n".join(lines).splitlines()})

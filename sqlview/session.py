@@ -763,12 +763,16 @@ class Session:
         if statement.create is not None:
             with parse.placed(statement.create.query):
                 planned = self._definitions.plan(statement.create)
+                there = self._catalog.find(planned.name)
+                migration = self._definitions.migration(
+                    planned, there if isinstance(there, View) else None
+                )
             query = statement.create.query
         else:
-            planned = self._catalog.view(statement.name)
+            planned, migration = self._catalog.view(statement.name), None
             query = parse.parse_query(planned.text)
         plan = with_room(
-            lambda: introspect.explanation(self._catalog, self._dataflow, planned, query)
+            lambda: introspect.explanation(self._catalog, self._dataflow, planned, query, migration)
         )
         return Explanation(Given(plan, self._dataframe))
 

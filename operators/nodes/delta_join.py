@@ -67,9 +67,6 @@ class DeltaJoinOperator(Operator[ir.DeltaJoin]):
 
     @classmethod
     def install(cls, node: ir.DeltaJoin, place: Place) -> Self:
-        specs = ir.indexes(node)
-        for spec in specs:
-            place.joined_index(spec)
         return cls(
             node,
             [
@@ -79,8 +76,7 @@ class DeltaJoinOperator(Operator[ir.DeltaJoin]):
                 for i in node.inputs
             ],
             [place.filter(i) for i in node.inputs],
-            # Again: a later one may have taken the place of an earlier one.
-            {spec: place.joined_index(spec) for spec in specs},
+            {spec: place.index(spec) for spec in ir.indexes(node)},
         )
 
     @property

@@ -43,7 +43,7 @@ class HalfJoinOperator:
 
     def read_through(self, index: ArrangementState) -> None:
         """Look up through `index`: that of the node or, in place of a partial one, a whole one that
-        leads with its columns (see Dataflow.index)."""
+        leads with its columns (see planner.indexes)."""
         self.index = index
         tested = self.occurrence.filter
         if tested is not None and tested.predicate == index.part:

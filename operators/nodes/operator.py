@@ -40,10 +40,8 @@ class Place(Protocol):
         """The rows of the operator's node itself, empty."""
 
     def index(self, spec: ir.Index) -> ArrangementState:
-        """The index, which has all rows there are."""
-
-    def joined_index(self, spec: ir.Index) -> ArrangementState:
-        """The index, or one that serves for it (`operators.live`)."""
+        """The index that was planned where the operator's node names `spec`, itself or one that
+        serves for it; it has all rows there are."""
 
     def filter(self, i: ir.JoinInput) -> Filter | None:
         """The bitmap of a join input's filter, if it has one."""

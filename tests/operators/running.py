@@ -56,7 +56,7 @@ class Running:
     def install(self, name: str, node: ir.Node, owner: str = "") -> ir.Store:
         """Install a view now and compare its first rows with the model's."""
         root = node if isinstance(node, ir.Store) else ir.Store(node)
-        births = self.dataflow.install(name, root, self.epoch, owner)
+        births = installed(self.dataflow, name, root, self.epoch, owner)
         self.views[name] = (owner, root)
         self.updates[name] = signed(births)
         assert set(births.time.tolist()) <= {self.epoch}
@@ -64,7 +64,8 @@ class Running:
         return root
 
     def retire(self, name: str) -> None:
-        self.dataflow.retire(name)
+        now = self.dataflow.planned
+        self.dataflow.retire(name, now.to(now.without(name)))
         del self.views[name], self.updates[name]
 
     def apply(self, transactions: Sequence[Sequence[Change]]) -> dict[str, Updates]:
@@ -116,6 +117,16 @@ class Running:
             fields = tuple(fields[k] for k in table.key)
             rows = [tuple(r[k] for k in table.key) for r in rows]
         return Statement(_ACTIONS[change.op], to_columns(rows, fields), time)
+
+
+def installed(
+    dataflow: Dataflow, view: str, root: ir.Store, epoch: int = 0, owner: str = ""
+) -> Delta:
+    """A view with the indexes that are planned for it; its first rows."""
+    migration = dataflow.planned.to(dataflow.planned.with_view(view, root, owner))
+    births = dataflow.install(view, root, epoch, migration, owner)
+    dataflow.migrate(migration)
+    return births
 
 
 def signed(delta: Delta) -> Updates:

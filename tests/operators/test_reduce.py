@@ -24,7 +24,7 @@ from planner.errors import ViewError
 from planner.types import Field
 from tests.conftest import Connect
 from tests.operators.columns import Row, ints
-from tests.operators.running import Running, Updates, reduce_, signed
+from tests.operators.running import Running, Updates, installed, reduce_, signed
 from tests.reference import exact
 from tests.reference import groups as naive
 from tests.reference.bag import accumulate
@@ -275,7 +275,7 @@ def test_sums_of_doubles_leave_no_residue(seed: int) -> None:
     running, table = _table()
     node = reduce_(table, (1,), ("sum_double", 4))
     root = ir.Store(node)
-    total: Updates = signed(running.dataflow.install("v", root, 0))
+    total: Updates = signed(installed(running.dataflow, "v", root, 0))
     running.views["v"], running.updates["v"] = ("", root), total
     changes = Changes(Random(seed))
     for size in (1, 4, 1, 7, 2):
@@ -294,7 +294,7 @@ def test_the_only_change_is_in_a_sum_of_doubles() -> None:
     running, table = _table()
     reduced = reduce_(table, (1,), ("sum_double", 4))
     running.views["v"] = ("", ir.Store(reduced))
-    running.updates["v"] = signed(running.dataflow.install("v", running.views["v"][1], 0))
+    running.updates["v"] = signed(installed(running.dataflow, "v", running.views["v"][1], 0))
     running.apply([[insert("t", (1, "a", None, None, 0.5))]])
     out = running.apply([[upsert("t", (1, "a", None, None, 0.25))]])["v"]
     assert sorted(out.values()) == [-1, 1]
@@ -323,7 +323,7 @@ def test_extremes(column: int, descending: bool, seed: int) -> None:
     changes = Changes(Random(seed))
     running.apply([changes.epoch()])
     root = ir.Store(_first(table, column, descending))
-    total = signed(running.dataflow.install("v", root, running.epoch))
+    total = signed(installed(running.dataflow, "v", root, running.epoch))
     running.views["v"], running.updates["v"] = ("", root), total
     for size in (1, 5, 1, 3, 8):
         states, shadow = [], running.tables["t"].copy()

@@ -21,6 +21,7 @@ from planner.algebra import SortKey
 from planner.expr import Column
 from planner.types import Field
 from tests.operators.columns import to_columns, to_rows
+from tests.operators.running import installed
 
 ROWS = ir.Source(
     "r", (Field("k", t.BIGINT, False), Field("g", t.BIGINT, True), Field("v", t.BIGINT, True))
@@ -59,7 +60,7 @@ class World:
         for table in self.tables.values():
             self.dataflow.add_table(table, enforced=True)
         self.root = ir.Store(node)
-        self.dataflow.install("view", self.root, 0)
+        installed(self.dataflow, "view", self.root, 0)
         self.epoch = 0
 
     def step(self, batches: dict[str, list[tuple[int, list[tuple[Any, ...]], int]]]) -> None:

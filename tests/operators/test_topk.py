@@ -19,7 +19,7 @@ from planner import types as t
 from planner.algebra import SortKey
 from planner.types import Field
 from tests.operators.columns import Row, ints
-from tests.operators.running import Running, Updates, signed, top_k
+from tests.operators.running import Running, Updates, installed, signed, top_k
 from tests.reference.bag import accumulate
 from tests.reference.tables import Change, delete, insert, upsert
 
@@ -101,7 +101,7 @@ class Changes:
 def _install(running: Running, node: ir.TopK) -> ir.Store:
     """Without the harness's own model, which does not know NaN and partitions."""
     root = ir.Store(node)
-    births = running.dataflow.install("top", root, running.epoch)
+    births = installed(running.dataflow, "top", root, running.epoch)
     running.views["top"] = ("", root)
     running.updates["top"] = signed(births)
     return root
@@ -252,7 +252,7 @@ def test_deaths_in_another_partition_cost_nothing(hold: int) -> None:
     numbers = running.add_table("numbers", fields, key=(0,))
     index = ir.OrderedArrangement(numbers, (SortKey(0),), (), partition=(1,))
     root = ir.Store(ir.TopK(index, 3, 0))
-    running.dataflow.install("top", root, 0)
+    installed(running.dataflow, "top", root, 0)
     running.apply([[insert("numbers", *((i, i % 2) for i in range(20_000)))]])
     state = next(
         i.state for i in running.dataflow.indexes if isinstance(i.spec, ir.OrderedArrangement)

@@ -23,6 +23,7 @@ from planner.algebra import SortKey
 from planner.expr import Call, Literal
 from planner.expr import Column as ColumnRef
 from planner.types import BIGINT, BOOLEAN, DOUBLE, Field
+from tests.operators.running import installed
 
 SCHEMA = (Field("k", BIGINT), Field("x", BIGINT))
 BAG = ir.Source("bag", SCHEMA)
@@ -120,7 +121,7 @@ class Flow:
         self._table = TableState(BAG, None)
         self._dataflow.add_table(self._table, enforced=False)
         for name, root in ROOTS.items():
-            self._dataflow.install(name, root, 0)
+            installed(self._dataflow, name, root, 0)
 
     def step(self, batch: list[tuple[int, list[tuple[int, int | None]], int]]) -> Any:
         index = self._dataflow.index(self._table.row_index, "(table)")

@@ -78,6 +78,12 @@ def test_a_whole_index_takes_the_place_of_the_partial_ones(
     checked.create_view("ones", f"{_JOIN} WHERE f.x = 1")
     checked.create_view("twos", f"{_JOIN} WHERE f.x = 2")
     run("k where x = 1", "k where x = 2")
+    text = checked.db.sql(f"EXPLAIN CREATE MATERIALIZED VIEW every AS {_JOIN}").rows()
+    lines = [str(row[0]) for row in text]
+    assert lines[lines.index("== Changes of indexes ==") + 1 :] == [
+        f"joins read f(k) in place of partial f(k) where x = {x}, which goes" for x in (1, 2)
+    ]
+    run("k where x = 1", "k where x = 2")
     checked.create_view("all", _JOIN)
     run("k")
     # The same view once more has the same plan, and what is planned as partial is read as a whole.
@@ -90,6 +96,8 @@ def test_a_whole_index_takes_the_place_of_the_partial_ones(
     lines = [str(row[0]) for row in checked.db.sql("EXPLAIN MATERIALIZED VIEW ones").rows()]
     told = "partial f(k) where x = 1 by way of f(k) [shared, 5 readers]"
     assert any(told in line for line in lines), lines
+    assert any("via f(k) on k = d.k" in line for line in lines), lines
+    assert "== Changes of indexes ==" not in lines
     run("k")
     # "threes" was planned while the whole one was there, and keeps it.
     checked.drop_view("all")

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
+import shutil
+from pathlib import Path
 
 import pytest
 
+import sqlview
+from operators.state.arrangement import ArrangementState
 from tests.conftest import Connect
 from tests.harness import Checked
 from tests.reference.tables import upsert
@@ -113,3 +117,90 @@ def test_private_views_share_nothing_but_have_no_superfluous_index(connect: Conn
         checked.step(upsert("d", (rng.randrange(3), rng.randrange(3), "n")), *rows)
     checked.drop_view("v")
     checked.verify()
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_store_comes_back_with_the_indexes_that_were_chosen(tmp_path: Path, closed: bool) -> None:
+    """From a checkpoint, and from the log alone."""
+    there = tmp_path / "s"
+
+    def indexes(db: sqlview.Session) -> list[tuple[str, str, list[str]]]:
+        rows = db.arrangements().to_pylist()
+        return [(r["relation"], r["key"], r["readers"]) for r in rows]
+
+    db = sqlview.connect(there)
+    db.sql("CREATE TABLE d (k INT PRIMARY KEY, j INT, i INT, name STRING)")
+    db.sql("CREATE TABLE f (id INT PRIMARY KEY, a INT NOT NULL, b INT NOT NULL, c INT NOT NULL,"
+           " x INT)")  # fmt: skip
+    for name, text in (("part", _PART), ("a", _BY_A), ("abc", _BY_ABC), ("ab", _BY_AB)):
+        db.sql(f"CREATE MATERIALIZED VIEW {name} AS {text}")
+    db.sql("DROP MATERIALIZED VIEW abc")
+    db.view("part").lookup(x=1)
+    with db.transaction() as tx:
+        tx.insert("d", [(1, 2, 3, "n")])
+        tx.insert("f", [(1, 1, 2, 3, 1), (2, 1, 3, 3, 2)])
+    expected = indexes(db)
+    if closed:
+        db.close()
+    else:
+        stopped = tmp_path / "copy"
+        shutil.copytree(there, stopped)  # what a process that was killed leaves
+        there = stopped
+    with sqlview.connect(there) as again:
+        asked = [e for e in expected if e[:2] == ("part", "x")]
+        assert len(asked) == 1
+        assert indexes(again) == (expected if closed else [e for e in expected if e not in asked])
+        assert again.metrics().index_builds == 0 or not closed
+        again.sql("DROP MATERIALIZED VIEW ab")
+        assert [key for relation, key, _ in indexes(again) if relation == "f"] == ["a", "id"]
+        with again.transaction() as tx:
+            tx.upsert("f", [(2, 1, 3, 3, 1)])
+        assert again.verify("part").equal and again.verify("a").equal
+    db.close()
+
+
+@pytest.mark.parametrize("statement", ["CREATE", "CREATE OR REPLACE", "DROP"])
+def test_what_fails_leaves_the_indexes_as_they_were(
+    monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    db = sqlview.connect()
+    db.sql("CREATE TABLE d (k INT PRIMARY KEY, j INT, i INT, name STRING)")
+    db.sql("CREATE TABLE f (id INT PRIMARY KEY, a INT NOT NULL, b INT NOT NULL, c INT NOT NULL,"
+           " x INT)")  # fmt: skip
+    with db.transaction() as tx:
+        tx.insert("d", [(1, 2, 3, "n")])
+        tx.insert("f", [(1, 1, 2, 3, 1), (2, 1, 3, 3, 2)])
+    for name, text in (("part", _PART), ("ab", _BY_AB)):
+        db.sql(f"CREATE MATERIALIZED VIEW {name} AS {text}")
+    before = db.arrangements()
+    text = {
+        "CREATE": f"CREATE MATERIALIZED VIEW abc AS {_BY_ABC}",
+        "CREATE OR REPLACE": f"CREATE OR REPLACE MATERIALIZED VIEW ab AS {_BY_ABC}",
+        "DROP": "DROP MATERIALIZED VIEW ab",
+    }[statement]
+    absorb, count = ArrangementState.absorb, itertools.count()
+
+    def failing(state: ArrangementState) -> None:
+        if next(count) == number:
+            raise MemoryError("no more")
+        absorb(state)
+
+    for number in range(100):
+        count = itertools.count()
+        with monkeypatch.context() as patched:
+            patched.setattr(ArrangementState, "absorb", failing)
+            try:
+                db.sql(text)
+            except MemoryError:
+                assert db.arrangements() == before
+            else:
+                break
+        with db.transaction() as tx:
+            tx.upsert("f", [(3 + number, 1, 2, 3, 1)])
+        before = db.arrangements()
+        assert all(db.verify(v).equal for v in ("part", "ab"))
+    assert 0 < number < 99
+    with db.transaction() as tx:
+        tx.upsert("f", [(1, 1, 2, 3, 2), (2, 1, 2, 3, 1)])
+    assert all(db.verify(v).equal for v in db.sql("SHOW VIEWS").to_arrow()["view"].to_pylist())
+    db.close()

@@ -78,7 +78,7 @@ def _kept(db: sqlview.Session, path: Path) -> dict[str, Any]:
             (n.owner, n.spec): (
                 next_row,
                 [_plain([b.keys, b.rows, b.offsets]) for b in batches],
-                n.readers,
+                n.asked,
             )
             for n, (_, next_row, batches) in zip(names.indexes, taken.indexes, strict=True)
         },
