@@ -232,9 +232,9 @@ class Dataflow:
         self._over = self._consumers = None
         self.migrate(migration)
 
-    def streams(self, name: str) -> tuple[ir.Stream, ...]:
+    def streams(self, id: str) -> tuple[ir.Stream, ...]:
         """A stream as each view that reads it sees it."""
-        return tuple(s for s in self._streams if s.relation == name)
+        return tuple(s for s in self._streams if s.relation == id)
 
     def nodes_of(self, view: str) -> Iterator[Installed]:
         return (i for i in self._installed.values() if view in i.readers)

@@ -35,6 +35,9 @@ class CatalogReader(Protocol):
     def relation(self, name: str) -> RelationInfo | None:
         """The table or view of that name (case-insensitive, as in Spark), or None."""
 
+    def source(self, id: str) -> RelationInfo | None:
+        """The table that is a `Source` of this id, or None."""
+
     def names(self) -> tuple[str, ...]:
         """All canonical names, for suggestions in error messages."""
 

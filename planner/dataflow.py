@@ -29,7 +29,8 @@ from planner.types import Schema
 
 @node
 class Source:
-    """The rows of a table of the catalog. State: the table's own relation, shared by all."""
+    """The rows of a table, by the id that the catalog drew for it: what it is called is the
+    catalog's alone, and may change. State: the table's own relation, shared by all."""
 
     relation: str
     schema: Schema = field(hash=False)
@@ -37,8 +38,9 @@ class Source:
 
 @node
 class Stream:
-    """The events of a stream as the view `reader` sees them: those after its installation, each at
-    its own time alone. It is never looked up, and as of any time it has no rows. State: none.
+    """The events of a stream, by its id, as the view `reader` sees them: those after its
+    installation, each at its own time alone. It is never looked up, and as of any time it has no
+    rows. State: none.
 
     What a node makes of events depends on since when it runs: the reader in the leaf keeps views
     from sharing it.

@@ -38,6 +38,8 @@ __all__ = [
 #: How many dataflows read an index now; 0 where it would be built for this one.
 Readers = Callable[[Index], int]
 Instead = Callable[[Index], Index | None]
+#: What a table or stream is called, by its id.
+Called = Callable[[str], str]
 
 _INDENT = "  "
 
@@ -194,15 +196,18 @@ def _limit_text(limit: int, offset: int) -> str:
 
 
 def explain_dataflow(
-    root: dataflow.Node, readers: Readers | None = None, instead: Instead | None = None
+    root: dataflow.Node,
+    readers: Readers | None = None,
+    instead: Instead | None = None,
+    called: Called = str,
 ) -> str:
     """The dataflow from its root down, each node with its state, indexes and cost.
 
     `readers` tells how many dataflows read, at present, the index that is read where the plan names
     one; without it nothing is said about sharing. `instead` tells which index that is, if it is not
-    there itself.
+    there itself. `called`: the name of a table or stream, by its id.
     """
-    return _Dataflow(root, readers, instead).text()
+    return _Dataflow(root, readers, instead, called).text()
 
 
 def explain_migration(
@@ -276,11 +281,16 @@ class _Dataflow:
     """One text of one dataflow; holds the numbers of its nodes."""
 
     def __init__(
-        self, root: dataflow.Node, readers: Readers | None, instead: Instead | None
+        self,
+        root: dataflow.Node,
+        readers: Readers | None,
+        instead: Instead | None,
+        called: Called,
     ) -> None:
         self._root = root
         self._readers = readers
         self._instead = instead
+        self._called = called
         self._numbers: dict[dataflow.Node, int] = {}
         self._number(root)
         self._shown: set[dataflow.Node] = set()
@@ -299,7 +309,7 @@ class _Dataflow:
 
     def _name(self, node: dataflow.Node) -> str:
         if isinstance(node, (dataflow.Source, dataflow.Stream)):
-            return node.relation
+            return self._called(node.relation)
         return f"{type(node).__name__} %{self._numbers[node]}"
 
     def _show(self, node: dataflow.Node, depth: int) -> None:

@@ -147,7 +147,7 @@ class Facts:
         return index
 
     def _primary_key(self, source: dataflow.Source) -> Key | None:
-        info = self._infos.get(source) or self._catalog.relation(source.relation)
+        info = self._infos.get(source) or self._catalog.source(source.relation)
         return None if info is None else info.primary_key
 
 

@@ -1,8 +1,10 @@
 """The catalog: tables, streams and views by name, and what the planner may ask of them.
 
 Names are case-insensitive, as in Spark, and keep the spelling of their creation. Tables, streams
-and views share one namespace. Indexes are the dataflow's (`operators.dataflow`), which shares them
-by identity; this catalog says which are live, and who reads what.
+and views share one namespace. Names are looked up here alone: plans, records and whatever else
+refers to an entry knows it by its id, which is drawn here and stays when it is renamed. Indexes are
+the dataflow's (`operators.dataflow`), which shares them by identity; this catalog says which are
+live, and who reads what.
 """
 
 from __future__ import annotations
@@ -46,6 +48,10 @@ class Table:
         object.__setattr__(self, "key_reader", key)
 
     @property
+    def id(self) -> str:
+        return self.state.source.relation
+
+    @property
     def node(self) -> ir.Stored:
         return self.state.source
 
@@ -55,6 +61,7 @@ class Stream:
     """A source of events, none of which is kept. `events` counts those that came. `comments`: one a
     column, or None. `reader` takes rows."""
 
+    id: str
     name: str
     schema: Schema
     comments: tuple[str | None, ...]
@@ -66,18 +73,20 @@ class Stream:
 
     @property
     def node(self) -> ir.Stream:
-        return ir.Stream(self.name, self.schema)
+        return ir.Stream(self.id, self.schema)
 
 
 @dataclass(slots=True)
 class View:
-    """A materialized view. `text` is its query as written, `order` how reads present it, `owner`
+    """A materialized view. `text` is its query as written, `order` how reads present it, `reads`
+    the ids of what it reads itself, `owner`
     the name under which it keeps private state ("" where it shares), `reader` the one under which
     the dataflow knows it: its own, unless another view of that name was replaced by it. `key`:
     columns that no two rows agree on, if the query tells of some. `zone`: the time zone that its
     text means, and `zoned`, whether it means something else in others. `changes` counts the rows of
     signed deltas that it has emitted."""
 
+    id: str
     name: str
     text: str
     schema: Schema
@@ -107,19 +116,35 @@ class Catalog:
 
     def __init__(self, dataflow: Dataflow) -> None:
         self._dataflow = dataflow
+        #: By id, in the order of creation.
         self._entries: dict[str, Entry] = {}
+        self._named: dict[str, Entry] = {}
+        self._last_id = 0
         self._kept_by: dict[Key, list[tuple[int, View]]] | None = None
 
     def add(self, entry: Entry) -> None:
-        self._entries[folded(entry.name)] = entry
+        self._entries[entry.id] = self._named[folded(entry.name)] = entry
+        self._last_id = max(self._last_id, int(entry.id))
         self._kept_by = None
 
-    def remove(self, name: str) -> None:
-        del self._entries[folded(name)]
+    def remove(self, entry: Entry) -> None:
+        del self._entries[entry.id], self._named[folded(entry.name)]
         self._kept_by = None
 
     def find(self, name: str) -> Entry | None:
-        return self._entries.get(folded(name))
+        return self._named.get(folded(name))
+
+    def new_id(self) -> str:
+        """One that nothing has that is there."""
+        return str(self._last_id + 1)
+
+    def entry(self, id: str) -> Entry:
+        """What has this id, and is there."""
+        return self._entries[id]
+
+    def called(self, id: str) -> str:
+        """The name of what has this id."""
+        return self._entries[id].name
 
     def table(self, name: str) -> Table:
         """Raises: CatalogError if there is no such table."""
@@ -167,10 +192,9 @@ class Catalog:
             raise CatalogError(f'"{entry.name}" is a {kind}, not a materialized view')
         raise self._missing("materialized view", name)
 
-    def readers(self, name: str) -> tuple[str, ...]:
-        """Views that read the table or view directly."""
-        wanted = folded(name)
-        return tuple(v.name for v in self.views() if wanted in map(folded, v.reads))
+    def readers(self, entry: Entry) -> tuple[str, ...]:
+        """Views that read the table, stream or view directly."""
+        return tuple(v.name for v in self.views() if entry.id in v.reads)
 
     def free_reader(self, name: str) -> str:
         """A name for a new view's part in the dataflow: its own, if no other view goes by it."""
@@ -200,8 +224,8 @@ class Catalog:
     def streams_under(self, view: View) -> tuple[str, ...]:
         """The streams that the view reads, itself or through other views, in order of name."""
         found: set[str] = set()
-        for name in view.reads:
-            entry = self.find(name)
+        for id in view.reads:
+            entry = self.entry(id)
             if isinstance(entry, Stream):
                 found.add(entry.name)
             elif isinstance(entry, View):
@@ -211,8 +235,8 @@ class Catalog:
     def views_under(self, view: View) -> tuple[View, ...]:
         """The view, and those that it reads, itself or through others."""
         found = {view.name: view}
-        for name in view.reads:
-            entry = self.find(name)
+        for id in view.reads:
+            entry = self.entry(id)
             if isinstance(entry, View):
                 found.update((v.name, v) for v in self.views_under(entry))
         return tuple(found.values())
@@ -233,7 +257,12 @@ class Catalog:
     # -- planner.context.CatalogReader -----------------------------------------------------------
 
     def relation(self, name: str) -> RelationInfo | None:
-        entry = self.find(name)
+        return self._info(self.find(name))
+
+    def source(self, id: str) -> RelationInfo | None:
+        return self._info(self._entries.get(id))
+
+    def _info(self, entry: Entry | None) -> RelationInfo | None:
         match entry:
             case Table():
                 key = entry.key

@@ -36,7 +36,7 @@ Forget: TypeAlias = Callable[[str], None]
 Replaced: TypeAlias = Callable[[View, View], None]
 
 
-#: Keeps what is created, or the name of what is dropped, while that is done in the block.
+#: Keeps what is created, or the id of what is dropped, while that is done in the block.
 class Recorded(Protocol):
     def __call__(
         self, entry: Entry | str, awaits_rows: bool = False
@@ -80,7 +80,7 @@ class Definitions:
             raise CatalogError(f'"{statement.name}" exists already')
         names = [folded(f.name) for f in statement.columns]
         key = tuple(names.index(folded(k)) for k in statement.primary_key) or None
-        source = ir.Source(statement.name, statement.columns)
+        source = ir.Source(self._catalog.new_id(), statement.columns)
         state = TableState(source, key)
         enforced, comments = statement.enforced, statement.comments
         return Table(statement.name, statement.columns, key, enforced, state, comments)
@@ -98,7 +98,8 @@ class Definitions:
             if statement.if_not_exists:
                 return
             raise CatalogError(f'"{statement.name}" exists already')
-        self.add_stream(Stream(statement.name, statement.columns, statement.comments))
+        id = self._catalog.new_id()
+        self.add_stream(Stream(id, statement.name, statement.columns, statement.comments))
 
     def add_stream(self, stream: Stream) -> None:
         with self.recorded(stream):
@@ -113,10 +114,10 @@ class Definitions:
                 return
             if not (statement.or_replace and isinstance(existing, View)):
                 raise CatalogError(f'"{existing.name}" exists already')
-            self._refuse_read(existing.name, "replace")
+            self._refuse_read(existing, "replace")
         with parse.placed(statement.query):
             planned = self.plan(statement)
-            if existing is not None and existing.name in planned.reads:
+            if existing is not None and existing.id in planned.reads:
                 raise CatalogError(
                     f'cannot replace "{existing.name}" by a view that reads it',
                     detail="The new view would have no rows but its own to read.",
@@ -145,7 +146,7 @@ class Definitions:
         if replaced is None:
             self._dataflow.migrate(migration)
         else:
-            self._catalog.remove(replaced.name)
+            self._catalog.remove(replaced)
             self._dataflow.retire(replaced.reader, migration)
         self._catalog.add(planned)
         self._tell_created(planned, epoch)
@@ -185,13 +186,15 @@ class Definitions:
         root = ir.Store(lower(plan, self._catalog, reader=reader))
         refuse_deep(ir.inputs(root), ir.inputs, "a query")
         keys = plan_keys(plan, table_key(self._catalog))
+        there = self._catalog.find(statement.name)
         view = View(
+            id=there.id if isinstance(there, View) else self._catalog.new_id(),
             name=statement.name,
             text=statement.query.text,
             schema=root.schema,
             root=root,
             order=bound.order,
-            reads=_scanned(bound.plan),
+            reads=tuple(self._catalog.any(name).id for name in _scanned(bound.plan)),
             owner="" if self._share else reader,
             reader=reader,
             key=min(keys, key=lambda key: (len(key), key), default=None),
@@ -204,8 +207,8 @@ class Definitions:
 
     def _refuse_private(self, view: View) -> None:
         """A private copy of what another view made of a stream would lack the past events."""
-        for name in view.reads:
-            entry = self._catalog.find(name)
+        for id in view.reads:
+            entry = self._catalog.entry(id)
             if isinstance(entry, View) and self._catalog.streams_under(entry):
                 raise UnsupportedError(
                     f'cannot keep a private copy of the view "{entry.name}"',
@@ -234,24 +237,24 @@ class Definitions:
         """`unfilled`: it is a table that awaited rows, and nothing is recorded.
 
         Raises: CatalogError for what views read."""
-        self._refuse_read(entry.name, "drop")
-        with nullcontext() if unfilled else self.recorded(entry.name):
+        self._refuse_read(entry, "drop")
+        with nullcontext() if unfilled else self.recorded(entry.id):
             match entry:
                 case Table():
                     self._dataflow.drop_table(entry.state.source)
                 case View():
                     now = self._dataflow.planned
                     self._dataflow.retire(entry.reader, now.to(now.without(entry.reader)))
-            self._catalog.remove(entry.name)
+            self._catalog.remove(entry)
         if not isinstance(entry, Stream):
             self._tell_dropped(entry.name)
 
-    def _refuse_read(self, name: str, verb: str) -> None:
-        readers = self._catalog.readers(name)
+    def _refuse_read(self, entry: Entry, verb: str) -> None:
+        readers = self._catalog.readers(entry)
         if readers:
             listed = ", ".join(f'"{r}"' for r in readers)
             raise CatalogError(
-                f'cannot {verb} "{name}" because views depend on it',
+                f'cannot {verb} "{entry.name}" because views depend on it',
                 detail=f"It is read by {listed}.",
                 hint="Drop those views first.",
             )
@@ -262,6 +265,6 @@ def _not_recorded(entry: Entry | str, awaits_rows: bool = False) -> AbstractCont
 
 
 def _scanned(plan: algebra.Plan) -> tuple[str, ...]:
-    """The relations that the plan reads, from left to right."""
+    """The names of the relations that the plan reads, from left to right."""
     scans = [p.relation for p in walk(plan) if isinstance(p, algebra.Scan)]
     return tuple(dict.fromkeys(reversed(scans)))

@@ -69,7 +69,7 @@ def streams(catalog: Catalog) -> pa.Table:
             "stream": s.name,
             "events": s.events,
             "kept": 0,
-            "readers": sorted(catalog.readers(s.name)),
+            "readers": sorted(catalog.readers(s)),
         }
         for s in catalog.streams()
     ]
@@ -144,7 +144,7 @@ def state(catalog: Catalog, dataflow: Dataflow) -> pa.Table:
         readers = installed.get((owner, node), set())
         kind = "groups" if ir.is_grouped(node) else "rows"
         if isinstance(node, ir.Source):
-            kind, readers = "table", set(catalog.readers(names[node]))
+            kind, readers = "table", set(catalog.readers(catalog.entry(node.relation)))
         sizes = (relation.live_rows, relation.nbytes, 0)
         add(kind, names[node] + _suffix(owner), None, sizes, readers)
     for i in dataflow.indexes:
@@ -222,7 +222,7 @@ def explanation(
         "== Logical plan ==",
         explain_logical(logical),
         "== Dataflow ==",
-        explain_dataflow(view.root, readers, instead),
+        explain_dataflow(view.root, readers, instead, catalog.called),
         *(["== Changes of indexes ==", *changes] if changes else []),
     ]
     return pa.table({"plan": "\n".join(lines).splitlines()})

@@ -58,7 +58,7 @@ class Recovery:
             try:
                 said = records.read(record.body, self._catalog)
                 if unfilled is not None and not records.fills(said, unfilled):
-                    self._definitions.drop(self._catalog.table(unfilled), unfilled=True)
+                    self._definitions.drop(self._catalog.entry(unfilled), unfilled=True)
                 self._do_again(said)
             except SqlViewError as error:
                 raise StoreError(
@@ -71,7 +71,7 @@ class Recovery:
         self._writer.steps.clear()
         store.begin()
         if unfilled is not None:
-            self._definitions.drop(self._catalog.table(unfilled), unfilled=True)
+            self._definitions.drop(self._catalog.entry(unfilled), unfilled=True)
 
     def _resume(self, found: Checkpoint, damaged: Mapping[str, str]) -> None:
         names = found.contents.names
@@ -127,7 +127,7 @@ class Recovery:
             case records.DefinedView():
                 definitions.add_view(records.view_of(record), self._writer.epoch)
             case records.Dropped():
-                definitions.drop(self._catalog.any(record.name))
+                definitions.drop(self._catalog.entry(record.id))
             case _:
                 assert_never(record)
 

@@ -218,8 +218,8 @@ class Verifier:
         if self._duckdb is None:
             self._duckdb = DuckDBOracle(zone=zone)
         try:
-            for name in view.reads:
-                self._provide(self._duckdb, self._known, name, epoch)
+            for id in view.reads:
+                self._provide(self._duckdb, self._known, id, epoch)
             return self._duckdb.query(view.text, view.schema)
         finally:
             if not self._duckdb.sound:
@@ -229,8 +229,8 @@ class Verifier:
         oracle = self._spark(self._zone_of(view))
         try:
             known: set[str] = set()
-            for name in view.reads:
-                self._provide(oracle, known, name, epoch)
+            for id in view.reads:
+                self._provide(oracle, known, id, epoch)
             return oracle.query(view.text, view.schema)
         finally:
             oracle.close()
@@ -244,10 +244,9 @@ class Verifier:
             raise CannotSay(f"what it reads depends on several time zones, {listed}")
         return next(iter(zones), UTC.id)
 
-    def _provide(self, oracle: Oracle, known: set[str], name: str, epoch: int) -> None:
+    def _provide(self, oracle: Oracle, known: set[str], id: str, epoch: int) -> None:
         """Give the oracle a table's rows, or a view's text and what is under it."""
-        entry = self._catalog.find(name)
-        assert entry is not None, "a view outlives none of the relations that it reads"
+        entry = self._catalog.entry(id)
         if entry.name in known:
             return
         if isinstance(entry, View):
@@ -264,8 +263,8 @@ class Verifier:
 
     def _wrong_under(self, view: View) -> View | None:
         """A view in error that this one reads and that reads none in error itself."""
-        for name in view.reads:
-            entry = self._catalog.find(name)
+        for id in view.reads:
+            entry = self._catalog.entry(id)
             if isinstance(entry, View):
                 try:
                     self._rows(entry)

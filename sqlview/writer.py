@@ -118,7 +118,8 @@ class Writer:
             try:
                 changes = step(self._dataflow, executor, given, events, before_end)
             except Refused as refused:
-                table = self._catalog.table(refused.source.relation)
+                table = self._catalog.entry(refused.source.relation)
+                assert isinstance(table, Table), "it is the source of one"
                 statement, _ = by_table[table.name][refused.refusal.change]
                 raise _refusal(table, statement, refused.refusal) from None
             work = self._dataflow.work.since(work_before)
@@ -149,7 +150,7 @@ class Writer:
         for name, batch in by_stream.items():
             stream = self._catalog.stream(name)
             delta = events(stream.schema, [(s.columns, epoch) for s, epoch in batch])
-            found.update({("", node): delta for node in self._dataflow.streams(name)})
+            found.update({("", node): delta for node in self._dataflow.streams(stream.id)})
         return found
 
     def _told(self, changes: dict[Key, Delta]) -> Iterator[Told]:

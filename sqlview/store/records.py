@@ -41,6 +41,7 @@ class DefinedTable:
     """`key`: empty where there is none. `awaits_rows`: the table is there when the next record, a
     step, brings its rows."""
 
+    id: str
     name: str
     schema: Schema
     key: tuple[int, ...]
@@ -51,6 +52,7 @@ class DefinedTable:
 
 @dataclass(frozen=True, slots=True)
 class DefinedStream:
+    id: str
     name: str
     schema: Schema
     comments: tuple[str | None, ...]
@@ -61,6 +63,7 @@ class DefinedView:
     """`keyed`: whether `key` says anything. `zone`: by name. A view of that name that is there
     already is replaced."""
 
+    id: str
     name: str
     text: str
     schema: Schema
@@ -79,7 +82,7 @@ class DefinedView:
 class Dropped:
     """A table, stream or view that is no more."""
 
-    name: str
+    id: str
 
 
 Definition: TypeAlias = DefinedTable | DefinedStream | DefinedView | Dropped
@@ -102,16 +105,23 @@ class Step:
 
 def of_table(table: Table, awaits_rows: bool = False) -> DefinedTable:
     return DefinedTable(
-        table.name, table.schema, table.key or (), table.enforced, table.comments, awaits_rows
+        id=table.id,
+        name=table.name,
+        schema=table.schema,
+        key=table.key or (),
+        enforced=table.enforced,
+        comments=table.comments,
+        awaits_rows=awaits_rows,
     )
 
 
 def of_stream(stream: Stream) -> DefinedStream:
-    return DefinedStream(stream.name, stream.schema, stream.comments)
+    return DefinedStream(stream.id, stream.name, stream.schema, stream.comments)
 
 
 def of_view(view: View) -> DefinedView:
     return DefinedView(
+        id=view.id,
         name=view.name,
         text=view.text,
         schema=view.schema,
@@ -136,6 +146,7 @@ def view_of(defined: DefinedView) -> View:
             hint="Install a newer tzdata.",
         )
     return View(
+        id=defined.id,
         name=defined.name,
         text=defined.text,
         schema=defined.schema,
@@ -151,13 +162,13 @@ def view_of(defined: DefinedView) -> View:
 
 
 def awaiting(record: Definition | Step) -> str | None:
-    """The table that is not there unless the next record brings its rows."""
-    return record.name if isinstance(record, DefinedTable) and record.awaits_rows else None
+    """The id of the table that is not there unless the next record brings its rows."""
+    return record.id if isinstance(record, DefinedTable) and record.awaits_rows else None
 
 
 def fills(record: Definition | Step, table: str) -> bool:
-    """Whether a record brings rows of the table."""
-    return isinstance(record, Step) and any(s.table.name == table for s, _ in record.statements)
+    """Whether a record brings rows of the table of that id."""
+    return isinstance(record, Step) and any(s.table.id == table for s, _ in record.statements)
 
 
 def entry_of(defined: DefinedTable | DefinedStream | DefinedView) -> Entry:
@@ -174,18 +185,18 @@ def entry_of(defined: DefinedTable | DefinedStream | DefinedView) -> Entry:
 
 
 def stream_of(defined: DefinedStream) -> Stream:
-    return Stream(defined.name, defined.schema, defined.comments)
+    return Stream(defined.id, defined.name, defined.schema, defined.comments)
 
 
 def table_of(defined: DefinedTable) -> Table:
     """A table without rows."""
     key = defined.key or None
-    state = TableState(ir.Source(defined.name, defined.schema), key)
+    state = TableState(ir.Source(defined.id, defined.schema), key)
     return Table(defined.name, defined.schema, key, defined.enforced, state, defined.comments)
 
 
 def parts_of(entry: Entry | str, awaits_rows: bool = False) -> Parts:
-    """The record of what is created, or of the name of what is dropped."""
+    """The record of what is created, or of the id of what is dropped."""
     defined: Definition
     if isinstance(entry, str):
         defined = Dropped(entry)
@@ -222,7 +233,7 @@ def step_parts(
         body = packed(columns, fields)
         heads.append(
             {
-                "table": table.name,
+                "table": table.id,
                 "action": statement.action,
                 "epoch": epochs - first if isinstance(epochs, int) else None,
                 "bytes": len(body),
@@ -252,7 +263,8 @@ def read(body: memoryview, catalog: Catalog) -> Definition | Step:
     at = 8 + length + -length % 8
     first, statements = head["first"], []
     for one in head["statements"]:
-        table = catalog.changeable(one["table"])
+        table = catalog.entry(one["table"])
+        assert not isinstance(table, View), "views are not changed"
         statements.append(_statement(table, one, rest[at : at + one["bytes"]], first))
         at += one["bytes"] + -one["bytes"] % 8
     return Step(first, head["count"], statements, _positions(head["sources"]))

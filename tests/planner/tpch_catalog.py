@@ -86,6 +86,9 @@ class Tables:
     def names(self) -> tuple[str, ...]:
         return tuple(r.name for r in self.relations)
 
+    def source(self, id: str) -> RelationInfo | None:
+        return self.relation(id)
+
     def live_indexes(self) -> frozenset[Index]:
         return self.indexes
 
