@@ -25,7 +25,7 @@ from planner.types import Schema
 from planner.zones import Zone
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Table:
     """A base table. `key`: positions of its primary key's columns, None for a bag; an `enforced`
     key is checked at every change. `comments`: one a column, or None. `reader` takes rows,
@@ -41,11 +41,9 @@ class Table:
     key_reader: RowReader | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reader", RowReader(self.schema))
-        key = None
+        self.reader, self.key_reader = RowReader(self.schema), None
         if self.key is not None:
-            key = RowReader(tuple(self.schema[k] for k in self.key), self.schema)
-        object.__setattr__(self, "key_reader", key)
+            self.key_reader = RowReader(tuple(self.schema[k] for k in self.key), self.schema)
 
     @property
     def id(self) -> str:
@@ -131,6 +129,12 @@ class Catalog:
         del self._entries[entry.id], self._named[folded(entry.name)]
         self._kept_by = None
 
+    def rename(self, entry: Entry, name: str) -> None:
+        """Call an entry by a name that is free."""
+        del self._named[folded(entry.name)]
+        entry.name = name
+        self._named[folded(name)] = entry
+
     def find(self, name: str) -> Entry | None:
         return self._named.get(folded(name))
 
@@ -174,6 +178,16 @@ class Catalog:
         """What a transaction can change. Raises: CatalogError as `table`."""
         entry = self.find(name)
         return entry if isinstance(entry, Stream) else self.table(name)
+
+    def of_kind(self, name: str, kind: str) -> Entry:
+        """A "table", "stream" or "view". Raises: CatalogError if there is none of that name."""
+        match kind:
+            case "table":
+                return self.table(name)
+            case "stream":
+                return self.stream(name)
+            case _:
+                return self.view(name)
 
     def any(self, name: str) -> Entry:
         """Raises: CatalogError if there is nothing of that name."""

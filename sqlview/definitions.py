@@ -1,4 +1,4 @@
-"""Definitions: what CREATE and DROP do to the catalog and the running dataflow.
+"""Definitions: what CREATE, ALTER and DROP do to the catalog and the running dataflow.
 
 Invariant: a statement that fails leaves both as they were; a view that is to be replaced goes when
 its successor is there.
@@ -26,7 +26,9 @@ from planner.room import refuse_deep, with_room
 from planner.visit import expressions, walk
 from planner.zones import Zone
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
+from sqlview.rewriting import Texts, namings, renamed_texts
 from sqlview.settings import Settings
+from sqlview.store.records import Dropped, Renamed
 
 #: Told of a view that is there from an epoch on.
 Created: TypeAlias = Callable[[View, int], None]
@@ -36,18 +38,22 @@ Forget: TypeAlias = Callable[[str], None]
 Replaced: TypeAlias = Callable[[View, View], None]
 
 
-#: Keeps what is created, or the id of what is dropped, while that is done in the block.
+#: Told the name of what is called otherwise from now on, and the new one.
+RenamedTo: TypeAlias = Callable[[str, str], None]
+
+
+#: Keeps what is created, or what else is done in the block.
 class Recorded(Protocol):
     def __call__(
-        self, entry: Entry | str, awaits_rows: bool = False
+        self, entry: Entry | Dropped | Renamed, awaits_rows: bool = False
     ) -> AbstractContextManager[None]:
         """`awaits_rows`: a table that is there only if the next record is a step with its rows."""
 
 
 class Definitions:
-    """CREATE and DROP. `share`: whether views share indexes and operators. `created` is told of
-    each view that comes, `dropped` of each table and view that goes, `replaced` of each view that
-    another one takes the place of.
+    """CREATE, ALTER and DROP. `share`: whether views share indexes and operators. `created` is told
+    of each view that comes, `dropped` of each table and view that goes, `replaced` of each view
+    that another one takes the place of, `renamed` of each new name.
     `settings`: the time zone, and what else a query's meaning depends on."""
 
     def __init__(
@@ -59,6 +65,7 @@ class Definitions:
         created: Created,
         dropped: Forget,
         replaced: Replaced,
+        renamed: RenamedTo,
         settings: Settings,
     ) -> None:
         self._settings = settings
@@ -68,6 +75,7 @@ class Definitions:
         self._tell_created = created
         self._tell_dropped = dropped
         self._tell_replaced = replaced
+        self._tell_renamed = renamed
         self.recorded: Recorded = _not_recorded
 
     def create_table(self, statement: parse.CreateTable) -> None:
@@ -216,6 +224,41 @@ class Definitions:
                     hint="Open the session with share=True, or read the stream itself.",
                 )
 
+    def rename(self, statement: parse.Rename) -> None:
+        """Call a table, stream or view otherwise; the texts of views that read it follow.
+
+        Raises: CatalogError for names that are unknown or taken, and where the text of a view
+        cannot follow: then nothing has changed.
+        """
+        entry = self._catalog.of_kind(statement.name, statement.kind)
+        there = self._catalog.find(statement.to)
+        if there is not None and there is not entry:
+            raise CatalogError(f'cannot rename "{entry.name}": "{there.name}" exists already')
+        old, before = entry.name, with_room(lambda: namings(self._catalog, entry))
+        self._catalog.rename(entry, statement.to)
+        try:
+            texts = with_room(lambda: renamed_texts(self._catalog, entry, old, before))
+            with self.recorded(Renamed(entry.id, statement.to, texts)):
+                pass
+        except BaseException:
+            self._catalog.rename(entry, old)
+            raise
+        self._rename(entry, old, texts)
+
+    def renamed(self, record: Renamed) -> None:
+        """Do what a record says."""
+        entry = self._catalog.entry(record.id)
+        old = entry.name
+        self._catalog.rename(entry, record.name)
+        self._rename(entry, old, record.texts)
+
+    def _rename(self, entry: Entry, old: str, texts: Texts) -> None:
+        for id, text in texts:
+            view = self._catalog.entry(id)
+            assert isinstance(view, View), "only they have a text"
+            view.text = text
+        self._tell_renamed(old, entry.name)
+
     def drop_table(self, statement: parse.DropTable) -> None:
         self._drop(statement, self._catalog.table)
 
@@ -238,7 +281,7 @@ class Definitions:
 
         Raises: CatalogError for what views read."""
         self._refuse_read(entry, "drop")
-        with nullcontext() if unfilled else self.recorded(entry.id):
+        with nullcontext() if unfilled else self.recorded(Dropped(entry.id)):
             match entry:
                 case Table():
                     self._dataflow.drop_table(entry.state.source)
@@ -260,7 +303,9 @@ class Definitions:
             )
 
 
-def _not_recorded(entry: Entry | str, awaits_rows: bool = False) -> AbstractContextManager[None]:
+def _not_recorded(
+    entry: Entry | Dropped | Renamed, awaits_rows: bool = False
+) -> AbstractContextManager[None]:
     return nullcontext()
 
 

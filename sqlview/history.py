@@ -101,6 +101,10 @@ class History:
     def forget(self, name: str) -> None:
         self._kept.pop(name, None)
 
+    def rename(self, old: str, new: str) -> None:
+        if old in self._kept:
+            self._kept[new] = self._kept.pop(old)
+
     def keeps(self, view: str) -> bool:
         return view in self._kept
 

@@ -128,6 +128,8 @@ class Recovery:
                 definitions.add_view(records.view_of(record), self._writer.epoch)
             case records.Dropped():
                 definitions.drop(self._catalog.entry(record.id))
+            case records.Renamed():
+                definitions.renamed(record)
             case _:
                 assert_never(record)
 

@@ -133,6 +133,7 @@ class Session:
             created=self._history.begin,
             dropped=self._dropped,
             replaced=self._replaced,
+            renamed=self._renamed,
             settings=self._settings,
         )
         self._writer = Writer(
@@ -188,6 +189,8 @@ class Session:
                     self._definitions.drop_stream(statement)
                 case parse.DropView():
                     self._definitions.drop_view(statement)
+                case parse.Rename():
+                    self._definitions.rename(statement)
                 case parse.ExplainView():
                     return self._explain(statement)
                 case parse.Describe() | parse.ShowColumns() | parse.ShowCreate():
@@ -563,7 +566,9 @@ class Session:
         with self._progress.task(f'opening "{store.path}"', unit="bytes read") as advance:
             recovery.run(store, advance, store.damaged() if repair else {})
 
-        def recorded(entry: Entry | str, awaits_rows: bool = False) -> AbstractContextManager[None]:
+        def recorded(
+            entry: Entry | records.Dropped | records.Renamed, awaits_rows: bool = False
+        ) -> AbstractContextManager[None]:
             return store.recorded(records.parts_of(entry, awaits_rows))
 
         self._definitions.recorded = recorded
@@ -700,6 +705,12 @@ class Session:
         self._history.forget(name)
         if self._verifier is not None:
             self._verifier.forget(name)
+
+    def _renamed(self, old: str, new: str) -> None:
+        self._subscriptions.rename(old, new)
+        self._history.rename(old, new)
+        if self._verifier is not None:
+            self._verifier.close()
 
     def _replaced(self, old: View, new: View) -> None:
         epoch = self._writer.epoch

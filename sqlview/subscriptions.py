@@ -60,6 +60,13 @@ class Subscriptions:
     def forget(self, view: str) -> None:
         self._callbacks.pop(view, None)
 
+    def rename(self, old: str, new: str) -> None:
+        """Who subscribes to a view goes on under its new name."""
+        if old in self._callbacks:
+            self._callbacks[new] = self._callbacks.pop(old)
+        told = ((new if view == old else view, *rest) for view, *rest in self._untold)
+        self._untold = deque((view, callback, table) for view, callback, table in told)
+
     def hears(self, view: str) -> bool:
         """Whether somebody subscribes to the view."""
         return bool(self._callbacks.get(view))

@@ -19,5 +19,6 @@ understand it refuses.
 """
 
 from planner.bind.queries import BoundQuery, bind_query, bind_view
+from planner.bind.relations import Reference
 
-__all__ = ["BoundQuery", "bind_query", "bind_view"]
+__all__ = ["BoundQuery", "Reference", "bind_query", "bind_view"]

@@ -20,7 +20,7 @@ from planner.bind import sets
 from planner.bind.grouping import AggregateCalls, Grouped
 from planner.bind.naming import output_name
 from planner.bind.outer import Environment
-from planner.bind.relations import Relations, Source, project, rename
+from planner.bind.relations import Reference, Relations, Source, project, rename
 from planner.bind.report import Refusal, Report, describe
 from planner.bind.resolve import (
     FromResolver,
@@ -61,12 +61,14 @@ class BoundQuery:
     """A plan, and the order in which its rows are shown.
 
     `order` has the keys of the outermost ORDER BY, up to the first that is no output column.
-    `zoned`: whether the plan depends on the time zone that it was bound in.
+    `zoned`: whether the plan depends on the time zone that it was bound in. `references`: where the
+    text names what of the catalog.
     """
 
     plan: Plan
     order: tuple[SortKey, ...]
     zoned: bool = False
+    references: tuple[Reference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,11 @@ def _bind(query: Query, catalog: CatalogReader, zone: Zone) -> BoundQuery:
 def _bound(query: Query, catalog: CatalogReader, zone: Zone) -> BoundQuery:
     report = Report(query.source)
     with bound_in(zone) as session:
-        bound = _Queries(catalog, report).bind(query.tree, Environment({}))
+        queries = _Queries(catalog, report)
+        bound = queries.bind(query.tree, Environment({}))
     check_stored(bound.plan, query.tree, report)
-    return replace(bound, zoned=session.asked)
+    references = tuple(sorted(queries.relations.references, key=lambda r: r.start))
+    return replace(bound, zoned=session.asked, references=references)
 
 
 def bind_view(view: CreateView, catalog: CatalogReader, zone: Zone = UTC) -> BoundQuery:

@@ -77,6 +77,17 @@ class Source:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A place of the text, [start, end), that names a relation of the catalog, by its canonical
+    name; `aliased`: whether an alias stands behind it."""
+
+    name: str
+    start: int
+    end: int
+    aliased: bool
+
+
 class Relations:
     """Binds FROM clauses; `bind_query` binds the queries inside them."""
 
@@ -89,6 +100,7 @@ class Relations:
         self.catalog = catalog
         self.report = report
         self.bind_query = bind_query
+        self.references: set[Reference] = set()
 
     def bind(
         self, relation: exp.Expression, joins: list[exp.Expression], environment: Environment
@@ -176,6 +188,8 @@ class Relations:
                 f'table or view "{name}" does not exist',
                 hint=suggestion(name, (*self.catalog.names(), *environment.ctes)),
             )
+        place, aliased = node.this.meta, node.args.get("alias") is not None
+        self.references.add(Reference(found.name, place["start"], place["end"] + 1, aliased))
         return Scan(found.name, found.schema, found.is_stream), name
 
     def _aliased(self, plan: Plan, name: str, alias: exp.Expression | None) -> Source:

@@ -1,7 +1,7 @@
 """The parser: statements and queries from SQL text.
 
 tokens      tokens and a cursor over them
-statements  CREATE, DROP, DESCRIBE, EXPLAIN, SHOW, VERIFY, SET TIME ZONE
+statements  CREATE, ALTER, DROP, DESCRIBE, EXPLAIN, SHOW, VERIFY, SET TIME ZONE
 queries     SELECT, by sqlglot
 """
 
@@ -23,6 +23,7 @@ from planner.parse.statements import (
     DropTable,
     DropView,
     ExplainView,
+    Rename,
     Select,
     SetTimeZone,
     ShowArrangements,
@@ -48,6 +49,7 @@ __all__ = [
     "DropView",
     "ExplainView",
     "Query",
+    "Rename",
     "Select",
     "SetTimeZone",
     "ShowArrangements",

@@ -82,6 +82,15 @@ class DropView:
 
 
 @dataclass(frozen=True, slots=True)
+class Rename:
+    """ALTER … RENAME TO; `kind`: "table", "stream" or "view"."""
+
+    name: str
+    kind: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainView:
     """EXPLAIN of an existing view, or (`create` set) of one that would be created."""
 
@@ -158,6 +167,7 @@ Statement: TypeAlias = (
     | DropTable
     | DropStream
     | DropView
+    | Rename
     | ExplainView
     | Describe
     | ShowColumns
@@ -173,12 +183,13 @@ Statement: TypeAlias = (
 
 _STATEMENTS = (
     "CREATE TABLE, CREATE STREAM, CREATE MATERIALIZED VIEW, DROP TABLE, DROP STREAM, "
-    "DROP MATERIALIZED VIEW, DESCRIBE, EXPLAIN MATERIALIZED VIEW, "
-    "EXPLAIN CREATE MATERIALIZED VIEW, SHOW, VERIFY MATERIALIZED VIEW, SET TIME ZONE "
+    "DROP MATERIALIZED VIEW, ALTER TABLE, ALTER STREAM, ALTER MATERIALIZED VIEW, DESCRIBE, "
+    "EXPLAIN MATERIALIZED VIEW, EXPLAIN CREATE MATERIALIZED VIEW, SHOW, VERIFY MATERIALIZED VIEW, "
+    "SET TIME ZONE "
     "and queries"
 )
 _KEYWORDS = (
-    "CREATE DROP DESCRIBE EXPLAIN SHOW SET VERIFY SELECT WITH VALUES INSERT UPDATE DELETE "
+    "CREATE DROP ALTER DESCRIBE EXPLAIN SHOW SET VERIFY SELECT WITH VALUES INSERT UPDATE DELETE "
     "MERGE".split()
 )
 _CREATED = ("TABLE", "STREAM", "MATERIALIZED", "VIEW")
@@ -223,6 +234,22 @@ _CLAUSES = {
         "Leave it out, and load the files: db.load(table, path).",
     ),
 }
+_OTHER_COLUMNS = (
+    "changes what the rows of a table are, which views and indexes rest on",
+    "Create another table with the columns that you need, and fill it from this one.",
+)
+#: Of ALTER: what each would do, and what to write.
+_ALTERATIONS = {
+    **dict.fromkeys(("DROP", "ALTER", "CHANGE", "REPLACE", "RENAME", "ADD"), _OTHER_COLUMNS),
+    "SET": _DESCRIBED,
+    "UNSET": _DESCRIBED,
+    "AS": (
+        "would give a view another query in its place",
+        "Write CREATE OR REPLACE MATERIALIZED VIEW.",
+    ),
+    "RECOVER": _PLACED,
+    "PARTITION": _PLACED,
+}
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 
 
@@ -238,6 +265,8 @@ def parse_statement(text: str) -> Statement:
             return _create(cursor)
         case "DROP":
             return _drop(cursor)
+        case "ALTER":
+            return _alter(cursor)
         case "EXPLAIN":
             return _explain(cursor)
         case "SHOW":
@@ -521,6 +550,31 @@ def _drop(cursor: Cursor) -> DropTable | DropStream | DropView:
     name = cursor.name(kind)
     cursor.end()
     return made(name, exists)
+
+
+def _alter(cursor: Cursor) -> Rename:
+    start = cursor.expect("ALTER")
+    if cursor.accept("MATERIALIZED", "VIEW"):
+        kind = "view"
+    elif cursor.accept("STREAM"):
+        kind = "stream"
+    elif cursor.accept("VIEW"):
+        cursor.fail_at(start, "views are altered with ALTER MATERIALIZED VIEW")
+    elif cursor.accept("TABLE"):
+        kind = "table"
+    else:
+        raise _unknown(cursor, ("TABLE", "STREAM", "MATERIALIZED"))
+    name = cursor.name(kind)
+    action = cursor.peek()
+    if cursor.accept("RENAME", "TO"):
+        to = cursor.name(kind)
+        cursor.end(hint="RENAME TO takes a name, and nothing else.")
+        return Rename(name, kind, to)
+    if action.word in _ALTERATIONS:
+        why, hint = _ALTERATIONS[action.word]
+        cursor.unsupported(f"ALTER with {action.word}", action, why, hint)
+    hint = _meant(action, ("RENAME", "ADD")) or "Write ALTER TABLE name RENAME TO other."
+    raise cursor.near(hint=hint)
 
 
 def _explain(cursor: Cursor) -> ExplainView:

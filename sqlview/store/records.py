@@ -85,10 +85,19 @@ class Dropped:
     id: str
 
 
-Definition: TypeAlias = DefinedTable | DefinedStream | DefinedView | Dropped
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """Another name of a table, stream or view. `texts`: of views that name it, each by its id."""
+
+    id: str
+    name: str
+    texts: tuple[tuple[str, str], ...]
+
+
+Definition: TypeAlias = DefinedTable | DefinedStream | DefinedView | Dropped | Renamed
 #: Of what is there.
 DEFINITIONS = (DefinedTable, DefinedStream, DefinedView)
-_CLASSES = (*DEFINITIONS, Dropped)
+_CLASSES = (*DEFINITIONS, Dropped, Renamed)
 _FORMAT = Format("sqlview definition", 1, (*PLAN_CLASSES, *_CLASSES))
 
 
@@ -195,11 +204,11 @@ def table_of(defined: DefinedTable) -> Table:
     return Table(defined.name, defined.schema, key, defined.enforced, state, defined.comments)
 
 
-def parts_of(entry: Entry | str, awaits_rows: bool = False) -> Parts:
-    """The record of what is created, or of the id of what is dropped."""
+def parts_of(entry: Entry | Dropped | Renamed, awaits_rows: bool = False) -> Parts:
+    """The record of what is created, or of another definition."""
     defined: Definition
-    if isinstance(entry, str):
-        defined = Dropped(entry)
+    if isinstance(entry, (Dropped, Renamed)):
+        defined = entry
     elif isinstance(entry, Table):
         defined = of_table(entry, awaits_rows)
     else:
