@@ -67,6 +67,11 @@ def check() -> None:
         budget.check()
 
 
+def is_limited() -> bool:
+    """Whether some budget holds."""
+    return bool(_BUDGETS)
+
+
 def room(nbytes: int) -> np.ndarray[Any, Any] | None:
     """Bytes in a file, uint8[nbytes]; None where memory is to be taken as always.
 

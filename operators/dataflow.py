@@ -145,7 +145,10 @@ class Dataflow:
         place = _Place(self, view, owner, migration.after)
         self._put(root, place, lambda o: first_rows.start(o, flows=o.node in flows))
         self._build(migration)
-        return first_rows.whole(root)
+        rows = first_rows.whole(root)
+        for relation in self._relations.values():
+            relation.leave_fresh()
+        return rows
 
     def resume(self, view: str, root: ir.Store, migration: Migration, owner: str = "") -> None:
         """Install the nodes under `root` that do not run yet, and compute nothing: what they keep

@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,9 @@ _LEAST_BYTES, _MOST_BYTES = 64 << 10, 4 << 20
 _CACHE_LINE = 64
 #: What slabs that are alive are made of, by identity.
 _SLABS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+Kind = TypeVar("Kind", bound=np.generic)
 
 
 class Slabs:
@@ -66,6 +70,28 @@ class Slabs:
         return out
 
 
+def scratch(shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray[Any, Any]:
+    """An array as np.empty makes it, for a while; a large one in a file where memory is limited."""
+    if not budget.is_limited():
+        return np.empty(shape, dtype)
+    kind = np.dtype(dtype)
+    nbytes = math.prod(shape) * kind.itemsize
+    room = budget.room(nbytes) if nbytes >= _MOST_BYTES else None
+    return np.empty(shape, kind) if room is None else room.view(kind).reshape(shape)
+
+
+def kept(values: npt.NDArray[Kind]) -> npt.NDArray[Kind]:
+    """An array that stays for a while, with others: in files where memory is limited."""
+    return _SCRATCH.copy(values, values.dtype) if budget.is_limited() else values
+
+
+def joined(parts: Sequence[npt.NDArray[Kind]]) -> npt.NDArray[Kind]:
+    """Arrays after each other along the last axis, as `scratch` makes them."""
+    length = sum(p.shape[-1] for p in parts)
+    out: npt.NDArray[Kind] = scratch((*parts[0].shape[:-1], length), parts[0].dtype)
+    return np.concatenate(parts, axis=-1, out=out)
+
+
 def _known(whole: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """An array that arrays are cut from, from now on told by `is_slab`."""
     owner = owner_of(whole)
@@ -90,3 +116,4 @@ def owner_of(values: np.ndarray[Any, Any]) -> Any:
 ROWS = Slabs()
 #: For the sorted batches of indexes, which are soon merged into larger ones.
 BATCHES = Slabs()
+_SCRATCH = Slabs()

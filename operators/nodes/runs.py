@@ -8,7 +8,8 @@ Spark tasks, are added up as rows are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from operators.flight.column import Column, Ints, concat
 from operators.flight.delta import Delta
 from operators.kernels import grouping, sorting
 from operators.scalar import exact_sum
+from operators.slabs import joined, kept, scratch
 from operators.state import encode, equality
 from operators.state.relation import PIECE_ROWS
 from operators.state.spine import keys_at
@@ -61,9 +63,9 @@ def group_rows(
 
 def _grouped(words: Ints, time: Ints) -> Grouping:
     n = len(time)
-    order = np.empty(n, np.int64)
-    starts, key_starts = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-    number, first = np.empty(n, np.int32), np.empty(n, np.int32)
+    order = scratch((n,), np.int64)
+    starts, key_starts = scratch((n + 1,), np.int64), scratch((n + 1,), np.int64)
+    number, first = scratch((n,), np.int32), scratch((n,), np.int32)
     units, keys = grouping.number_rows(words, time, number, first)
     if units >= 0:
         by_key = np.empty(units, np.int64)
@@ -115,7 +117,7 @@ def add_up(
     and change int64[words, n] and states as Runs has them. `first_row` is a part's, by position."""
     grouped = group_rows(words, time, columns, hashed)
     order, starts, first_row = grouped.order, grouped.starts, grouped.first_row
-    added = np.empty((len(mode), len(first_row)), np.int64)
+    added = scratch((len(mode), len(first_row)), np.int64)
     grouping.add_runs(order, starts, len(first_row), change, mode, added)
     return Runs(
         words=keys_at(words, first_row[grouped.key_starts[:-1]]),
@@ -138,47 +140,58 @@ class Totals:
         self._keys = keys
         self._hashed = hashed
         self._mode = mode
-        self._parts: list[tuple[list[Column], Runs]] = []
+        self._parts: list[_Part] = []
         self._groups = 0
         self._limit = _MOST_GROUPS
 
     def add(self, piece: Delta) -> None:
         runs = self._runs(piece)
         keys = [piece.peek(k, runs.first_row) for k in self._keys]
-        self._parts.append((keys, runs))
+        self._parts.append(_Part(keys, runs.words, runs.time, runs.change, runs.exact).kept())
         self._groups += len(runs.time)
         if self._groups > self._limit:
             before = self._groups
-            self._parts = [self._merged()]
-            self._groups = len(self._parts[0][1].time)
+            self._parts = [self._merged().kept()]
+            self._groups = len(self._parts[0].time)
             # Groups that hardly recur are better sorted once, at the end.
             self._limit = max(self._limit, (2 if 2 * self._groups < before else 16) * before)
 
     def sum(self) -> tuple[list[Column], Runs]:
         """All pieces as one; the columns of the keys have one row for each run."""
-        parts, self._parts = self._merged(), []
-        return parts
+        part, self._parts = self._merged(), []
+        n = len(part.time)
+        runs = Runs(part.words, np.arange(n + 1), np.arange(n), part.time, part.change, part.exact)
+        return part.keys, runs
 
-    def _merged(self) -> tuple[list[Column], Runs]:
-        """All parts as one, with the values of the groups' keys."""
+    def _merged(self) -> _Part:
+        """All parts as one, which are taken."""
         if len(self._parts) == 1:
-            keys, runs = self._parts[0]
-            return keys, _numbered(runs)
-        parts = [runs for _, runs in self._parts]
-        count = len(self._keys)
-        keys = [concat([k[i] for k, _ in self._parts]) for i in range(count)]
-        runs = add_up(
-            np.concatenate([p.words for p in parts], axis=1),
-            keys,
-            self._hashed,
-            np.concatenate([p.time for p in parts]),
-            np.concatenate([p.change for p in parts], axis=1),
-            tuple(map(pa.concat_arrays, zip(*(p.exact for p in parts), strict=True))),
-            self._mode,
-        )
-        return [k.take(runs.first_row) for k in keys], _numbered(runs)
+            return self._parts[0]
+        parts, self._parts = self._parts, []
+        keys = [concat([p.keys[i] for p in parts]) for i in range(len(self._keys))]
+        words, time = joined([p.words for p in parts]), joined([p.time for p in parts])
+        change = joined([p.change for p in parts])
+        exact = tuple(map(pa.concat_arrays, zip(*(p.exact for p in parts), strict=True)))
+        del parts
+        runs = add_up(words, keys, self._hashed, time, change, exact, self._mode)
+        keys = [k.take(runs.first_row) for k in keys]
+        return _Part(keys, runs.words, runs.time, runs.change, runs.exact)
 
 
-def _numbered(runs: Runs) -> Runs:
-    """Runs whose keys' values are laid out run by run."""
-    return replace(runs, first_row=np.arange(len(runs.time)), grouped=None)
+class _Part(NamedTuple):
+    """Runs of one time, so one for each group, and the values of the groups' keys."""
+
+    keys: list[Column]
+    words: Ints
+    time: Ints
+    change: Ints
+    exact: tuple[pa.Array, ...]
+
+    def kept(self) -> _Part:
+        """The same to be kept for a while."""
+        keys = [Column(k.type, _kept(k.values), k.valid) for k in self.keys]
+        return _Part(keys, _kept(self.words), _kept(self.time), _kept(self.change), self.exact)
+
+
+def _kept(values: Any) -> Any:
+    return kept(values) if isinstance(values, np.ndarray) else values

@@ -185,6 +185,10 @@ class Relation(Rows):
         self._born_time = np.concatenate((self._born_time, new_time))
         return first
 
+    def leave_fresh(self) -> None:
+        """The latest step is over: its rows are read from their blocks."""
+        self._fresh, self._gathered, self._whole, self._part = None, None, False, None
+
     @property
     def appended(self) -> Ints:
         """Row ids of the step's latest append."""
@@ -226,7 +230,7 @@ class Relation(Rows):
     def restore(self, mark: _Mark) -> None:
         """The rows that were appended are gone, and those that died live."""
         self._version = None
-        self._fresh, self._gathered, self._whole, self._part = None, None, False, None
+        self.leave_fresh()
         for waiting in self._waiting:
             for block in [b for b in waiting if b >= mark.blocks]:
                 del waiting[block]
@@ -261,7 +265,8 @@ class Relation(Rows):
         Blocks that have become mostly dead are rewritten. Cost: O(versions after the last since),
         plus one copy of the rows that a rewritten block keeps: at most a quarter of what it had.
         """
-        self._fresh, self._whole, self._part, self._dying = None, False, None, []
+        self.leave_fresh()
+        self._dying = []
         if len(self._born_time):
             kept = int(np.searchsorted(self._born_time, since, side="right"))
             self._born_first = self._born_first[kept:]

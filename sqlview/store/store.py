@@ -73,7 +73,8 @@ class Store:
         #: Held while a checkpoint is written; acquired by who holds the session, never the reverse.
         self._writing = threading.Lock()
         self._token = os.urandom(6).hex()
-        self._written = 0
+        #: Since it was opened.
+        self.checkpoints_written = 0
         #: Record, bytes appended, and when: of the latest checkpoint. What it took, in seconds.
         self._saved, self._saved_bytes, self._saved_at = 0, 0, time.monotonic()
         self._saving_seconds = 0.0
@@ -201,8 +202,8 @@ class Store:
             self._lease.check()
             appended = self._log.appended_bytes
             self._log.sync()  # what a checkpoint has, the log has
-            self._written += 1
-            token = f"{self._token}-{self._written}"
+            self.checkpoints_written += 1
+            token = f"{self._token}-{self.checkpoints_written}"
             self.checkpoint = checkpoints.write(self.path, self._mark, token, taken)
             self._saved, self._saved_bytes = taken.end.number, appended
             self._discard_old()

@@ -55,12 +55,17 @@ def run(main: Main, name: str, out: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_durability(data: Path, tmp_path: Path) -> None:
-    found = run(durability.main, "durability", tmp_path, "--quick", "--data", str(data))
+    found = run(
+        durability.main, "durability", tmp_path, "--quick", "--data", str(data),
+        "--queries", "q03,q06",
+    )  # fmt: skip
     assert [m["name"] for m in found["modes"]] == ["memory", "commit", "interval", "close"]
     for mode in found["modes"]:
         assert len(mode["step_ms"]) == 30
         assert (mode["log_bytes"] > found["given_bytes"] / 2) == (mode["name"] != "memory")
-    assert len(durability.targets(found)) == 1
+    assert [m["name"] for m in found["together"]] == ["memory", "commit"]
+    assert [rate["query"] for rate in found["rates"]] == ["q03", "q06"]
+    assert len(durability.targets(found)) == 3
 
 
 def test_stores(data: Path, tmp_path: Path) -> None:

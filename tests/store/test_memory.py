@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,32 @@ def test_state_beyond_the_limit_is_in_files(
     with sqlview.connect(tmp_path / "s", read_only=True) as db:
         assert db.view("v").to_arrow().sort_by("g") == groups.sort_by("g")
         assert sum(groups["v"].to_pylist()) == sum(3 * k for k in range(step, steps * step))
+
+
+def test_first_rows_beyond_the_limit_are_in_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A view of as many groups as there are rows."""
+    monkeypatch.setattr(arguments, "LEAST_MEMORY", 0)
+    limit, n = _used() + 150 * MIB, 1_500_000
+    with sqlview.connect(tmp_path / "s", durability="close", memory_limit=limit) as db:
+        db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, g BIGINT, v BIGINT, s STRING)")
+        for first in range(0, n, 100_000):
+            with db.transaction() as tx:
+                tx.insert("t", _rows(first, 100_000))
+        most = _used()
+
+        def read(rows: int) -> None:
+            nonlocal most
+            most = max(most, _used())
+
+        monkeypatch.setattr(db._progress, "task", lambda *a, **k: nullcontext(read))
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT k, sum(v) AS s, avg(g) AS g FROM t GROUP BY k")
+        most = max(most, _used())
+        assert db.metrics().state_bytes > 80 * MIB
+        assert most < limit
+        sums = db.sql("SELECT count(*) AS n, sum(s) AS s FROM v").rows()
+        assert sums == [(n, 3 * n * (n - 1) // 2)]
 
 
 def test_a_step_that_needs_too_much_fails_as_a_whole(
