@@ -34,6 +34,7 @@ from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
 from operators.state.hashing import Hashing
 from operators.state.relation import Relation
+from operators.state.rows import Rows
 from operators.state.shared import Shared
 from operators.state.undo import Undo
 from operators.state.work import Work
@@ -530,7 +531,7 @@ class _Rows:
         operator = self._dataflow.operator(node, self._owner)
         return operator.together(_not_empty(self._pieces(node)))
 
-    def read(self, relation: Relation) -> Iterator[Delta]:
+    def read(self, relation: Rows) -> Iterator[Delta]:
         for piece in pieces_of(relation, self.time):
             budget.check()
             yield piece

@@ -17,11 +17,12 @@ import numpy as np
 
 from operators.flight import delta as deltas
 from operators.flight.delta import Delta
-from operators.state.relation import PIECE_ROWS, Relation
+from operators.state.relation import PIECE_ROWS
+from operators.state.rows import Rows
 from planner import dataflow as ir
 
 
-def pieces_of(relation: Relation, time: int) -> Iterator[Delta]:
+def pieces_of(relation: Rows, time: int) -> Iterator[Delta]:
     """The rows of a stored relation as of `time`, as births at that time, by row id."""
     for first in range(0, relation.next_row, PIECE_ROWS):
         end = min(first + PIECE_ROWS, relation.next_row)

@@ -590,7 +590,7 @@ class Session:
                 tuple(map(records.definition_of, entries)),
                 tuple(map(counter_of, entries)),
                 self._history.image(),
-                checkpoint.cut(self._dataflow, self._store.path),
+                checkpoint.cut(self._dataflow, self._store.values),
             )
         except BaseException:
             writing.release()
@@ -801,7 +801,8 @@ class Session:
         if self._spark_side is None:
             from sqlview.spark import SparkSide  # Spark costs seconds: only when it is needed
 
-            self._spark_side = SparkSide(self._given_spark, self._spark_path)
+            values = None if self._spark_path is None or self._store is None else self._store.values
+            self._spark_side = SparkSide(self._given_spark, self._spark_path, values)
         return self._spark_side
 
     def _spark_oracle(self, zone: str) -> Oracle:

@@ -35,6 +35,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from operators.state.files import make_directory
+from operators.state.values import ValueFiles
 from planner import zones
 from planner.errors import (
     BindError,
@@ -75,11 +76,14 @@ class SparkSide:
     `spark`: the Spark session to use; None: the active one, or else a local one that is started
     when it is first needed and stopped by `close`. `path`: a directory that every executor sees
     under this name; None: a temporary one. The session's files are in `directory`, its own part of
-    that, which `close` removes.
+    that, which `close` removes. `values`: the files of the store there, which tasks read too.
     """
 
-    def __init__(self, spark: SparkSession | None, path: str | None) -> None:
+    def __init__(
+        self, spark: SparkSession | None, path: str | None, values: ValueFiles | None = None
+    ) -> None:
         self._given = spark
+        self._values = values
         self._spark: SparkSession | None = None
         self._beside: SparkSession | None = None
         self._executor: SparkExecutor | None = None
@@ -140,7 +144,7 @@ class SparkSide:
 
             with self._files():
                 make_directory(str(self.directory))
-            self._executor = SparkExecutor(spark, str(self.directory))
+            self._executor = SparkExecutor(spark, str(self.directory), values=self._values)
         return self._executor
 
     def close(self) -> None:

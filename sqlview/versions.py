@@ -98,7 +98,7 @@ class Versions:
             latest = self._catalog.find(entry.name) is entry
             if latest and self._rows(entry) is version.rows:
                 state = self._dataflow.index(spec, entry.reader, entry.owner)
-                found = IndexVersion(spec, version.rows, state.spine)
+                found = IndexVersion(spec, version.rows, state.spine.batches)
         if found is None:
             found = index_of(spec, version.rows, version.rows.visible(version.epoch))
         version.indexes[spec] = found
@@ -131,7 +131,7 @@ class Versions:
             live = self._dataflow.live_index(spec, old.entry.owner)
             if live is not None:
                 live.state.spine.looked_up(index.seeks)
-                new.indexes[spec] = IndexVersion(spec, new.rows, live.state.spine)
+                new.indexes[spec] = IndexVersion(spec, new.rows, live.state.spine.batches)
         return new
 
     def _rows(self, view: View) -> Rows:

@@ -19,9 +19,10 @@ from typing import TypeAlias
 import numpy as np
 
 from operators.flight.column import Bools, Column, Ints, concat, ones
-from operators.state.filters import Filter
+from operators.state.filters import FilterReader
 from operators.state.probes import Probes
 from operators.state.relation import Relation
+from operators.state.rows import Rows
 from planner.types import Field, Schema, SqlType
 
 
@@ -43,7 +44,7 @@ class Binding:
 
     __slots__ = ("_columns", "relation", "rows", "sought")
 
-    def __init__(self, relation: Relation, rows: Ints) -> None:
+    def __init__(self, relation: Rows, rows: Ints) -> None:
         self.relation = relation
         self.rows = rows
         self.sought: dict[KeySpec, Sought] = {}
@@ -158,7 +159,7 @@ class Delta:
         # Where columns come from, but for those in `values`.
         self._origins = origins
         self._values = values
-        self._passing: dict[Filter, Delta] = {}
+        self._passing: dict[FilterReader, Delta] = {}
 
     def __len__(self) -> int:
         return len(self.time)
@@ -228,14 +229,14 @@ class Delta:
             tuple([b.select(rows) for b in self.bindings]),
         )
 
-    def passing(self, test: Filter) -> Delta:
+    def passing(self, test: FilterReader) -> Delta:
         """The updates of a relation's own rows that pass a filter of it; found once."""
         known = self._passing.get(test)
         if known is None:
             known = self._passing[test] = self.filter(test.test(self.bindings[0].rows))
         return known
 
-    def extend(self, first: int, relation: Relation, rows: Ints) -> Delta:
+    def extend(self, first: int, relation: Rows, rows: Ints) -> Delta:
         """Bind the columns from position `first` on to the columns of `relation` at `rows`."""
         width = len(relation.schema)
         origins = list(self._origins)
@@ -319,9 +320,7 @@ def _no_values(kind: SqlType) -> Column:
     return Relation((Field("", kind),)).gather(0, np.empty(0, np.int64))
 
 
-def bound(
-    relation: Relation, rows: Ints, time: Ints, diff: Ints, pairs: Pairs | None = None
-) -> Delta:
+def bound(relation: Rows, rows: Ints, time: Ints, diff: Ints, pairs: Pairs | None = None) -> Delta:
     """Updates of a stored relation's own rows."""
     return Delta(
         relation.schema,
@@ -335,7 +334,7 @@ def bound(
     )
 
 
-def births(relation: Relation, rows: Ints, time: Ints) -> Delta:
+def births(relation: Rows, rows: Ints, time: Ints) -> Delta:
     """Births of a stored relation's own rows, at times that ascend."""
     one_time = len(time) == 0 or bool(time[0] == time[-1])
     origins = _columns_of(0, len(relation.schema))

@@ -12,7 +12,7 @@ Source: 3DF §8.2 and §13.4; Shared Arrangements §5.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from typing_extensions import Self
@@ -23,9 +23,9 @@ from operators.flight.unchanged import without_unchanged
 from operators.nodes.half_join import HalfJoinOperator, Occurrence
 from operators.nodes.operator import Inputs, Operator, Place
 from operators.nodes.range_join import RangeJoinOperator
-from operators.state.arrangement import ArrangementState
-from operators.state.filters import Filter
-from operators.state.relation import Relation
+from operators.state.arrangement import IndexReader
+from operators.state.filters import FilterReader
+from operators.state.rows import Rows
 from planner import dataflow as ir
 from planner.expr import columns_used
 
@@ -36,10 +36,13 @@ class DeltaJoinOperator(Operator[ir.DeltaJoin]):
     def __init__(
         self,
         node: ir.DeltaJoin,
-        relations: list[Relation],
-        filters: list[Filter | None],
-        indexes: dict[ir.Index, ArrangementState],
+        relations: Sequence[Rows],
+        filters: Sequence[FilterReader | None],
+        indexes: Mapping[ir.Index, IndexReader],
+        sources: Collection[int] | None = None,
     ) -> None:
+        """`relations` and `filters` of the inputs; `indexes` of the paths of `sources`, the inputs
+        whose changes are followed (None: all)."""
         self.node = node
         self._schema = node.schema
         self._nothing = deltas.empty(self._schema)
@@ -52,12 +55,13 @@ class DeltaJoinOperator(Operator[ir.DeltaJoin]):
             [c for i, o in enumerate(node.inputs) for c in _columns(0 if i == j else None, o)]
             for j in range(len(node.inputs))
         ]
-        #: By source; an input that is only looked up, by events, has none.
+        #: By source; an input that is only looked up has none.
         self.paths: list[list[HalfJoinOperator | RangeJoinOperator]] = [[] for _ in node.inputs]
         for path in node.paths:
-            self.paths[path.source] = [
-                _step(s, indexes[s.index], self.occurrences[s.input]) for s in path.steps
-            ]
+            if sources is None or path.source in sources:
+                self.paths[path.source] = [
+                    _step(s, indexes[s.index], self.occurrences[s.input]) for s in path.steps
+                ]
         self._events = next(
             (i for i, x in enumerate(node.inputs) if ir.gives_events(x.relation)), None
         )
@@ -89,7 +93,7 @@ class DeltaJoinOperator(Operator[ir.DeltaJoin]):
         self._wanted.update(columns)
         self._reads = [self._columns_read(i) for i in range(len(self.node.inputs))]
 
-    def read_through(self, spec: ir.Arrangement, index: ArrangementState) -> None:
+    def read_through(self, spec: ir.Arrangement, index: IndexReader) -> None:
         """Look up through `index` wherever the plan says `spec`."""
         for path in self.paths:
             for step in path:
@@ -201,7 +205,7 @@ def _columns_used(node: ir.DeltaJoin) -> tuple[set[int], list[set[int]]]:
 
 
 def _step(
-    node: ir.HalfJoin | ir.RangeJoin, index: ArrangementState, occurrence: Occurrence
+    node: ir.HalfJoin | ir.RangeJoin, index: IndexReader, occurrence: Occurrence
 ) -> HalfJoinOperator | RangeJoinOperator:
     if isinstance(node, ir.RangeJoin):
         return RangeJoinOperator(node, index, occurrence)

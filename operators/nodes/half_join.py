@@ -13,10 +13,10 @@ from operators import scalar
 from operators.flight.column import Ints, passing
 from operators.flight.delta import Delta, Sought
 from operators.state import encode, equality
-from operators.state.arrangement import ArrangementState
-from operators.state.filters import Filter
+from operators.state.arrangement import IndexReader
+from operators.state.filters import FilterReader
 from operators.state.probes import Probes, sort_probes
-from operators.state.relation import Relation
+from operators.state.rows import Rows
 from planner import dataflow as ir
 
 _NONE = np.empty(0, np.int64)
@@ -27,21 +27,21 @@ class Occurrence:
     """One input of the join at run time; its columns start at `first` among the join's. The
     relation of an input that gives events has no rows."""
 
-    relation: Relation
-    filter: Filter | None
+    relation: Rows
+    filter: FilterReader | None
     first: int
 
 
 class HalfJoinOperator:
     """One step of a path: look an occurrence up, test its filter and the residual predicates."""
 
-    def __init__(self, node: ir.HalfJoin, index: ArrangementState, occurrence: Occurrence) -> None:
+    def __init__(self, node: ir.HalfJoin, index: IndexReader, occurrence: Occurrence) -> None:
         self.node = node
         self.occurrence = occurrence
         self._residual = [scalar.compile(r) for r in node.residual]
         self.read_through(index)
 
-    def read_through(self, index: ArrangementState) -> None:
+    def read_through(self, index: IndexReader) -> None:
         """Look up through `index`: that of the node or, in place of a partial one, a whole one that
         leads with its columns (see planner.indexes)."""
         self.index = index
@@ -72,7 +72,7 @@ class HalfJoinOperator:
         return present, self.index.probe_words(columns, len(present))
 
     def extend(self, prefix: Delta, as_of: bool) -> Delta:
-        """The matches of every update of `prefix`. Cost: see ArrangementState.lookup; keys that
+        """The matches of every update of `prefix`. Cost: see IndexReader.lookup; keys that
         another path or view has looked up by the same rows are sorted already."""
         sought = self._sought(prefix)
         if sought.present is not None:

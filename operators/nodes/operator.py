@@ -18,6 +18,7 @@ from operators.flight.delta import Delta
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
 from operators.state.relation import Relation
+from operators.state.rows import Rows
 from operators.state.shared import Shared
 from planner import dataflow as ir
 from planner.types import Schema
@@ -59,7 +60,7 @@ class Inputs(Protocol):
     def whole(self, node: ir.Node) -> Delta:
         """All rows of an input."""
 
-    def read(self, relation: Relation) -> Iterator[Delta]:
+    def read(self, relation: Rows) -> Iterator[Delta]:
         """All rows of a relation, piece by piece."""
 
 

@@ -16,7 +16,7 @@ from operators.flight.column import Column, Ints, passing
 from operators.flight.delta import Delta
 from operators.nodes.half_join import Occurrence
 from operators.state import encode
-from operators.state.arrangement import ArrangementState
+from operators.state.arrangement import IndexReader
 from operators.state.ranges import Bound, slices
 from planner import dataflow as ir
 
@@ -27,7 +27,7 @@ MOST_PAIRS = 1 << 20
 class RangeJoinOperator:
     """One step of a path: look an occurrence up by a range, test its filter and the residuals."""
 
-    def __init__(self, node: ir.RangeJoin, index: ArrangementState, occurrence: Occurrence) -> None:
+    def __init__(self, node: ir.RangeJoin, index: IndexReader, occurrence: Occurrence) -> None:
         key = node.index.order[0]
         if key.descending or key.nulls_first:
             raise ValueError("a range is sought in ascending order, NULLs last")

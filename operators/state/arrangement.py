@@ -26,7 +26,7 @@ from operators.state.filters import Filter
 from operators.state.probes import Probes, sort_probes
 from operators.state.relation import PIECE_ROWS, Relation
 from operators.state.rows import Rows
-from operators.state.spine import Batch, Spine, make_batch
+from operators.state.spine import Batch, Spine, make_batch, table_of
 from operators.state.work import Work
 from planner import dataflow as ir
 from planner.algebra import SortKey
@@ -91,6 +91,11 @@ class IndexReader:
                 width = self.partition_width + encode.order_width(types[split:])
                 self.hashed = encode.hashed_words(types[:split], self._nulls)
         self.width = max(width, 1)
+
+    @property
+    def part(self) -> Expr | None:
+        """Of a partial index, the predicate that its rows pass; None for a whole one."""
+        return self.spec.filter if isinstance(self.spec, ir.Arrangement) else None
 
     def key_words(self, rows: Ints, columns: list[Column] | None = None) -> tuple[Ints, Ints]:
         """Keys of relation rows, and the rows that have one (those with NULL may not).
@@ -253,12 +258,12 @@ class IndexReader:
 
 
 class IndexVersion(IndexReader):
-    """An index as its `spine` is when this is made, between steps; it never changes, and any thread
-    may look keys up. `relation`: a version of its relation. `seeks`: how many there were, about."""
+    """An index of the entries in `batches`, which never change, and no more come: any thread may
+    look keys up. `relation`: a version of its relation. `seeks`: how many there were, about."""
 
-    def __init__(self, spec: ir.Index, relation: Rows, spine: Spine) -> None:
+    def __init__(self, spec: ir.Index, relation: Rows, batches: Iterable[Batch]) -> None:
         super().__init__(spec, relation)
-        self.spine: Entries = _Frozen(spine)
+        self.spine: Entries = _Frozen(self.width, [b for b in batches if len(b)])
         self.seeks = 0
 
     def looked_up(self, counts: Ints) -> None:
@@ -266,11 +271,12 @@ class IndexVersion(IndexReader):
 
 
 class _Frozen:
-    """The batches that a spine has."""
+    """Some batches, none of them empty."""
 
-    def __init__(self, spine: Spine) -> None:
-        self.width, self.entries, self.table = spine.width, spine.entries, spine.table
-        self._batches = spine.batches
+    def __init__(self, width: int, batches: list[Batch]) -> None:
+        self.width, self.entries = width, sum(map(len, batches))
+        self.table = table_of(batches)
+        self._batches = batches
 
     def table_with_skips(self) -> Ints:
         raise NotImplementedError("no version of an ordered index is read")
@@ -280,10 +286,7 @@ def index_of(spec: ir.Index, relation: Rows, rows: Ints) -> IndexVersion:
     """An index of `rows` of a version, for this one. Cost: a sort of their keys."""
     reader = IndexReader(spec, relation)
     keys, rows = reader.key_words(rows)
-    spine = Spine(reader.width)
-    if len(rows):
-        spine.insert(make_batch(keys, rows))
-    return IndexVersion(spec, relation, spine)
+    return IndexVersion(spec, relation, [make_batch(keys, rows)])
 
 
 class ArrangementState(IndexReader):
@@ -358,11 +361,6 @@ class ArrangementState(IndexReader):
         """`key_words` of many rows, piece by piece."""
         for start in range(0, len(rows), PIECE_ROWS):
             yield self.key_words(rows[start : start + PIECE_ROWS])
-
-    @property
-    def part(self) -> Expr | None:
-        """Of a partial index, the predicate that its rows pass; None for a whole one."""
-        return self.spec.filter if isinstance(self.spec, ir.Arrangement) else None
 
     def looked_up(self, counts: Ints) -> None:
         """Count a lookup's entries and seeks, int64[2], for this index and for the dataflow."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,8 +17,9 @@ from operators import scalar
 from operators.flight.column import Ints
 from operators.kernels import memory
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
-from operators.state.pieces import MappedFiles, Stored
+from operators.state.pieces import Array, Home, MappedFiles, Stored
 from operators.state.relation import PIECE_ROWS, Relation, by_block
+from operators.state.rows import Rows
 from planner.expr import Expr
 
 #: Shared by all blocks of which no row can be seen any more.
@@ -33,30 +33,72 @@ class FilterImage:
 
     next_row: int
     released: int
-    full: list[tuple[int, np.ndarray[Any, Any]]]
+    full: list[tuple[int, Array]]
     stored: dict[int, Stored]
-    last: list[np.ndarray[Any, Any]]
+    last: list[Array]
 
 
-class Filter:
-    """The bitmap of `predicate` (BOOLEAN, cannot fail) over `relation`."""
+class FilterReader:
+    """The bitmap of `predicate` over `relation`, for those who test rows.
 
-    def __init__(self, relation: Relation, predicate: Expr) -> None:
+    State: one bitmap a block."""
+
+    def __init__(self, relation: Rows, predicate: Expr) -> None:
         self.relation = relation
         self.predicate = predicate
-        self._compiled = scalar.compile(predicate)
-        self._bitmaps: list[np.ndarray[Any, Any]] = []
+        self._bitmaps: list[Array] = []
         self._addresses = np.zeros(4, np.int64)
-        #: By block, where bitmaps lie in files.
-        self._stored: dict[int, Stored] = {}
-        self._next_row: int | None = None
-        self._released = 0
 
     @property
     def bits(self) -> Ints:
         """Addresses of the bitmaps, one a block, as kernels take them."""
         self._look()
         return self._addresses
+
+    def test(self, rows: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Whether each of `rows` int64[n] passes."""
+        self._look()
+        out = np.empty(len(rows), np.bool_)
+        memory.test_bits(self._addresses, rows, out)
+        return out
+
+    @property
+    def passing_rows(self) -> int:
+        """How many rows pass, those included that are dead but stored."""
+        self._look()
+        return sum(int(np.bitwise_count(b).sum(dtype=np.int64)) for b in self._bitmaps)
+
+    def hold(
+        self,
+        next_row: int,
+        values: Mapping[int, Home],
+        last: Sequence[Array],
+        files: MappedFiles,
+    ) -> None:
+        """Have the bitmaps of rows up to `next_row`: those of full blocks, by block, where they lie
+        in `files`, and the `last`, at most one. Of other blocks no row passes."""
+        blocks = (next_row + BLOCK_MASK) >> BLOCK_BITS
+        self._bitmaps = [_NONE_PASSES] * (blocks - len(last)) + list(last)
+        for block, home in values.items():
+            self._bitmaps[block] = files.only(home)
+        self._addresses = np.array([b.ctypes.data for b in self._bitmaps] or [0], np.int64)
+
+    def _look(self) -> None:
+        """Have the bitmaps, if they are made when somebody wants them."""
+
+
+class Filter(FilterReader):
+    """The bitmap of `predicate` (BOOLEAN, cannot fail), which follows its relation."""
+
+    relation: Relation
+
+    def __init__(self, relation: Relation, predicate: Expr) -> None:
+        super().__init__(relation, predicate)
+        self._compiled = scalar.compile(predicate)
+        #: By block, where bitmaps lie in files.
+        self._stored: dict[int, Stored] = {}
+        self._next_row: int | None = None
+        self._released = 0
 
     def absorb(self) -> None:
         """Evaluate the rows appended since the last call, if somebody has looked."""
@@ -67,25 +109,6 @@ class Filter:
         if self._next_row < self.relation.next_row:
             self._evaluate(self.relation.rows_from(self._next_row))
             self._next_row = self.relation.next_row
-
-    def test(self, rows: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Whether each of `rows` int64[n] passes."""
-        self._look()
-        out = np.empty(len(rows), np.bool_)
-        memory.test_bits(self._addresses, rows, out)
-        return out
-
-    @property
-    def bitmaps(self) -> tuple[np.ndarray[Any, Any], ...]:
-        """One bitmap a block; that of a full block never changes."""
-        self._look()
-        return tuple(self._bitmaps)
-
-    @property
-    def passing_rows(self) -> int:
-        """How many rows pass, those included that are dead but stored."""
-        self._look()
-        return sum(int(np.bitwise_count(b).sum(dtype=np.int64)) for b in self._bitmaps)
 
     @property
     def nbytes(self) -> int:
@@ -98,10 +121,15 @@ class Filter:
             self._next_row = self.relation.next_row
             self._release()
 
-    def image(self) -> FilterImage | None:
-        """All that is kept, as it is now; None before the first look."""
-        if self._next_row is None:
-            return None
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether somebody has looked."""
+        return self._next_row is not None
+
+    def image(self) -> FilterImage:
+        """All that is kept, as it is now; it is a look."""
+        self._look()
+        assert self._next_row is not None
         full = self._next_row >> BLOCK_BITS
         kept = [(b, x) for b, x in enumerate(self._bitmaps[:full]) if x is not _NONE_PASSES]
         stored = {b: self._stored.setdefault(b, Stored()) for b, _ in kept}
@@ -112,17 +140,14 @@ class Filter:
         self,
         next_row: int,
         released: int,
-        stored: Mapping[int, Stored],
-        last: Sequence[np.ndarray[Any, Any]],
+        values: Mapping[int, Home],
+        last: Sequence[Array],
         files: MappedFiles,
     ) -> None:
         """Be what another one was when its image was made."""
-        blocks = (next_row + BLOCK_MASK) >> BLOCK_BITS
-        self._bitmaps = [_NONE_PASSES] * (blocks - len(last)) + [bitmap.copy() for bitmap in last]
-        for block, home in stored.items():
-            self._map(block, home, files)
-        self._addresses = np.array([b.ctypes.data for b in self._bitmaps] or [0], np.int64)
-        self._stored, self._next_row, self._released = dict(stored), next_row, released
+        self.hold(next_row, values, [bitmap.copy() for bitmap in last], files)
+        self._stored = {block: Stored(home, mapped=True) for block, home in values.items()}
+        self._next_row, self._released = next_row, released
 
     @property
     def stored_bitmaps(self) -> tuple[Stored, ...]:
@@ -131,16 +156,11 @@ class Filter:
 
     def map_stored(self, files: MappedFiles) -> None:
         """Read the bitmaps that lie in files from there. Between steps."""
-        for block, home in self._stored.items():
-            if home.file is not None and not home.mapped:
-                self._map(block, home, files)
+        for block, stored in self._stored.items():
+            if stored.home is not None and not stored.mapped:
+                self._bitmaps[block] = files.only(stored.home)
                 self._addresses[block] = self._bitmaps[block].ctypes.data
-
-    def _map(self, block: int, home: Stored, files: MappedFiles) -> None:
-        assert home.file is not None
-        ((_, at, nbytes, _),) = home.places.tolist()
-        self._bitmaps[block] = files.array(home.file, at, nbytes, np.dtype(np.uint8))
-        home.mapped = True
+                stored.mapped = True
 
     def mark(self) -> int | None:
         return self._next_row

@@ -11,8 +11,8 @@ import mmap
 import os
 import weakref
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,7 +24,6 @@ _ALIGNMENT = 64
 #: Smaller arrays are written together.
 _SMALL_BYTES = 64 << 10
 Array: TypeAlias = np.ndarray[Any, Any]
-_NOWHERE = np.empty((0, 4), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +39,50 @@ class Place:
         return Place(self.file, self.offset + start, end - start)
 
 
-@dataclass(slots=True, eq=False)
-class Stored:
-    """Where a value that never changes lies in a file; without one it is in memory alone. `mapped`:
-    whether it is read from there.
-    `places` int64[n, 4]: of each of its arrays which it is, the offset, bytes and checksum."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Home:
+    """Where a value lies: a file, and `places` int64[n, 4]: of each of the value's arrays which it
+    is, the offset, bytes and checksum."""
 
-    file: str | None = None
-    places: Ints = field(default_factory=lambda: _NOWHERE)
-    mapped: bool = False
+    file: str
+    places: Ints
 
     @property
     def nbytes(self) -> int:
         return int(self.places[:, 2].sum())
+
+
+@dataclass(slots=True, eq=False)
+class Stored:
+    """Where a value that never changes lies in a file, once it does; else it is in memory alone.
+    `mapped`: whether it is read from there. A home is replaced as a whole: whoever took one goes on
+    with that."""
+
+    home: Home | None = None
+    mapped: bool = False
+
+
+def table_of(values: Iterable[tuple[int, Home]], names: dict[str, int]) -> Ints:
+    """Of values by number, where they lie: int64[n, 6], the number, the file's number in `names`,
+    and a row of `Home.places`."""
+    parts = []
+    for number, home in values:
+        head = np.empty((len(home.places), 2), np.int64)
+        head[:] = number, names.setdefault(home.file, len(names))
+        parts.append(np.hstack((head, home.places)))
+    return np.concatenate(parts) if parts else np.empty((0, 6), np.int64)
+
+
+def values_in(table: Ints, names: Sequence[str]) -> list[tuple[int, Home]]:
+    """What `table_of` was given."""
+    if len(table) == 0:
+        return []
+    numbers = table[:, 0]
+    starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1)).tolist()
+    return [
+        (int(numbers[a]), Home(names[int(table[a, 1])], table[a:b, 2:].copy()))
+        for a, b in zip(starts, [*starts[1:], len(table)], strict=True)
+    ]
 
 
 def flat(array: Array) -> Array:
@@ -122,24 +152,14 @@ class MappedFiles:
         for name in names:
             self._file(name)
 
-    def address(self, place: Place) -> int:
-        file = self._file(place.file)
-        file.bytes(place)  # it is there
-        return file.address + place.offset
-
-    def addresses(self, names: Sequence[str], file: Ints, offset: Ints, nbytes: Ints) -> Ints:
-        """Addresses of many places, each with its file's number in `names`, all int64[n]."""
-        opened = [self._file(name) for name in names]
-        sizes = np.array([f.nbytes for f in opened], np.int64)[file]
-        end = offset + nbytes
-        if not ((offset >= 0) & (nbytes >= 0) & (end <= sizes)).all():
-            raise ValueError("a place is not in its file")
-        found: Ints = np.array([f.address for f in opened], np.int64)[file] + offset
-        return found
-
     def array(self, name: str, offset: int, nbytes: int, kind: np.dtype[Any]) -> Array:
         """An array of a file, kind[n], mapped. Raises: ValueError for a place that is not in it."""
         return self._file(name).bytes(Place(name, offset, nbytes)).view(kind)
+
+    def only(self, home: Home) -> Array:
+        """The bytes of a value of one array, uint8[n], mapped."""
+        ((_, offset, nbytes, _),) = home.places.tolist()
+        return self.array(home.file, offset, nbytes, np.dtype(np.uint8))
 
     def ints(self, place: Place) -> Ints:
         """A writable copy of an int64 array."""

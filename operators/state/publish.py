@@ -1,95 +1,112 @@
-"""State for other processes to read: immutable files, mapped read-only where a task needs them.
+"""State for other processes to read: what a task of a Spark job maps.
 
-The driver owns the state. Before a job it publishes what the job reads: the columns of a relation,
-its versions, the batches of an index, the bitmaps of a filter. Buffers that never change again
-(full blocks, batches) are written once and stay until the driver drops them; the rest (the block
-being filled, dead bits, bitmaps, the step's own deltas) is written for one job into one file. A
-reference to what was published is a small value without addresses; `Attachment` turns references
-into Relation, ArrangementState and Filter objects over mapped memory, for the same operators as in
-the driver. Nobody writes through those.
+The driver owns the state. Values that never change lie in files (`operators.state.values`), the
+same ones that checkpoints refer to, written by whoever needs them first. Before a job the driver
+writes what has no home yet, dead bits that are others than before, and for this job alone one file
+of what changes all the time: the block that is being filled, the last bitmap of a filter, versions,
+the step's own deltas. References to all that are small and without addresses; `Attachment` turns
+them into `Rows`, an `IndexVersion` and a `FilterReader` over mapped files, for the same operators
+as in the driver.
 
 Invariant: a file is complete when its name appears and never changes; a reference says how much of
-each buffer counts, so whoever attaches it sees the state as of its publication. A file that is gone
-when the next job is made, whoever took it, counts as not published.
+it counts, so whoever attaches it sees the state as of its publication. A file that is gone when the
+next job is made, whoever took it, counts as not written.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
-import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
-from operators.flight.column import Column, Ints
+from operators.flight.column import Ints
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
-from operators.state.arrangement import ArrangementState
-from operators.state.files import discard, discard_named, make_directory, names
-from operators.state.filters import Filter
-from operators.state.pieces import Array, MappedFiles, Pack, Place
+from operators.state.arrangement import ArrangementState, IndexReader, IndexVersion
+from operators.state.files import discard, discard_named, make_directory
+from operators.state.filters import Filter, FilterReader
+from operators.state.pieces import (
+    Array,
+    Home,
+    MappedFiles,
+    Pack,
+    Place,
+    Stored,
+    table_of,
+    values_in,
+)
 from operators.state.relation import Relation
-from operators.state.spine import Batch, Spine
+from operators.state.rows import Rows, mapped_rows
+from operators.state.shared import Shared
+from operators.state.spine import mapped_batch
+from operators.state.values import ValueFiles, Writing
 from planner import dataflow as ir
 from planner import types as t
 from planner.expr import Expr
 
 
 @dataclass(frozen=True, slots=True)
+class ValuesRef:
+    """Values by number: `table` as pieces.table_of, the names of its files."""
+
+    table: Place
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RelationRef:
-    """A published relation. Arrays of int64: `places` of [n, 5], slot, block and place of each
-    buffer that is there, its file by its number in `files`; `kept` of [m, 2], each block and its
-    stored rows; `versions`, births and deaths."""
+    """A published relation. `kept` int64[m, 2]: each block and its stored rows; `values` of full
+    blocks; `last`: the slots of the block that is being filled; `dead` bits, of files of the
+    session; `versions`, births and deaths."""
 
     schema: t.Schema
     next_row: int
     columns: frozenset[int]
-    files: tuple[str, ...]
-    places: Place
-    kept: Place
     has_nulls: tuple[bool, ...]
+    kept: Place
+    values: ValuesRef
+    last: tuple[tuple[int, Place], ...]
+    dead: ValuesRef
     versions: tuple[Place, Place, Place, Place]
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRef:
-    """A published index: for each batch the places of keys, rows and offsets, and its length."""
+    """A published index: its batches, and their lengths."""
 
     spec: ir.Index
-    width: int
-    batches: tuple[tuple[Place, Place, Place, int], ...]
+    lengths: tuple[int, ...]
+    batches: ValuesRef
 
 
 @dataclass(frozen=True, slots=True)
 class FilterRef:
-    """A published filter: one bitmap a block."""
+    """A published filter: the bitmaps of full blocks, and the last."""
 
     predicate: Expr
-    bitmaps: tuple[Place, ...]
+    next_row: int
+    bitmaps: ValuesRef
+    last: tuple[Place, ...]
 
 
-@dataclass(slots=True)
-class _Lasting:
-    """A buffer that was written once: gone when the driver's own buffer is."""
-
-    buffer: weakref.ref[Array]
-    place: Place
+#: For `planner.serialise`.
+REFERENCES: tuple[type, ...] = (Place, ValuesRef, RelationRef, IndexRef, FilterRef)
 
 
 class Publisher:
-    """Publishes state under `directory`, which all readers see. One for each driver.
+    """Publishes state for jobs whose own files are in `directory`, which all readers see; values in
+    `values`, those of a store, or else there too. One for each driver."""
 
-    State: one small entry per buffer that is published for good.
-    """
-
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, values: ValueFiles | None = None) -> None:
         self.directory = directory
+        self.values = ValueFiles(directory) if values is None else values
+        #: Dead bits, which no checkpoint refers to.
+        self.dead = ValueFiles(directory)
         self._token = uuid.uuid4().hex[:12]
         self._files = 0
-        self._lasting: dict[int, _Lasting] = {}
-        self._uses: dict[str, int] = {}
-        self._unused: list[str] = []
         self.written_bytes = 0
 
     def name(self, kind: str) -> str:
@@ -97,71 +114,52 @@ class Publisher:
         self._files += 1
         return os.path.join(self.directory, f"{kind}-{self._token}-{self._files}")
 
-    def publication(self) -> Publication:
-        """What one job reads.
+    @contextmanager
+    def publication(
+        self, values: Iterable[Stored], dead: Iterable[Stored]
+    ) -> Iterator[Publication]:
+        """What one job reads: added in the block, written when that ends, and to be dropped once
+        the job is over. `values` and `dead` are all that there are.
 
-        Raises: OSError if the directory is gone and cannot be made anew.
+        Raises: OSError, also if the directory is gone and cannot be made anew.
         """
         make_directory(self.directory)
-        lost = self._uses.keys() - names(self.directory)
-        if lost:
-            self._lasting = {k: e for k, e in self._lasting.items() if e.place.file not in lost}
-            self._uses = {file: n for file, n in self._uses.items() if file not in lost}
-        return Publication(self)
+        with self.values.writing() as out, self.dead.writing() as out_dead:
+            self.values.leave(values)
+            self.dead.leave(dead)
+            made = Publication(Pack(self.name("step")), self.values, out, out_dead)
+            yield made
+        made.write()
+        self.written_bytes += out.written_bytes + out_dead.written_bytes + made.written_bytes
 
-    def collect(self) -> None:
-        """Delete lasting files of which nothing is in use any more."""
-        while self._unused:
-            discard(os.path.join(self.directory, self._unused.pop()))
+    def collect(self, values: Iterable[Stored], dead: Iterable[Stored]) -> None:
+        """Between jobs: delete files of which nothing is in use any more."""
+        self.values.collect(values)
+        self.dead.collect(dead)
 
     def close(self) -> None:
-        """Delete every file, those too that a failure left behind."""
+        """Delete every file but those of a store, those too that a failure left behind."""
+        self.values.close()
+        self.dead.close()
         self.discard_named(self._token)
-        self._lasting.clear()
-        self._uses.clear()
-        self._unused.clear()
 
     def discard_named(self, part: str) -> None:
         """Delete the files whose names contain `part`."""
         discard_named(self.directory, part)
 
-    def known(self, buffer: Array) -> Place | None:
-        """Where the buffer was published for good, if it was."""
-        entry = self._lasting.get(id(buffer))
-        return entry.place if entry is not None and entry.buffer() is buffer else None
-
-    def remember(self, buffer: Array, place: Place) -> None:
-        """The buffer, which never changes, is now published at `place`."""
-        key = id(buffer)
-
-        def forget(dead: weakref.ref[Array], publisher: Publisher = self) -> None:
-            publisher._forget(key, dead)
-
-        self._lasting[key] = _Lasting(weakref.ref(buffer, forget), place)
-        self._uses[place.file] = self._uses.get(place.file, 0) + 1
-
-    def _forget(self, key: int, dead: weakref.ref[Array]) -> None:
-        entry = self._lasting.get(key)
-        if entry is None or entry.buffer is not dead:
-            return
-        del self._lasting[key]
-        uses = self._uses[entry.place.file] - 1
-        if uses:
-            self._uses[entry.place.file] = uses
-        else:
-            del self._uses[entry.place.file]
-            self._unused.append(entry.place.file)
-
 
 class Publication:
-    """The files of one job: add what it reads, `write`, and `drop` once the job is over."""
+    """The files of one job."""
 
-    def __init__(self, publisher: Publisher) -> None:
-        self._publisher = publisher
-        self._step = Pack(publisher.name("step"))
-        self._blocks = Pack(publisher.name("blocks"))
-        self._batches: list[Pack] = []
-        self._new: dict[int, tuple[Array, Place]] = {}
+    def __init__(self, step: Pack, values: ValueFiles, out: Writing, out_dead: Writing) -> None:
+        self._step = step
+        self._values, self._out, self._out_dead = values, out, out_dead
+        self.written_bytes = 0
+
+    @property
+    def values(self) -> str:
+        """The directory of values."""
+        return self._values.directory
 
     def array(self, array: Array) -> Place:
         """Any array, for this job."""
@@ -173,32 +171,29 @@ class Publication:
         """Some columns of a relation. `blocks` None: all of it, to be looked up, with its versions;
         else only the values in these blocks, for rows that are known to be visible."""
         wanted = frozenset(columns)
-        _, born_first, born_time, died_row, died_time = relation.versions
+        relation.published.update(wanted)
         full = relation.next_row >> BLOCK_BITS
         every = range((relation.next_row + BLOCK_MASK) >> BLOCK_BITS)
-        places: list[tuple[int, int, Place]] = []
-        kept: list[tuple[int, int]] = []
-        for block in every if blocks is None else blocks:
-            kept.append((block, relation.stored_rows(block)))
-            for slot, buffer, used_bytes in relation.stored(block, wanted):
-                places.append((slot, block, self._place(buffer, used_bytes, block < full)))
-            if blocks is None:
-                slot, dead = relation.dead_bits(block)
-                if dead is not None:
-                    places.append((slot, block, self._step.add(dead)))
-        files: dict[str, int] = {}
-        numbered = [
-            (slot, block, files.setdefault(p.file, len(files)), p.offset, p.nbytes)
-            for slot, block, p in places
-        ]
+        kept = [(b, relation.stored_rows(b)) for b in (every if blocks is None else blocks)]
+        homes = self._blocks(relation, wanted, [b for b, rows in kept if rows and b < full])
+        last: list[tuple[int, Place]] = []
+        if any(b == full for b, _ in kept):
+            for slot, buffer, nbytes in relation.block(full, wanted).used:
+                flat = buffer.reshape(-1).view(np.uint8)[:nbytes]
+                last.append((slot, self.array(flat)))
+        dead: list[tuple[int, Home]] = []
+        if blocks is None:
+            dead = [(b, self._out_dead.arrays(s, [bits])) for b, bits, s in relation.dead_bits()]
+        _, born_first, born_time, died_row, died_time = relation.versions
         return RelationRef(
             relation.schema,
             relation.next_row,
             wanted,
-            tuple(files),
-            self.array(np.array(numbered, np.int64)),
-            self.array(np.array(kept, np.int64)),
             tuple(relation.has_nulls),
+            self.array(np.array(kept, np.int64)),
+            self._told(homes),
+            tuple(last),
+            self._told(dead),
             (
                 self.array(born_first),
                 self.array(born_time),
@@ -208,124 +203,89 @@ class Publication:
         )
 
     def index(self, state: ArrangementState) -> IndexRef:
-        batches = tuple(self._batch(b) for b in state.spine.batches if len(b))
-        return IndexRef(state.spec, state.spine.width, batches)
+        batches = [b for b in state.spine.batches if len(b)]
+        homes = [self._out.arrays(b.stored, [b.keys, b.rows, b.offsets]) for b in batches]
+        return IndexRef(state.spec, tuple(map(len, batches)), self._told(enumerate(homes)))
 
     def filter(self, state: Filter) -> FilterRef:
-        full = state.relation.next_row >> BLOCK_BITS
-        return FilterRef(
-            state.predicate,
-            tuple(self._place(b, b.nbytes, i < full) for i, b in enumerate(state.bitmaps)),
-        )
+        image = state.image()
+        homes = [(block, self._out.arrays(image.stored[block], [x])) for block, x in image.full]
+        last = tuple(self.array(bitmap) for bitmap in image.last)
+        return FilterRef(state.predicate, image.next_row, self._told(homes), last)
 
     def write(self) -> None:
-        """Write all files; only then do the lasting ones count as published."""
-        publisher = self._publisher
-        for pack in (*self._batches, self._blocks, self._step):
-            if pack.write():
-                publisher.written_bytes += os.path.getsize(pack.path)
-        for buffer, place in self._new.values():
-            publisher.remember(buffer, place)
-        self._new.clear()
+        """Write what is for this job alone."""
+        if self._step.write():
+            self.written_bytes = os.path.getsize(self._step.path)
 
     def drop(self) -> None:
         """Delete what was for this job alone."""
         discard(self._step.path)
 
-    def _place(self, buffer: Array, used_bytes: int, sealed: bool) -> Place:
-        flat = buffer.reshape(-1).view(np.uint8)[:used_bytes]
-        if not sealed:
-            return self._step.add(flat)
-        return self._known(buffer) or self._add(self._blocks, buffer, flat)
+    def _blocks(
+        self, relation: Relation, wanted: frozenset[int], blocks: list[int]
+    ) -> list[tuple[int, Home]]:
+        """Where full blocks lie with the columns `wanted`. To a store, whose checkpoints refer to
+        them, they are written as a whole; else with all columns that jobs have read so far."""
+        if self._values.durable:
+            return self._out.blocks(relation.form(), [relation.block(b) for b in blocks])
+        written = frozenset(relation.published)
+        found = [relation.block(b, wanted) for b in blocks]
+        found = [x if x.home is not None else relation.block(x.number, written) for x in found]
+        return self._out.blocks(relation.form(written), found)
 
-    def _batch(self, batch: Batch) -> tuple[Place, Place, Place, int]:
-        arrays = (batch.keys, batch.rows, batch.offsets)
-        keys, rows, offsets = (self._known(a) for a in arrays)
-        if keys is None or rows is None or offsets is None:
-            pack = Pack(self._publisher.name("batch"))
-            self._batches.append(pack)
-            keys, rows, offsets = (self._add(pack, a, a) for a in arrays)
-        return keys, rows, offsets, len(batch)
-
-    def _known(self, buffer: Array) -> Place | None:
-        new = self._new.get(id(buffer))
-        return self._publisher.known(buffer) if new is None else new[1]
-
-    def _add(self, pack: Pack, buffer: Array, content: Array) -> Place:
-        place = pack.add(content)
-        self._new[id(buffer)] = buffer, place
-        return place
-
-
-# -- reading -------------------------------------------------------------------------------------
-
-
-class AttachedRelation(Relation):
-    """A published relation: reading only, and only the columns that were published."""
-
-    def __init__(self, ref: RelationRef, files: MappedFiles) -> None:
-        super().__init__(ref.schema)
-        self._published = ref.columns
-        blocks = (ref.next_row + BLOCK_MASK) >> BLOCK_BITS
-        addresses = np.zeros((self._addresses.shape[0], max(blocks, 1)), np.int64)
-        slot, block, file, offset, nbytes = files.ints(ref.places).reshape(-1, 5).T
-        addresses[slot, block] = files.addresses(ref.files, file, offset, nbytes)
-        block, rows = files.ints(ref.kept).reshape(-1, 2).T
-        addresses[self._kept_slot, block] = rows
-        self._addresses = addresses
-        self.next_row = ref.next_row
-        self._has_nulls = list(ref.has_nulls)
-        self._born_first, self._born_time, self._died_row, self._died_time = map(
-            files.ints, ref.versions
-        )
-        self._files = files
-
-    def gather(self, column: int, rows: Ints) -> Column:
-        if column not in self._published:
-            raise LookupError(f"column {column} was not published")
-        return super().gather(column, rows)
-
-
-class _AttachedSpine(Spine):
-    def __init__(self, ref: IndexRef, files: MappedFiles) -> None:
-        super().__init__(ref.width)
-        table = [
-            (files.address(keys), files.address(rows), files.address(offsets), n)
-            for keys, rows, offsets, n in ref.batches
-        ]
-        self._table = np.array(table, np.int64).reshape(-1, 4)
-        self.entries = sum(n for *_, n in ref.batches)
-        self._files = files
-
-
-class _AttachedFilter(Filter):
-    def __init__(self, ref: FilterRef, relation: Relation, files: MappedFiles) -> None:
-        self.relation = relation
-        self.predicate = ref.predicate
-        self._addresses = np.array([files.address(p) for p in ref.bitmaps] or [0], np.int64)
-        self._next_row = relation.next_row  # all is evaluated
-        self._files = files
+    def _told(self, homes: Iterable[tuple[int, Home]]) -> ValuesRef:
+        names: dict[str, int] = {}
+        return ValuesRef(self.array(table_of(homes, names)), tuple(names))
 
 
 class Attachment:
-    """Turns references to files of a directory into state. What it returned is valid while it
-    lives."""
+    """Turns references into state, for reading; all of one job, which makes keys as `shared` says.
+    `values`: the directory of values, `directory`: of the session."""
 
-    def __init__(self, directory: str) -> None:
-        self._files = MappedFiles(directory)
+    def __init__(self, values: str, directory: str, shared: Shared) -> None:
+        self._values = MappedFiles(values)
+        self._own = MappedFiles(directory)
+        self._shared = shared
 
-    def relation(self, ref: RelationRef) -> Relation:
-        return AttachedRelation(ref, self._files)
+    def relation(self, ref: RelationRef) -> Rows:
+        kept = self.ints(ref.kept).reshape(-1, 2)
+        born_first, born_time, died_row, died_time = map(self.ints, ref.versions)
+        bits = self._told(ref.dead)
+        return mapped_rows(
+            ref.schema,
+            self._shared,
+            ref.columns,
+            ref.next_row,
+            ref.has_nulls,
+            (born_first, born_time, died_row, died_time),
+            dict(zip(kept[:, 0].tolist(), kept[:, 1].tolist(), strict=True)),
+            self._told(ref.values),
+            self._values,
+            {slot: self._bytes(place) for slot, place in ref.last},
+            {block: self._own.only(home) for block, home in bits},
+        )
 
-    def index(self, ref: IndexRef, relation: Relation) -> ArrangementState:
-        state = ArrangementState(ref.spec, Relation(relation.schema))
-        state.relation = relation
-        state.spine = _AttachedSpine(ref, self._files)
-        return state
+    def index(self, ref: IndexRef, relation: Rows) -> IndexReader:
+        width = IndexReader(ref.spec, relation).width
+        batches = [
+            mapped_batch(home, width, ref.lengths[i], self._values)
+            for i, home in self._told(ref.batches)
+        ]
+        return IndexVersion(ref.spec, relation, batches)
 
-    def filter(self, ref: FilterRef, relation: Relation) -> Filter:
-        return _AttachedFilter(ref, relation, self._files)
+    def filter(self, ref: FilterRef, relation: Rows) -> FilterReader:
+        found = FilterReader(relation, ref.predicate)
+        homes = dict(self._told(ref.bitmaps))
+        found.hold(ref.next_row, homes, [self._bytes(p) for p in ref.last], self._values)
+        return found
 
     def ints(self, place: Place) -> Ints:
         """An int64 array that was published by `Publication.array`."""
-        return self._files.ints(place)
+        return self._own.ints(place)
+
+    def _told(self, ref: ValuesRef) -> list[tuple[int, Home]]:
+        return values_in(self.ints(ref.table).reshape(-1, 6), ref.files)
+
+    def _bytes(self, place: Place) -> Array:
+        return self._own.array(place.file, place.offset, place.nbytes, np.dtype(np.uint8))

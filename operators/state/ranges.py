@@ -9,7 +9,7 @@ import numpy as np
 
 from operators.flight.column import Ints
 from operators.kernels import ranges
-from operators.state.arrangement import ArrangementState
+from operators.state.arrangement import IndexReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Bound:
 
 
 def slices(
-    index: ArrangementState,
+    index: IndexReader,
     partition: Ints,
     low: Bound,
     high: Bound,
@@ -60,11 +60,11 @@ def slices(
 
 
 def between(
-    index: ArrangementState, partition: Ints, low: Bound, high: Bound, times: Ints, as_of: bool
+    index: IndexReader, partition: Ints, low: Bound, high: Bound, times: Ints, as_of: bool
 ) -> tuple[Ints, Ints]:
     """Visible rows of each probe's partition between its ends: (probe, row), int64[n] each.
 
-    Shapes: partition int64[p, m] (ArrangementState.partition_words), times int64[m]; rows are seen
+    Shapes: partition int64[p, m] (IndexReader.partition_words), times int64[m]; rows are seen
     as of their probe's time, or just before it.
     Cost: one seek per probe and batch, and the entries in between.
     """
@@ -74,7 +74,7 @@ def between(
 
 
 def _found(
-    index: ArrangementState,
+    index: IndexReader,
     partition: Ints,
     low: Bound,
     high: Bound,

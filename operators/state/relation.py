@@ -36,8 +36,8 @@ from operators.flight.column import Column, Ints, widen
 from operators.kernels import memory
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.slabs import ROWS
-from operators.state.pieces import MappedFiles, Stored
-from operators.state.rows import Rows
+from operators.state.pieces import Array, Home, MappedFiles, Stored
+from operators.state.rows import ALL_DEAD, NO_IDS, Kinds, Rows
 from operators.state.shared import Shared
 from operators.state.storage import Adopted, Buffers, Layout, can_wait, stored_values
 from planner import types as t
@@ -54,9 +54,6 @@ COMPACT_BELOW = 0.25
 #: with so many for each block that there is, as what it leaves behind would add up.
 CLOSE_ROWS, CLOSE_ROWS_A_BLOCK = BLOCK_ROWS // 16, 256
 _BITMAP_BYTES = BLOCK_ROWS // 8
-#: Shared by all blocks of which no row can be seen any more.
-_ALL_DEAD = np.full(_BITMAP_BYTES, 255, np.uint8)
-_NO_IDS = np.zeros(1, np.uint16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +74,32 @@ class _Fresh:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The values of one block as they are now, unless it is stored: of each slot the array, and the
-    bytes in use. `waiting`: columns without buffers yet, of which `Adopted.buffers` makes some."""
+    """The values of one block as they are now. `home`: where they lie, if they do; else `used` has
+    of each slot the array, and the bytes in use. `waiting`: columns without buffers yet, of which
+    `Adopted.buffers` makes some."""
 
     number: int
     rows: int
-    used: list[tuple[int, np.ndarray[Any, Any], int]]
+    used: list[tuple[int, Array, int]]
     waiting: list[tuple[int, Callable[[], Buffers]]]
     stored: Stored
+    home: Home | None
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How some columns of a relation's blocks lie in memory: each one's layout and first slot."""
+
+    columns: Mapping[int, tuple[t.Field, Layout, int]]
+    ids_slot: int
 
 
 @dataclass(frozen=True, slots=True)
 class RelationImage:
-    """All that a relation keeps, as it is now. `columns`: each one's layout and first slot;
-    `numbers` and `arrays` by name; `blocks`: the full ones, in order, but those of which no row can
-    be seen; `last`: the one that is being filled."""
+    """All that a relation keeps, as it is now. `numbers` and `arrays` by name; `blocks`: the full
+    ones, in order, but those of which no row can be seen; `last`: the one that is being filled."""
 
-    columns: tuple[tuple[t.Field, Layout, int], ...]
-    ids_slot: int
+    form: Form
     numbers: dict[str, Any]
     arrays: dict[str, np.ndarray[Any, Any]]
     blocks: list[Block]
@@ -143,15 +148,19 @@ class Relation(Rows):
         self._sought: set[int] = set()
         #: Of each block where its values lie in files, once they never change.
         self._stored: list[Stored] = []
+        #: Of each block where its dead bits lie, while they are these.
+        self._stored_dead: list[Stored] = []
         #: Of each block, how many rows were appended to it, and how many of them died.
         self._block_rows: list[int] = []
         self._block_deaths: list[int] = []
         self._full_blocks = 0
-        #: The rows as they are, once somebody wanted them and until they change; how many such
-        #: there were, and of each block how many when its dead bits were made.
+        #: The rows as they are, once somebody wanted them and until they change; how often dead
+        #: bits were handed out, and of each block how often when its own were made.
         self._version: Rows | None = None
         self._versions = 0
         self._dead_since: list[int] = []
+        #: The columns that other processes have read.
+        self.published: set[int] = set()
         #: Blocks of which no row can be seen any more, in the order in which they became so.
         self.empty_blocks: list[int] = []
 
@@ -237,10 +246,11 @@ class Relation(Rows):
         changed = self.next_row != mark.next_row or len(self._block_rows) != mark.blocks
         del self._buffers[mark.blocks :], self._block_rows[mark.blocks :]
         del self._block_deaths[mark.blocks :], self._stored[mark.blocks :]
-        del self._dead_since[mark.blocks :]
+        del self._dead_since[mark.blocks :], self._stored_dead[mark.blocks :]
         self._addresses[:, mark.blocks :] = 0
         if mark.blocks and mark.next_row & BLOCK_MASK:
             last = mark.blocks - 1
+            self._stored[last] = Stored()  # it may have been full meanwhile
             self._block_rows[last] = mark.last_rows
             self._addresses[self._kept_slot, last] = mark.last_rows
             for slot, buffer in enumerate(self._buffers[last]):
@@ -252,8 +262,8 @@ class Relation(Rows):
         self._died_row, self._died_time = mark.died_row, mark.died_time
         for rows in self._dying:
             for block, places in by_block(rows):
-                bits = self._buffers[block][self._dead_slot] if block < mark.blocks else None
-                if bits is not None:
+                if block < mark.blocks and self._buffers[block][self._dead_slot] is not None:
+                    bits = self._dead_bits(block)
                     alive = ~np.left_shift(1, places & 7).astype(np.uint8)
                     np.bitwise_and.at(bits, places >> 3, alive)
                     self._block_deaths[block] = int(np.bitwise_count(bits).sum(dtype=np.int64))
@@ -379,18 +389,6 @@ class Relation(Rows):
                 parts.append(kept[np.searchsorted(kept, row) :])
         return parts[0] if len(parts) == 1 else np.concatenate(parts or [_EMPTY])
 
-    def stored(
-        self, block: int, columns: frozenset[int]
-    ) -> Iterator[tuple[int, np.ndarray[Any, Any], int]]:
-        """(slot, buffer, bytes in use) of every buffer that holds the values of `columns` in one
-        block, to be copied elsewhere. The bytes of a block that is full never change."""
-        self._settle_block(block, columns)
-        rows = self.stored_rows(block)
-        if rows == 0:
-            yield self._ids_slot, _NO_IDS, 0
-            return
-        yield from self._in_use(block, columns)
-
     def _in_use(
         self, block: int, columns: Iterable[int]
     ) -> Iterator[tuple[int, np.ndarray[Any, Any], int]]:
@@ -411,17 +409,13 @@ class Relation(Rows):
             if buffer is not None:
                 yield slot, buffer, nbytes
 
-    def dead_bits(self, block: int) -> tuple[int, np.ndarray[Any, Any] | None]:
-        """Slot and bitmap of a block's dead rows, or None if it has none."""
-        return self._dead_slot, self._buffers[block][self._dead_slot]
-
     @property
     def nbytes(self) -> int:
         """Bytes in use: buffers filled so far, validity, bitmaps and row id lists."""
         every = range(len(self.schema))
         total = sum(a.nbytes(i, b) for i in every for b, a in self._waiting[i].items())
         for block, buffers in enumerate(self._buffers):
-            if buffers[self._ids_slot] is not _NO_IDS:
+            if buffers[self._ids_slot] is not NO_IDS:
                 here = [i for i in every if buffers[self._value_slot[i]] is not None]
                 total += sum(used for _, _, used in self._in_use(block, here))
                 dead = buffers[self._dead_slot]
@@ -453,10 +447,10 @@ class Relation(Rows):
         and a copy of the dead bits."""
         full = self.next_row >> BLOCK_BITS
         kept = self._addresses[self._kept_slot, : len(self._block_rows)].copy()
-        blocks = [self._image_of(b) for b in np.flatnonzero(kept[:full]).tolist()]
-        last = self._image_of(full) if self.next_row & BLOCK_MASK else None
+        blocks = [self.block(b) for b in np.flatnonzero(kept[:full]).tolist()]
+        last = self.block(full) if self.next_row & BLOCK_MASK else None
         bits = [(b, s[self._dead_slot]) for b, s in enumerate(self._buffers)]
-        dead = [(b, d) for b, d in bits if d is not None and d is not _ALL_DEAD]
+        dead = [(b, d) for b, d in bits if d is not None and d is not ALL_DEAD]
         numbers = {
             "next_row": self.next_row,
             "live_rows": self.live_rows,
@@ -476,33 +470,60 @@ class Relation(Rows):
             "dead": np.array([b for b, _ in dead], np.int64),
             "dead_bits": np.array([d for _, d in dead], np.uint8).reshape(-1, _BITMAP_BYTES),
         }
-        columns = tuple(zip(self.schema, self._layouts, self._value_slot, strict=True))
-        return RelationImage(columns, self._ids_slot, numbers, arrays, blocks, last)
+        return RelationImage(self.form(), numbers, arrays, blocks, last)
+
+    def form(self, columns: Iterable[int] | None = None) -> Form:
+        """How some columns of the blocks lie in memory; None: all."""
+        some = range(len(self.schema)) if columns is None else sorted(columns)
+        told = {c: (self.schema[c], self._layouts[c], self._value_slot[c]) for c in some}
+        return Form(told, self._ids_slot)
 
     @property
     def stored_blocks(self) -> tuple[Stored, ...]:
         """Of each block where it lies in a file, if it does."""
         return tuple(self._stored)
 
-    def _image_of(self, block: int) -> Block:
-        stored = self._stored[block]
-        if stored.file is not None:
-            return Block(block, self.stored_rows(block), [], [], stored)
-        waits = [i for i, w in enumerate(self._waiting) if block in w]
-        settled = set(range(len(self.schema))).difference(waits)
+    @property
+    def stored_dead(self) -> tuple[Stored, ...]:
+        """Of each block where its dead bits lie in a file, if they do."""
+        return tuple(self._stored_dead)
+
+    def dead_bits(self) -> Iterator[tuple[int, Array, Stored]]:
+        """Of each block that has dead rows their bits, which never change from now on: who kills
+        further rows makes others, 8 KiB a block. Those of which no row can be seen have none."""
+        self._versions += 1
+        for block, buffers in enumerate(self._buffers):
+            bits = buffers[self._dead_slot]
+            if bits is not None and bits is not ALL_DEAD:
+                yield block, bits, self._stored_dead[block]
+
+    def block(self, block: int, columns: frozenset[int] | None = None) -> Block:
+        """The values of a block that has rows, as they are now; those of a full one never change.
+        `columns`: of these alone, with a home that has them; None: of all. Cost: references."""
+        stored, rows = self._stored[block], self.stored_rows(block)
+        if stored.home is not None and (columns is None or self._has(stored.home, columns)):
+            return Block(block, rows, [], [], stored, stored.home)
+        every = range(len(self.schema)) if columns is None else sorted(columns)
+        waits = [i for i in every if block in self._waiting[i]]
         return Block(
             block,
-            self.stored_rows(block),
-            list(self._in_use(block, settled)),
+            rows,
+            list(self._in_use(block, set(every).difference(waits))),
             [(i, self._waiting[i][block].buffers(i, self._layouts[i], block)) for i in waits],
             stored,
+            None,
         )
+
+    def _has(self, home: Home, columns: frozenset[int]) -> bool:
+        """Whether a block of which some columns were written has these."""
+        there = set(home.places[:, 0].tolist())
+        return all(self._value_slot[c] in there for c in columns)
 
     def load(
         self,
         numbers: Mapping[str, Any],
         arrays: Mapping[str, np.ndarray[Any, Any]],
-        stored: Mapping[int, Stored],
+        values: Mapping[int, Home],
         files: MappedFiles,
         last: Mapping[int, np.ndarray[Any, Any]],
     ) -> None:
@@ -515,13 +536,13 @@ class Relation(Rows):
         self._full_blocks, self._has_nulls = numbers["full_blocks"], list(numbers["has_nulls"])
         self._born_first, self._born_time = arrays["born_first"], arrays["born_time"]
         self._died_row, self._died_time = arrays["died_row"], arrays["died_time"]
-        kinds = self._slot_kinds()
+        kinds = self.kinds
         for block, kept in enumerate(arrays["kept"].tolist()):
             self._new_block()
             self._addresses[self._kept_slot, block] = kept
-            if block in stored:
-                self._stored[block] = stored[block]
-                self._map(block, stored[block], kinds, files)
+            if block in values:
+                self._stored[block] = Stored(values[block], mapped=True)
+                self._map(block, values[block], kinds, files)
         self._block_rows = arrays["block_rows"].tolist()
         self._block_deaths = arrays["block_deaths"].tolist()
         for block, bits in zip(arrays["dead"].tolist(), arrays["dead_bits"], strict=True):
@@ -534,45 +555,21 @@ class Relation(Rows):
 
     def map_stored(self, files: MappedFiles) -> None:
         """Read the blocks that lie in files from there, and let their memory go. Between steps."""
-        kinds = self._slot_kinds()
+        kinds = self.kinds
         for block, stored in enumerate(self._stored):
-            if stored.file is not None and not stored.mapped:
-                self._map(block, stored, kinds, files)
+            if stored.home is not None and not stored.mapped:
+                self._map(block, stored.home, kinds, files)
+                stored.mapped = True
                 for column, waiting in enumerate(self._waiting):
                     if block in waiting:
                         waiting.pop(block).leave(column)
                 self._version = None
 
-    def _map(
-        self,
-        block: int,
-        stored: Stored,
-        kinds: Mapping[int, tuple[np.dtype[Any], int]],
-        files: MappedFiles,
-    ) -> None:
-        """Have a block's values where they are stored."""
-        assert stored.file is not None
-        for slot, offset, nbytes, _ in stored.places.tolist():
-            kind, words = kinds[slot]
-            values = files.array(stored.file, offset, nbytes, kind)
-            self._set(block, slot, values.reshape(-1, 2) if words == 2 else values)
-        stored.mapped = True
-
-    def _slot_kinds(self) -> dict[int, tuple[np.dtype[Any], int]]:
-        """Of each slot of values: its dtype, and the words a row."""
-        kinds: dict[int, tuple[np.dtype[Any], int]] = {self._ids_slot: (np.dtype(np.uint16), 1)}
-        for layout, slot in zip(self._layouts, self._value_slot, strict=True):
-            kinds[slot] = layout.storage, layout.words
-            kinds[slot + 1] = np.dtype(np.bool_), 1
-            if layout.textual:
-                kinds[slot + 2] = np.dtype(np.uint8), 1
-        return kinds
-
     def _load_last(
         self,
         block: int,
-        kinds: Mapping[int, tuple[np.dtype[Any], int]],
-        values: Mapping[int, np.ndarray[Any, Any]],
+        kinds: Kinds,
+        values: Mapping[int, Array],
     ) -> None:
         """Copy the values of the block that is being filled to where there is room for more."""
         self._open_buffers(block)
@@ -635,12 +632,6 @@ class Relation(Rows):
                 self._set(block, slot + 2, text)
             del waiting[block]
 
-    def _settle_block(self, block: int, columns: Iterable[int]) -> None:
-        """Give one block its buffers of `columns`."""
-        for column in columns:
-            if block in self._waiting[column]:
-                self._settle(column, (block,))
-
     def _next_block(self) -> int:
         """The first row id of the block after those that there are."""
         return (self.next_row + BLOCK_MASK) & ~BLOCK_MASK
@@ -651,14 +642,9 @@ class Relation(Rows):
         self._addresses[self._kept_slot, len(self._block_rows) - 1] = self._block_rows[-1]
 
     def _new_block(self) -> int:
-        """A block without buffers; returns its number."""
-        block = len(self._buffers)
-        if block == self._addresses.shape[1]:
-            grown = np.zeros((self._slots, 2 * block), np.int64)
-            grown[:, :block] = self._addresses
-            self._addresses = grown
-        self._buffers.append([None] * self._slots)
+        block = super()._new_block()
         self._stored.append(Stored())
+        self._stored_dead.append(Stored())
         self._dead_since.append(0)
         self._block_rows.append(0)
         self._block_deaths.append(0)
@@ -684,12 +670,6 @@ class Relation(Rows):
         touches few: the first touch of a huge page clears 2 MiB. And its blocks come and go with
         few rows in them, of which one would keep a whole slab."""
         return (ROWS.empty if self.live_rows >= BULK_ROWS else np.empty)(shape, dtype)
-
-    def _set(self, block: int, slot: int, buffer: np.ndarray[Any, Any] | None) -> None:
-        here = self._buffers[block].copy()  # versions keep those that they have
-        here[slot] = buffer
-        self._buffers[block] = here
-        self._addresses[slot, block] = 0 if buffer is None else buffer.ctypes.data
 
     def _fill(self, columns: list[Column], start: int, count: int) -> None:
         block = len(self._buffers) - 1
@@ -743,6 +723,7 @@ class Relation(Rows):
             bits = np.zeros(_BITMAP_BYTES, np.uint8) if bits is None else bits.copy()
             self._set(block, self._dead_slot, bits)
             self._dead_since[block] = self._versions
+            self._stored_dead[block] = Stored()
         return bits
 
     # -- compaction ------------------------------------------------------------------------------
@@ -780,16 +761,14 @@ class Relation(Rows):
         for column, waiting in enumerate(self._waiting):
             if block in waiting:
                 waiting.pop(block).leave(column)
-        for slot in range(self._slots):
-            self._set(block, slot, None)
-        self._set(block, self._dead_slot, _ALL_DEAD)
-        self._set(block, self._ids_slot, _NO_IDS)
-        self._addresses[self._kept_slot, block] = 0
-        self._stored[block] = Stored()
+        super()._empty(block)
+        self._stored[block], self._stored_dead[block] = Stored(), Stored()
         self.empty_blocks.append(block)
 
     def _rewrite(self, block: int, rows: Ints) -> None:
-        self._settle_block(block, range(len(self.schema)))
+        for column, waiting in enumerate(self._waiting):
+            if block in waiting:
+                self._settle(column, (block,))
         columns = [self._gather(i, rows) for i in range(len(self.schema))]
         for i, (layout, slot) in enumerate(zip(self._layouts, self._value_slot, strict=True)):
             values = columns[i].values

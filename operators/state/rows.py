@@ -7,7 +7,7 @@ change: any thread may read them, whatever the relation that they were taken fro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from operators.flight.column import Bools, Column, Ints
 from operators.kernels import memory, versions
-from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
+from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
+from operators.state.pieces import Array, Home, MappedFiles
 from operators.state.shared import Shared
 from operators.state.storage import layout_of
 from planner import types as t
@@ -23,6 +24,11 @@ from planner import types as t
 #: Versions as kernels take them: dead bits, births (first row, time), deaths (row, time).
 Versions = tuple[Ints, Ints, Ints, Ints, Ints]
 _EMPTY = np.empty(0, np.int64)
+#: The dead bits and the ids of all blocks of which no row can be seen any more.
+ALL_DEAD = np.full(BLOCK_ROWS // 8, 255, np.uint8)
+NO_IDS = np.zeros(1, np.uint16)
+#: Of each slot of values: its dtype, and the words a row.
+Kinds = Mapping[int, tuple[np.dtype[Any], int]]
 
 
 class Rows:
@@ -50,7 +56,9 @@ class Rows:
         self._died_row = _EMPTY
         self._died_time = _EMPTY
         #: What the addresses point to.
-        self._buffers: list[list[np.ndarray[Any, Any] | None]] = []
+        self._buffers: list[list[Array | None]] = []
+        #: The columns that can be read; None: all.
+        self._readable: Collection[int] | None = None
 
     def share(self, shared: Shared) -> None:
         """Be of the dataflow with these."""
@@ -69,6 +77,8 @@ class Rows:
 
     def gather(self, column: int, rows: Ints) -> Column:
         """Values of one column at `rows` (int64[n]; ids that some reader may see, any order)."""
+        if self._readable is not None and column not in self._readable:
+            raise LookupError(f"column {column} cannot be read here")
         return self._gather(column, rows)
 
     def gather_words(self, slots: Ints, rows: Ints, places: Ints, out: Ints) -> None:
@@ -113,6 +123,59 @@ class Rows:
     def has_nulls(self) -> tuple[bool, ...]:
         """For each column, whether some row may be NULL."""
         return tuple(self._has_nulls)
+
+    # -- blocks ----------------------------------------------------------------------------------
+
+    @property
+    def kinds(self) -> Kinds:
+        """The slots of values, and of ids."""
+        kinds: dict[int, tuple[np.dtype[Any], int]] = {self._ids_slot: (np.dtype(np.uint16), 1)}
+        for layout, slot in zip(self._layouts, self._value_slot, strict=True):
+            kinds[slot] = layout.storage, layout.words
+            kinds[slot + 1] = np.dtype(np.bool_), 1
+            if layout.textual:
+                kinds[slot + 2] = np.dtype(np.uint8), 1
+        return kinds
+
+    def slots_of(self, columns: Collection[int]) -> frozenset[int]:
+        """The slots that hold the values of some columns."""
+        slots = {self._ids_slot}
+        for column in columns:
+            layout, slot = self._layouts[column], self._value_slot[column]
+            slots.update((slot, slot + 1, slot + 2) if layout.textual else (slot, slot + 1))
+        return frozenset(slots)
+
+    def _new_block(self) -> int:
+        """A block without buffers; returns its number."""
+        block = len(self._buffers)
+        if block == self._addresses.shape[1]:
+            grown = np.zeros((self._slots, 2 * block), np.int64)
+            grown[:, :block] = self._addresses
+            self._addresses = grown
+        self._buffers.append([None] * self._slots)
+        return block
+
+    def _set(self, block: int, slot: int, buffer: Array | None) -> None:
+        here = self._buffers[block].copy()  # versions keep those that they have
+        here[slot] = buffer
+        self._buffers[block] = here
+        self._addresses[slot, block] = 0 if buffer is None else buffer.ctypes.data
+
+    def _map(self, block: int, home: Home, kinds: Kinds, files: MappedFiles) -> None:
+        """Have a block's values where they lie in a file, those of the slots in `kinds`."""
+        for slot, offset, nbytes, _ in home.places.tolist():
+            if slot in kinds:
+                kind, words = kinds[slot]
+                values = files.array(home.file, offset, nbytes, kind)
+                self._set(block, slot, values.reshape(-1, 2) if words == 2 else values)
+
+    def _empty(self, block: int) -> None:
+        """No row of the block can be seen any more."""
+        for slot in range(self._slots):
+            self._set(block, slot, None)
+        self._set(block, self._dead_slot, ALL_DEAD)
+        self._set(block, self._ids_slot, NO_IDS)
+        self._addresses[self._kept_slot, block] = 0
 
     def _gather(self, column: int, rows: Ints) -> Column:
         field, layout, slot = self.schema[column], self._layouts[column], self._value_slot[column]
@@ -178,3 +241,46 @@ class Rows:
             first, end, time, dead, born_first, born_time, died_row, died_time, ids, kept, out
         )
         return out[:count]
+
+
+def mapped_rows(
+    schema: t.Schema,
+    shared: Shared,
+    columns: frozenset[int],
+    next_row: int,
+    has_nulls: Sequence[bool],
+    versions: tuple[Ints, Ints, Ints, Ints],
+    kept: Mapping[int, int],
+    values: Sequence[tuple[int, Home]],
+    files: MappedFiles,
+    last: Mapping[int, Array],
+    dead: Mapping[int, Array],
+) -> Rows:
+    """Rows whose full blocks lie in files.
+
+    `columns`: those that can be read. `versions`: births (first row, time) and deaths (row, time).
+    `kept`: of each block that there is its stored rows. `values`: where full blocks lie in `files`.
+    `last`: the bytes of the block that is being filled, by slot. `dead`: of each block with dead
+    rows their bits. Cost: O(blocks).
+    """
+    made = Rows(schema, shared)
+    made._readable = columns
+    made.next_row, made._has_nulls = next_row, list(has_nulls)
+    made._born_first, made._born_time, made._died_row, made._died_time = versions
+    for _ in range((next_row + BLOCK_MASK) >> BLOCK_BITS):
+        made._new_block()
+    for block, rows in kept.items():
+        made._addresses[made._kept_slot, block] = rows
+        if rows == 0:
+            made._empty(block)
+    every, slots = made.kinds, made.slots_of(columns)
+    kinds = {slot: kind for slot, kind in every.items() if slot in slots}
+    for block, home in values:
+        made._map(block, home, kinds, files)
+    for slot, raw in last.items():
+        kind, words = kinds[slot]
+        array = raw.view(kind)
+        made._set(next_row >> BLOCK_BITS, slot, array.reshape(-1, 2) if words == 2 else array)
+    for block, bits in dead.items():
+        made._set(block, made._dead_slot, bits)
+    return made

@@ -22,7 +22,7 @@ from operators.flight.arrow import arrow_type
 from operators.flight.column import Ints
 from operators.state.files import create, discard
 from operators.state.pieces import Array, checksum, flat
-from operators.state.relation import Block, RelationImage
+from operators.state.relation import Block, Form
 from operators.state.storage import Layout
 from planner import types as t
 
@@ -30,11 +30,11 @@ from planner import types as t
 MOST_BLOCKS = 64
 
 
-def arrays_of(image: RelationImage, block: Block) -> dict[int, Array]:
+def arrays_of(form: Form, block: Block) -> dict[int, Array]:
     """The bytes in use of each slot of a block, uint8[n]; columns that wait get their buffers."""
     found = {slot: flat(array)[:nbytes] for slot, array, nbytes in block.used}
     for column, make in block.waiting:
-        _, layout, slot = image.columns[column]
+        _, layout, slot = form.columns[column]
         values, valid, text = make()
         used = (block.rows + 1) * 4 if layout.textual else None
         found[slot] = flat(values)[: used or layout.storage.itemsize * layout.words * block.rows]
@@ -45,14 +45,14 @@ def arrays_of(image: RelationImage, block: Block) -> dict[int, Array]:
     return found
 
 
-def alike(image: RelationImage, blocks: Sequence[Block]) -> list[list[Block]]:
+def alike(form: Form, blocks: Sequence[Block]) -> list[list[Block]]:
     """The blocks by file: those of one have the same slots."""
     files: list[list[Block]] = []
     open_files: dict[frozenset[int], list[Block]] = {}
     for block in blocks:
         there = {slot for slot, _, _ in block.used}
         for column, _ in block.waiting:  # without NULLs
-            _, layout, slot = image.columns[column]
+            _, layout, slot = form.columns[column]
             there.update((slot, slot + 2) if layout.textual else (slot,))
         slots = frozenset(there)
         file = open_files.get(slots)
@@ -63,35 +63,37 @@ def alike(image: RelationImage, blocks: Sequence[Block]) -> list[list[Block]]:
     return files
 
 
-def write_segment(path: str, image: RelationImage, blocks: Sequence[Block]) -> list[Ints]:
-    """Write blocks with the same slots to a file, and sync it; where each block's arrays lie, as
-    `pieces.Stored` has them. Raises: OSError, with no file of that name."""
+def write_segment(path: str, form: Form, blocks: Sequence[Block], durable: bool) -> list[Ints]:
+    """Write blocks with the same slots to a file; where each block's arrays lie, as `pieces.Home`
+    has them. `durable`: it is on disk when this returns. Raises: OSError, with no file of that
+    name."""
     temporary = f"{path}.part"
     discard(temporary)
     sums: list[dict[int, tuple[int, int]]] = []
     with create(temporary) as out:
         writer: pa.RecordBatchFileWriter | None = None
         for block in blocks:
-            arrays = arrays_of(image, block)
+            arrays = arrays_of(form, block)
             sums.append({slot: (len(a), checksum(a)) for slot, a in arrays.items()})
-            batch = _batch(image, block.rows, arrays)
+            batch = _batch(form, block.rows, arrays)
             if writer is None:
                 writer = pa.ipc.new_file(pa.PythonFile(out, mode="w"), batch.schema)
             writer.write_batch(batch)
         assert writer is not None, "a file has a block"
         writer.close()
-        out.flush()
-        os.fsync(out.fileno())
-    places = _places(temporary, image, sums)
+        if durable:
+            out.flush()
+            os.fsync(out.fileno())
+    places = _places(temporary, form, sums)
     os.rename(temporary, path)
     return places
 
 
-def _batch(image: RelationImage, rows: int, arrays: dict[int, Array]) -> pa.RecordBatch:
+def _batch(form: Form, rows: int, arrays: dict[int, Array]) -> pa.RecordBatch:
     columns: list[pa.Array] = []
     names: list[str] = []
     behind: list[tuple[str, pa.Array]] = []
-    for field, layout, slot in image.columns:
+    for field, layout, slot in form.columns.values():
         kind, present, nulls = _arrow_type(field.type, layout), None, arrays.get(slot + 1)
         if nulls is not None:
             present = pa.array(nulls.view(np.bool_)).buffers()[1]
@@ -101,8 +103,8 @@ def _batch(image: RelationImage, rows: int, arrays: dict[int, Array]) -> pa.Reco
             buffers.append(pa.py_buffer(arrays[slot + 2]))
         columns.append(pa.Array.from_buffers(kind, rows, buffers))
         names.append(field.name)
-    if image.ids_slot in arrays:
-        behind.append(("place", _bytes(pa.uint16(), rows, arrays[image.ids_slot])))
+    if form.ids_slot in arrays:
+        behind.append(("place", _bytes(pa.uint16(), rows, arrays[form.ids_slot])))
     every = [*columns, *(array for _, array in behind)]
     return pa.RecordBatch.from_arrays(every, names=[*names, *(name for name, _ in behind)])
 
@@ -118,7 +120,7 @@ def _arrow_type(kind: t.SqlType, layout: Layout) -> pa.DataType:
     return pa.from_numpy_dtype(layout.storage)
 
 
-def _places(path: str, image: RelationImage, sums: list[dict[int, tuple[int, int]]]) -> list[Ints]:
+def _places(path: str, form: Form, sums: list[dict[int, tuple[int, int]]]) -> list[Ints]:
     """Where the slots of each record batch lie in the file."""
     mapped = pa.memory_map(path)
     data = mapped.read_buffer()
@@ -127,8 +129,8 @@ def _places(path: str, image: RelationImage, sums: list[dict[int, tuple[int, int
     for number, told in enumerate(sums):
         batch = reader.get_batch(number)
         at: dict[int, pa.Buffer] = {}
-        behind = len(image.columns)
-        for i, (_, layout, slot) in enumerate(image.columns):
+        behind = len(form.columns)
+        for i, (_, layout, slot) in enumerate(form.columns.values()):
             buffers = batch.column(i).buffers()
             at[slot] = buffers[1]
             if layout.textual:
@@ -136,8 +138,8 @@ def _places(path: str, image: RelationImage, sums: list[dict[int, tuple[int, int
             if slot + 1 in told:
                 at[slot + 1] = batch.column(behind).buffers()[1]
                 behind += 1
-        if image.ids_slot in told:
-            at[image.ids_slot] = batch.column(behind).buffers()[1]
+        if form.ids_slot in told:
+            at[form.ids_slot] = batch.column(behind).buffers()[1]
         rows = [
             (slot, at[slot].address - data.address if nbytes else 0, nbytes, summed)
             for slot, (nbytes, summed) in told.items()

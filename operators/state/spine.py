@@ -17,7 +17,7 @@ separate spines (this project's own).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,7 +27,7 @@ from operators.kernels import memory, sorting, spines
 from operators.kernels.memory import BLOCK_ROWS
 from operators.kernels.versions import NEVER
 from operators.slabs import BATCHES
-from operators.state.pieces import MappedFiles, Stored
+from operators.state.pieces import Home, MappedFiles, Stored
 
 #: Entries merged per entry inserted, for each merge in progress; more is more eager.
 EFFORT = 4
@@ -111,14 +111,13 @@ def make_batch(keys: Ints, rows: Ints, order: Ints | None = None) -> Batch:
     return Batch(out_keys, out_rows, offsets)
 
 
-def stored_batch(stored: Stored, width: int, length: int, files: MappedFiles) -> Batch:
+def mapped_batch(home: Home, width: int, length: int, files: MappedFiles) -> Batch:
     """The batch of keys of so many words that lies in a file."""
-    assert stored.file is not None
     keys, rows, offsets = (
-        files.array(stored.file, at, nbytes, np.dtype(np.int64))
-        for _, at, nbytes, _ in stored.places.tolist()
+        files.array(home.file, at, nbytes, np.dtype(np.int64))
+        for _, at, nbytes, _ in home.places.tolist()
     )
-    stored.mapped = True
+    stored = Stored(home, mapped=True)
     return Batch(keys.reshape(width, length), rows, offsets, stored=stored)
 
 
@@ -138,7 +137,7 @@ class _Merge:
     def work(self, fuel: int, dead: Ints, died_row: Ints) -> Batch | None:
         if self._joined:
             spines.concatenate(
-                _table(self.inputs), dead, died_row,
+                table_of(self.inputs), dead, died_row,
                 self._keys, self._rows, self._offsets, self._state, fuel,
             )  # fmt: skip
         else:
@@ -162,7 +161,7 @@ class _Merge:
         return int(self._state[3]) * 8 * words
 
 
-def _table(batches: list[Batch]) -> Ints:
+def table_of(batches: Sequence[Batch]) -> Ints:
     """int64[b, 4] for kernels: the entry of each batch."""
     return np.array([b.entry for b in batches], np.int64).reshape(-1, 4)
 
@@ -216,10 +215,11 @@ class Spine:
                 self._parts[at] = self._mapped(part, files)
 
     def _mapped(self, batch: Batch, files: MappedFiles) -> Batch:
-        if batch.stored.file is None or batch.stored.mapped:
+        home = batch.stored.home
+        if home is None or batch.stored.mapped:
             return batch
         self._table = None
-        found = stored_batch(batch.stored, self.width, len(batch), files)
+        found = mapped_batch(home, self.width, len(batch), files)
         return replace(found, skips=batch.skips, chain=batch.chain)
 
     def mark(self) -> tuple[int, int]:
@@ -311,7 +311,7 @@ class Spine:
     def table(self) -> Ints:
         """int64[b, 4] for kernels; valid until the next insert or work."""
         if self._table is None:
-            self._table = _table([b for b in self.batches if len(b)])
+            self._table = table_of([b for b in self.batches if len(b)])
         return self._table
 
     def table_with_skips(self) -> Ints:

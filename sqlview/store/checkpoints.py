@@ -16,6 +16,7 @@ import os
 import re
 import struct
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from operators import checkpoint
 from operators.checkpoint import NAME_CLASSES, Cut, Document, Names
 from operators.state.files import discard
 from operators.state.pieces import Array, MappedFiles, Pack, checksum
+from operators.state.values import ValueFiles
 from planner.errors import FormatError, StoreError
 from planner.serialise import PLAN_CLASSES, Format
 from sqlview.positions import Position
@@ -82,9 +84,10 @@ class Checkpoint:
     files: MappedFiles
 
 
-def write(directory: str, mark: bytes, token: str, taken: Taken) -> Checkpoint:
+def write(values: ValueFiles, mark: bytes, taken: Taken) -> Checkpoint:
     """Write a checkpoint, and return it. Raises: OSError, with those before as they were."""
-    document = checkpoint.write(taken.cut, directory, token)
+    directory = values.directory
+    document = checkpoint.write(taken.cut, values)
     document["history"] = taken.history
     pack = Pack(_path(directory, taken.end.number))
     head = {
@@ -179,14 +182,15 @@ def damaged_files(found: Checkpoint) -> dict[str, str]:
     return wrong
 
 
-def discard_old(directory: str, found: Checkpoint | None) -> None:
-    """Delete what the latest checkpoint does not need, and what was not finished."""
+def discard_old(directory: str, found: Checkpoint | None, used: AbstractSet[str]) -> None:
+    """Delete what the latest checkpoint does not need, and what was not finished, but for files of
+    values that are `used`."""
     needed = set() if found is None else {os.path.basename(found.path), *found.values}
     for name in os.listdir(directory):
         whole = name.removesuffix(".part")
         mine = _NAME.fullmatch(whole) or _VALUES.fullmatch(whole)
         old = found is not None and log.is_old(name, found.end)
-        if (mine and name not in needed) or old:
+        if (mine and name not in needed and whole not in used) or old:
             discard(os.path.join(directory, name))
 
 

@@ -24,6 +24,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from operators.state.files import create, make_directory, sync_directory
+from operators.state.values import ValueFiles
 from planner.errors import StoreError
 from sqlview.store import checkpoints, log
 from sqlview.store.checkpoints import Checkpoint, Taken
@@ -72,9 +73,10 @@ class Store:
         self.checkpoint: Checkpoint | None = None
         #: Held while a checkpoint is written; acquired by who holds the session, never the reverse.
         self._writing = threading.Lock()
-        self._token = os.urandom(6).hex()
         #: Since it was opened.
         self.checkpoints_written = 0
+        #: Files of what never changes, which checkpoints share, and Spark's tasks read.
+        self.values = ValueFiles(self.path, durable=True)
         #: Record, bytes appended, and when: of the latest checkpoint. What it took, in seconds.
         self._saved, self._saved_bytes, self._saved_at = 0, 0, time.monotonic()
         self._saving_seconds = 0.0
@@ -203,8 +205,7 @@ class Store:
             appended = self._log.appended_bytes
             self._log.sync()  # what a checkpoint has, the log has
             self.checkpoints_written += 1
-            token = f"{self._token}-{self.checkpoints_written}"
-            self.checkpoint = checkpoints.write(self.path, self._mark, token, taken)
+            self.checkpoint = checkpoints.write(self.values, self._mark, taken)
             self._saved, self._saved_bytes = taken.end.number, appended
             self._discard_old()
         except OSError as error:
@@ -220,7 +221,7 @@ class Store:
             with unheld(self.path) as is_free:
                 self._superfluous = not is_free
                 if is_free:
-                    checkpoints.discard_old(self.path, self.checkpoint)
+                    checkpoints.discard_old(self.path, self.checkpoint, self.values.written)
         except OSError:
             _log.warning("files that are used no more cannot be deleted", exc_info=True)
 

@@ -24,6 +24,7 @@ from operators.kernels.memory import BLOCK_BITS, BLOCK_ROWS
 from operators.state import relation as relations
 from operators.state import storage
 from operators.state.relation import BULK_ROWS, CLOSE_ROWS, Relation
+from operators.state.segments import arrays_of
 from planner import types as t
 from tests.operators.columns import Row, ints, schema, to_columns, to_rows
 from tests.reference.tables import arrow_table
@@ -190,7 +191,8 @@ def test_columns_wait_in_blocks_of_their_own_until_they_are_read(
                     lockstep.advance(number % 2)
                 case 5 if len(rows):
                     block = int(rows[int(fraction * len(rows))]) >> BLOCK_BITS
-                    assert list(relation.stored(block, frozenset({number})))
+                    columns = frozenset({number})
+                    assert arrays_of(relation.form(columns), relation.block(block, columns))
                 case 6 if len(rows):
                     place = int(fraction * len(rows))
                     found = relation.gather(number, rows[place:][::2].copy())
@@ -223,7 +225,8 @@ def test_what_nobody_reads_is_not_converted() -> None:
     assert to_rows([relation.gather(1, ints(first + 5))], kinds[1:2]) == [(Decimal("0.5"),)]
     assert relation.nbytes == came - 8 * BULK_ROWS
     address = table.column(0).chunk(0).buffers()[1].address
-    (_, days, _), *_ = relation.stored(0, frozenset({0}))
+    ((_, make),) = relation.block(0, frozenset({0})).waiting
+    days, *_ = make()
     assert days.ctypes.data == address
     relation.kill(np.arange(first, first + BULK_ROWS), np.full(BULK_ROWS, 2, np.int64))
     relation.advance(2)
@@ -445,7 +448,7 @@ def test_many_rows_at_once_stay_where_they_are() -> None:
     assert relation.visible(3).tolist() == expected == relation.rows_from(0).tolist()
     assert relation.rows_from(first + n).tolist() == [later, later + 1]
     assert np.array_equal(relation.gather(0, np.arange(first, first + n)).values, numbers)
-    buffers = {slot: b for slot, b, _ in relation.stored(1, frozenset({0}))}
+    buffers = {slot: b for slot, b, _ in relation.block(1, frozenset({0})).used}
     assert any(np.shares_memory(b, numbers) for b in buffers.values())
     relation.kill(np.arange(first, first + n), np.full(n, 4, np.int64))
     relation.advance(4)
@@ -458,7 +461,8 @@ def test_a_part_of_a_large_array_does_not_keep_all_of_it() -> None:
     texts = to_columns([(None, "x" * 20)], TWO)[1].take(np.zeros(len(large), np.int64))
     part = [Column(t.BIGINT, large[-BULK_ROWS:]), Column(t.STRING, texts.values[-BULK_ROWS:])]
     relation.append(part, np.full(BULK_ROWS, 1, np.int64))
-    held = [b for _, b, _ in relation.stored(0, frozenset({0, 1}))]
+    held = [b for _, b, _ in relation.block(0).used]
+    assert len(held) == 3
     assert not any(np.shares_memory(b, large) for b in held)
     assert relation.gather(0, ints(BULK_ROWS - 1)).values.tolist() == [len(large) - 1]
     assert relation.gather(1, ints(0)).values.to_pylist() == ["x" * 20]

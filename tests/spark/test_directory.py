@@ -16,6 +16,7 @@ import sqlview
 import sqlview.spark
 from operators.executor.spark import SparkExecutor, task
 from sqlview.spark import SparkSide
+from sqlview.store import store
 from sqlview.verify import Verifier
 
 pytestmark = pytest.mark.spark
@@ -72,11 +73,12 @@ def test_only_its_owner_reads_it(
     """What the driver publishes, what tasks write, snapshots, and DataFrames on their way in."""
     monkeypatch.setattr(sqlview.spark, "LOCAL_BYTES", -1)
     monkeypatch.setattr(sqlview.spark, "DRIVER_BYTES", -1)
+    monkeypatch.setattr(store, "CHECKPOINT_SECONDS", 1e9)  # no file goes while it is looked at
     seen: dict[str, int] = {}
     collect = SparkExecutor._collect
 
     def looking(self: SparkExecutor, job: Any, path: str) -> Any:
-        seen.update(modes(directory(db)))
+        seen.update(modes(directory(db).parent))
         return collect(self, job, path)
 
     monkeypatch.setattr(SparkExecutor, "_collect", looking)
@@ -88,10 +90,10 @@ def test_only_its_owner_reads_it(
         assert db.view("v").to_df().count() == 3
     finally:
         os.umask(before)
-    seen.update(modes(directory(db)))
+    seen.update(modes(directory(db).parent))
     assert seen.pop(".") == 0o700
     kinds = {name.split("-")[0] for name in seen}
-    assert {"file job", "file step", "file batch", "directory snapshot"} <= kinds
+    assert {"file job", "file step", "file small", "directory snapshot"} <= kinds
     for name, mode in seen.items():
         assert mode == (0o700 if name.startswith("directory") else 0o600), name
     assert executor(db).failures == 0

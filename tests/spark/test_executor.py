@@ -148,4 +148,4 @@ def test_published_state_follows_merges(twins: MakeTwins) -> None:
         pair.step([stream.transaction(12)])
         counts.append(len(os.listdir(directory)))
     assert max(counts) < 12, counts
-    assert not [f for f in os.listdir(directory) if not f.startswith(("batch", "blocks"))]
+    assert not [f for f in os.listdir(directory) if not f.startswith(("small", "large", "rows"))]

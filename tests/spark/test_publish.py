@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import stat
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,12 @@ from operators.flight.delta import Pairs, bound
 from operators.kernels.memory import BLOCK_ROWS
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
-from operators.state.pieces import Place
-from operators.state.publish import Attachment, Publisher
+from operators.state.hashing import Hashing
+from operators.state.pieces import Place, Stored
+from operators.state.publish import Attachment, Publication, Publisher
 from operators.state.relation import Relation
+from operators.state.shared import Shared
+from operators.state.values import ValueFiles
 from planner import dataflow as ir
 from planner.expr import Call, Literal
 from planner.expr import Column as ColumnRef
@@ -68,25 +72,47 @@ def relation() -> Relation:
     return relation
 
 
-def test_attached_state_reads_alike(relation: Relation, tmp_path: Path) -> None:
+def stored_in(
+    relations: Sequence[Relation],
+    indexes: Sequence[ArrangementState] = (),
+    filters: Sequence[Filter] = (),
+) -> tuple[list[Stored], list[Stored]]:
+    """Where all their values lie, and dead bits."""
+    values = [s for r in relations for s in r.stored_blocks]
+    values += [b.stored for i in indexes for b in i.spine.batches]
+    values += [s for f in filters for s in f.stored_bitmaps]
+    return values, [s for r in relations for s in r.stored_dead]
+
+
+def publication(
+    publisher: Publisher, relation: Relation | None = None
+) -> AbstractContextManager[Publication]:
+    return publisher.publication(*stored_in([] if relation is None else [relation]))
+
+
+def attachment(directory: Path, values: Path | None = None) -> Attachment:
+    shared = Shared(hashing=Hashing.drawn())
+    return Attachment(str(directory if values is None else values), str(directory), shared)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_attached_state_reads_alike(relation: Relation, durable: bool, tmp_path: Path) -> None:
+    """In files of the session, or of a store beside it."""
     index = ArrangementState(ir.Arrangement(SOURCE, (0,)), relation)
     predicate = Call(
         "lt", (ColumnRef(0, BIGINT, False, "k"), Literal(100_000, BIGINT)), BOOLEAN, False
     )
     passing = Filter(relation, predicate)
-    publisher = Publisher(str(tmp_path))
-    publication = publisher.publication()
-    refs = (
-        publication.relation(relation, range(3), None),
-        publication.index(index),
-        publication.filter(passing),
-    )
-    publication.write()
+    store = tmp_path / "store"
+    store.mkdir(mode=0o700)
+    publisher = Publisher(str(tmp_path), ValueFiles(str(store), durable) if durable else None)
+    with publication(publisher, relation) as job:
+        refs = (job.relation(relation, range(3), None), job.index(index), job.filter(passing))
 
-    attachment = Attachment(str(tmp_path))
-    attached = attachment.relation(refs[0])
-    attached_index = attachment.index(refs[1], attached)
-    attached_filter = attachment.filter(refs[2], attached)
+    found = attachment(tmp_path, store if durable else tmp_path)
+    attached = found.relation(refs[0])
+    attached_index = found.index(refs[1], attached)
+    attached_filter = found.filter(refs[2], attached)
     rows = relation.visible(3)
     for time in (2, 3, 4):
         assert np.array_equal(attached.visible(time), relation.visible(time))
@@ -106,16 +132,14 @@ def test_attached_state_reads_alike(relation: Relation, tmp_path: Path) -> None:
 
 
 def test_empty_arrays_take_no_place(tmp_path: Path) -> None:
-    publication = Publisher(str(tmp_path)).publication()
     none, some = np.empty(0, np.int64), np.arange(3)
-    places = [publication.array(a) for a in (none, some, none)]
-    publication.write()
-    back = [Attachment(str(tmp_path)).ints(p) for p in places]
+    with publication(Publisher(str(tmp_path))) as job:
+        places = [job.array(a) for a in (none, some, none)]
+    back = [attachment(tmp_path).ints(p) for p in places]
     assert [b.tolist() for b in back] == [[], [0, 1, 2], []]
-    alone = Publisher(str(tmp_path)).publication()
-    place = alone.array(none)
-    alone.write()
-    assert len(Attachment(str(tmp_path)).ints(place)) == 0
+    with publication(Publisher(str(tmp_path))) as alone:
+        place = alone.array(none)
+    assert len(attachment(tmp_path).ints(place)) == 0
 
 
 @pytest.mark.parametrize(
@@ -134,7 +158,7 @@ def test_places_outside_what_was_published(place: tuple[str, int, int], tmp_path
     for path in (directory / "step", tmp_path / "step"):
         path.write_bytes(bytes(24))
     with pytest.raises(ValueError):
-        Attachment(str(directory)).ints(Place(*place))
+        attachment(directory).ints(Place(*place))
 
 
 def test_files_that_are_gone_are_published_again(relation: Relation, tmp_path: Path) -> None:
@@ -145,23 +169,22 @@ def test_files_that_are_gone_are_published_again(relation: Relation, tmp_path: P
 
     def publish() -> int:
         before = publisher.written_bytes
-        publication = publisher.publication()
-        ref = publication.relation(relation, [0], None)
-        publication.write()
-        attached = Attachment(str(directory)).relation(ref)
+        with publication(publisher, relation) as job:
+            ref = job.relation(relation, [0], None)
+        attached = attachment(directory).relation(ref)
         assert equal(attached.gather(0, rows), relation.gather(0, rows))
-        publication.drop()
+        job.drop()
         return publisher.written_bytes - before
 
     first = publish()
     assert publish() < first // 2
-    for taken in (shutil.rmtree, lambda d: [f.unlink() for f in d.glob("blocks*")]):
+    for taken in (shutil.rmtree, lambda d: [f.unlink() for f in d.glob("rows*")]):
         taken(directory)
-        assert publish() == first
+        assert publish() >= first - 2 * BLOCK_ROWS // 8
         assert publish() < first // 2
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     shutil.rmtree(directory)
-    publisher.collect()
+    publisher.collect(*stored_in([relation]))
     publisher.close()
     assert not directory.exists()
 
@@ -171,10 +194,8 @@ def test_nobody_else_reads_what_is_published(tmp_path: Path, umask: int) -> None
     directory = tmp_path / "session"
     before = os.umask(umask)
     try:
-        publisher = Publisher(str(directory))
-        publication = publisher.publication()
-        publication.array(np.arange(10))
-        publication.write()
+        with publication(Publisher(str(directory))) as job:
+            job.array(np.arange(10))
     finally:
         os.umask(before)
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
@@ -190,18 +211,20 @@ def test_a_directory_of_others_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir(mode=0o700)
     (tmp_path / "file").touch(mode=0o600)
     for name in ("theirs", "link", "file"):
-        with pytest.raises(PermissionError, match="not a directory of this user alone"):
-            Publisher(str(tmp_path / name)).publication()
+        with (
+            pytest.raises(PermissionError, match="not a directory of this user alone"),
+            publication(Publisher(str(tmp_path / name))),
+        ):
+            pass
 
 
 def test_only_what_was_published(relation: Relation, tmp_path: Path) -> None:
-    publication = Publisher(str(tmp_path)).publication()
-    ref = publication.relation(relation, [0], [1])
-    publication.write()
-    attached = Attachment(str(tmp_path)).relation(ref)
+    with publication(Publisher(str(tmp_path)), relation) as job:
+        ref = job.relation(relation, [0], [1])
+    attached = attachment(tmp_path).relation(ref)
     rows = np.array([BLOCK_ROWS, 2 * BLOCK_ROWS - 1], np.int64)
     assert equal(attached.gather(0, rows), relation.gather(0, rows))
-    with pytest.raises(LookupError, match="column 1 was not published"):
+    with pytest.raises(LookupError, match="column 1 cannot be read here"):
         attached.gather(1, rows)
 
 
@@ -212,28 +235,104 @@ def test_full_blocks_and_batches_are_written_once(tmp_path: Path) -> None:
     index = ArrangementState(ir.Arrangement(SOURCE, (0,)), relation)
     publisher = Publisher(str(tmp_path))
 
-    def publish() -> int:
+    def publish(columns: Sequence[int] = (0, 1, 2)) -> int:
         before = publisher.written_bytes
-        publication = publisher.publication()
-        publication.relation(relation, range(3), None)
-        publication.index(index)
-        publication.write()
-        publication.drop()
-        publisher.collect()
+        with publisher.publication(*stored_in([relation], [index])) as job:
+            job.relation(relation, columns, None)
+            job.index(index)
+        job.drop()
+        publisher.collect(*stored_in([relation], [index]))
         return publisher.written_bytes - before
 
+    assert 1_000_000 < publish([0]) < 2_000_000, "the column that is read, and the index"
     assert publish() > 2_000_000
+    assert publish([0]) < 2_000, "from a file that has more columns"
     files = set(os.listdir(tmp_path))
     fill(relation, 10, 2)
     index.absorb()
     assert publish() < 20_000
     assert files < set(os.listdir(tmp_path))
     index.spine = ArrangementState(index.spec, relation).spine
-    gc.collect()
     assert publish() > 1_000_000
     assert len(os.listdir(tmp_path)) == 2, "the blocks, and the one new batch"
     publisher.close()
     assert os.listdir(tmp_path) == []
+
+
+def test_dead_bits_are_written_when_rows_die(tmp_path: Path) -> None:
+    """Of their blocks alone, and taken back they are as they were."""
+    relation = Relation(SCHEMA)
+    fill(relation, 4 * BLOCK_ROWS, 1)
+    relation.kill(np.arange(0, 4 * BLOCK_ROWS, 1000), np.full(263, 2, np.int64))
+    publisher = Publisher(str(tmp_path))
+
+    def publish() -> tuple[int, Ints]:
+        before = publisher.written_bytes
+        with publication(publisher, relation) as job:
+            ref = job.relation(relation, [0], None)
+        seen = attachment(tmp_path).relation(ref).visible(9)
+        job.drop()
+        publisher.collect(*stored_in([relation]))
+        return publisher.written_bytes - before, seen
+
+    publish()
+    for dying in ([5], [6], []):
+        written, _ = publish()
+        rows = np.array(dying, np.int64)
+        relation.kill(rows, np.full(len(rows), 3, np.int64))
+        again, seen = publish()
+        assert abs(again - written - len(rows) * BLOCK_ROWS // 8) < 1000
+        assert np.array_equal(seen, relation.visible(9))
+    expected = relation.visible(9)
+
+    def fail() -> None:
+        with relation.undo.step():
+            relation.kill(np.array([7, 77], np.int64), np.full(2, 4, np.int64))
+            publish()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert np.array_equal(publish()[1], expected)
+
+
+def test_a_block_that_a_step_filled_and_left_is_written_anew(tmp_path: Path) -> None:
+    relation = Relation(SCHEMA)
+    fill(relation, BLOCK_ROWS - 10, 1)
+    index = ArrangementState(ir.Arrangement(SOURCE, (0,)), relation)
+    predicate = Call("lt", (ColumnRef(0, BIGINT, False, "k"), Literal(9, BIGINT)), BOOLEAN, False)
+    passing = Filter(relation, predicate)
+    publisher = Publisher(str(tmp_path))
+
+    def publish() -> None:
+        with publisher.publication(*stored_in([relation], [index], [passing])) as job:
+            refs = job.relation(relation, [0], None), job.index(index), job.filter(passing)
+        found = attachment(tmp_path)
+        attached = found.relation(refs[0])
+        rows = relation.visible(9)
+        assert np.array_equal(attached.visible(9), rows)
+        assert equal(attached.gather(0, rows), relation.gather(0, rows))
+        tested = found.filter(refs[2], attached).test(rows)
+        assert np.array_equal(tested, passing.test(rows))
+        assert found.index(refs[1], attached).spine.entries == len(rows)
+        job.drop()
+
+    def fail() -> None:
+        with relation.undo.step():
+            fill(relation, 20, 2)
+            index.absorb()
+            passing.absorb()
+            publish()
+            raise KeyError
+
+    publish()
+    with pytest.raises(KeyError):
+        fail()
+    zeros = [Column(BIGINT, np.zeros(20, np.int64)), *columns(0, 20)[1:]]
+    relation.append(zeros, np.full(20, 2, np.int64))
+    index.absorb()
+    passing.absorb()
+    publish()
 
 
 def test_blobs(relation: Relation) -> None:

@@ -18,15 +18,16 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sqlview
-from operators import checkpoint
-from operators.state import files, pieces, relation, segments
+from operators.checkpoint import stored_dead, stored_values
+from operators.state import files, pieces, relation, segments, values
+from operators.state.publish import Publisher
 from planner.errors import SqlViewError
 from sqlview.oracle import canonical_rows
 from sqlview.store import log, store
@@ -76,6 +77,23 @@ def _checkpoint(db: Any) -> None:
         db.checkpoint()
 
 
+def _publish(db: Any) -> None:
+    """What a step on Spark publishes; if it cannot, the step goes on without."""
+    if db._store is None:
+        return
+    flow = db._dataflow
+    publisher = Publisher(os.path.join(db._store.path, "session-1"), db._store.values)
+    with (
+        suppress(OSError),
+        publisher.publication(stored_values(flow), stored_dead(flow)) as job,
+    ):
+        for _, rows in flow.relations():
+            job.relation(rows, range(len(rows.schema)), None)
+        for index in flow.indexes:
+            job.index(index.state)
+    publisher.collect(stored_values(flow), stored_dead(flow))
+
+
 def _created_with_rows(db: Any) -> None:
     if "made" not in db.sql("SHOW TABLES").to_arrow()["table"].to_pylist():
         db.create_table("made", {"a": [1, 2, 2], "b": ["x", None, "y"]})
@@ -111,11 +129,14 @@ LIFE: tuple[Operation | str, ...] = (
     _sql("DROP MATERIALIZED VIEW IF EXISTS firsts"),
     _changes(("upsert", "t", [(1, 1, "again", 0.25)])),
     _sql("DROP MATERIALIZED VIEW IF EXISTS seen"),
+    _publish,
     _checkpoint,
     _view("kinds", "SELECT DISTINCT g, d FROM bag WHERE d > 0.5"),
     _changes(("insert", "bag", [(5, 7, None)]), ("delete", "t", [(0,)])),
+    _publish,
     _checkpoint,
     "open",
+    _publish,
     _checkpoint,
     _changes(("insert", "t", [(50, 5, "last", -0.0)])),
     _sql("DROP TABLE IF EXISTS made"),
@@ -152,7 +173,7 @@ class Disk:
             patch.setattr(log, "_LEAVE_BYTES", 1_000)
             patch.setattr(store, "CHECKPOINT_SECONDS", 1e9)  # when they are said to be written
             patch.setattr(relation, "BULK_ROWS", 3)  # so that there are full blocks
-            patch.setattr(checkpoint, "_OWN_FILE", 500)
+            patch.setattr(values, "_OWN_FILE", 500)
             for module in (log, store, pieces, segments):
                 patch.setattr(module, "create", self._creating(files.create))
             yield

@@ -17,6 +17,7 @@ import sqlview
 from operators import checkpoint
 from operators.nodes.registry import OPERATORS
 from operators.state import relation
+from operators.state.values import ValueFiles
 from planner.errors import StoreError, ViewError
 from sqlview.store import store
 from tests.store.life import LIFE, state_of
@@ -62,7 +63,7 @@ def _plain(value: Any) -> Any:
 
 def _kept(db: sqlview.Session, path: Path) -> dict[str, Any]:
     """All that is kept, by whose it is."""
-    taken = checkpoint.cut(db._dataflow, str(path))
+    taken = checkpoint.cut(db._dataflow, ValueFiles(str(path)))
     names = taken.names
     return {
         "tables": dict(zip(names.tables, map(_plain, taken.tables), strict=True)),

@@ -24,7 +24,7 @@ def test_nothing_is_lost_and_nothing_doubled(
     tried = 0
     while run(tmp_path / str(at), mode, at, expected):
         tried += 1
-        at += 97
+        at += 149
     assert tried >= 5
 
 

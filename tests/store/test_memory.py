@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pytest
 
 import sqlview
-from operators import budget, checkpoint, slabs
+from operators import budget, slabs
 from operators.budget import Budget
-from operators.state import relation
+from operators.state import relation, values
 from planner.errors import MemoryLimitError
 from sqlview import arguments, memory
 from tests.store.life import LIFE, state_of, states
@@ -135,7 +135,7 @@ def test_a_life_whose_state_is_all_in_files(
     monkeypatch.setattr(memory, "_MORE", -1.0)
     monkeypatch.setattr(budget, "_SPILL", 0.0)
     monkeypatch.setattr(relation, "BULK_ROWS", 3)
-    monkeypatch.setattr(checkpoint, "_OWN_FILE", 0)
+    monkeypatch.setattr(values, "_OWN_FILE", 0)
     expected, limit = states(), _used() + 512 * MIB
     db = sqlview.connect(tmp_path / "s", memory_limit=limit)
     for operation, state in zip(LIFE, expected[1:], strict=True):

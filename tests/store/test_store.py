@@ -18,8 +18,7 @@ import pyarrow as pa
 import pytest
 
 import sqlview
-from operators import checkpoint
-from operators.state import relation
+from operators.state import relation, values
 from planner.errors import CatalogError, DataError, StoreError
 from sqlview.__main__ import main
 from sqlview.oracle import TooLarge, compare
@@ -87,7 +86,7 @@ def test_random_sessions_go_on_after_crashes(
 ) -> None:
     if seed % 2:  # so that there are full blocks, and files of their own
         monkeypatch.setattr(relation, "BULK_ROWS", 3)
-        monkeypatch.setattr(checkpoint, "_OWN_FILE", 0)
+        monkeypatch.setattr(values, "_OWN_FILE", 0)
     checked = Crashing(tmp_path, Random(seed))
     try:
         run(make(90_000 + seed, 16), checked, Tally())

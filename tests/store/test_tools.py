@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import sqlview
-from operators import checkpoint
-from operators.state import relation
+from operators.state import relation, values
 from planner.errors import StoreError
 from sqlview.__main__ import main
 from sqlview.store import Store, backup
@@ -22,7 +21,7 @@ from tests.store.life import LIFE, state_of
 def _many_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that there are full blocks, and files of their own."""
     monkeypatch.setattr(relation, "BULK_ROWS", 3)
-    monkeypatch.setattr(checkpoint, "_OWN_FILE", 0)
+    monkeypatch.setattr(values, "_OWN_FILE", 0)
 
 
 def _lived(path: Path) -> sqlview.Session:

@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from operators import interrupts
+from operators.checkpoint import stored_dead, stored_values
 from operators.dataflow import Dataflow, Installed, Key
 from operators.executor.spark import blobs, task
 from operators.executor.spark.cut import Layer, SinkCut, layers
@@ -33,6 +34,7 @@ from operators.nodes.reduce import ReduceOperator
 from operators.nodes.store import StoreOperator
 from operators.state.files import discard
 from operators.state.publish import Publication, Publisher
+from operators.state.values import ValueFiles
 from planner import dataflow as ir
 
 _log = logging.getLogger("sqlview.executor")
@@ -64,7 +66,8 @@ class JobMetrics:
 class SparkExecutor:
     """Runs steps on Spark.
 
-    `directory`: for published state; all executors of the cluster must see it under this path.
+    `directory`: for files of jobs; all executors of the cluster must see it under this path, as
+    that of `values`, a store's (None: what is published lies in `directory`, too).
     `tasks`: per stage; None: twice the cores of a local master, else DEFAULT_TASKS.
     `driver_rows`: layers with fewer changed rows than this run in the driver (0: none does).
     `probe`: called in every task, for tests.
@@ -78,6 +81,7 @@ class SparkExecutor:
         directory: str,
         tasks: int | None = None,
         *,
+        values: ValueFiles | None = None,
         task_rows: int = TASK_ROWS,
         small_index_rows: int = SMALL_INDEX_ROWS,
         combine_rows: int = COMBINE_ROWS,
@@ -85,7 +89,7 @@ class SparkExecutor:
         probe: task.Probe | None = None,
     ) -> None:
         self._spark = spark
-        self._publisher = Publisher(os.path.abspath(directory))
+        self._publisher = Publisher(os.path.abspath(directory), values)
         self._limits = Limits(
             default_tasks(spark) if tasks is None else tasks,
             task_rows,
@@ -119,7 +123,7 @@ class SparkExecutor:
                         "a Spark job failed; the step goes on in the driver", exc_info=failure
                     )
             run_inline(layer.sinks, dataflow, changes, counted)
-        self._publisher.collect()
+        self._publisher.collect(stored_values(dataflow), stored_dead(dataflow))
 
     def close(self) -> None:
         """Delete what was published. The Spark session stays."""
@@ -140,12 +144,12 @@ class SparkExecutor:
         path = publisher.name("job")
         publication: Publication | None = None
         try:
-            publication = publisher.publication()
-            builder = JobBuilder(
-                dataflow, changes, layer.sinks, frozenset(counted), self._limits, publication
-            )
-            job = builder.build()
-            publication.write()
+            values, dead = stored_values(dataflow), stored_dead(dataflow)
+            with publisher.publication(values, dead) as publication:
+                builder = JobBuilder(
+                    dataflow, changes, layer.sinks, frozenset(counted), self._limits, publication
+                )
+                job = builder.build()
             write_manifest(job, path)
             published = time.perf_counter()
             with interrupts.let_through():

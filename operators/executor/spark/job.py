@@ -20,12 +20,13 @@ from operators.kernels.memory import BLOCK_BITS
 from operators.nodes.delta_join import DeltaJoinOperator
 from operators.nodes.half_join import HalfJoinOperator
 from operators.nodes.map import MapOperator
-from operators.state.arrangement import ArrangementState
+from operators.state.arrangement import ArrangementState, IndexReader
 from operators.state.files import create
-from operators.state.filters import Filter
+from operators.state.filters import Filter, FilterReader
 from operators.state.pieces import Place
-from operators.state.publish import FilterRef, IndexRef, Publication, RelationRef
+from operators.state.publish import REFERENCES, FilterRef, IndexRef, Publication, RelationRef
 from operators.state.relation import Relation
+from operators.state.rows import Rows
 from planner import dataflow as ir
 from planner.expr import Column as ColumnRef
 from planner.expr import columns_used
@@ -51,11 +52,13 @@ class SourceRef:
 
 @dataclass(frozen=True, slots=True)
 class JoinRef:
-    """A join, node number `node`. Relations, filters and indexes by number, None where the job does
-    not read them; indexes as ir.indexes(node) lists them. `wanted`: columns that consumers read."""
+    """A join, node number `node`. Relations, filters and indexes by number, None where an input has
+    no filter, or the job does not read an index; these as ir.indexes(node) lists them. `sources`:
+    the inputs that changed. `wanted`: columns that consumers read."""
 
     node: int
-    relations: tuple[int | None, ...]
+    sources: tuple[int, ...]
+    relations: tuple[int, ...]
     filters: tuple[int | None, ...]
     indexes: tuple[int | None, ...]
     wanted: tuple[int, ...]
@@ -78,7 +81,8 @@ class Job:
     by routes).
     `counted`: maps whose failing rows an earlier job of the step has counted. `tasks`: per stage.
     `exchanges`: half joins with an exchange on the longest route. `combined`: whether a last stage
-    adds up what other tasks found for the same group or row. `hashing`: how the store makes keys.
+    adds up what other tasks found for the same group or row. `values`: the directory of values.
+    `hashing`: how the store makes keys.
     """
 
     nodes: tuple[ir.Node, ...]
@@ -94,6 +98,7 @@ class Job:
     tasks: int
     exchanges: int
     combined: bool
+    values: str
     hashing: tuple[int, ...] = field(repr=False)
 
     @property
@@ -154,7 +159,7 @@ class JobBuilder:
         self.rows = sum(len(changes[k]) for k in self._leaves)
 
     def build(self) -> Job:
-        """The job, its state added to the publication (which is to be written)."""
+        """The job, its state added to the publication, in whose block this is called."""
         limits = self._limits
         tasks = max(1, min(limits.tasks, 64, -(-self.rows // max(limits.task_rows, 1))))
         consumers: list[list[tuple[int, int]]] = [[] for _ in self.keys]
@@ -203,6 +208,7 @@ class JobBuilder:
             tasks=tasks,
             exchanges=exchanges,
             combined=tasks > 1 and self.rows >= limits.combine_rows,
+            values=publication.values,
             hashing=self._dataflow.hashing.numbers,
         )
 
@@ -270,7 +276,7 @@ class JobBuilder:
                 columns.update(columns_used(*h.node.residual))
             first = operator.occurrences[r.source].first
             columns.update(first + c for c in operator.reads(r.source))
-        relations: list[int | None] = []
+        relations: list[int] = []
         filters: list[int | None] = []
         for i, (occurrence, source) in enumerate(
             zip(operator.occurrences, node.inputs, strict=True)
@@ -285,14 +291,16 @@ class JobBuilder:
             if occurrence.filter is None:
                 filters.append(None)
             else:
-                known = self._filters.setdefault(
-                    id(occurrence.filter), (len(self._filters), occurrence.filter)
-                )
-                filters.append(known[0])
+                filters.append(self._filter(occurrence.filter))
         states = {h.node.index: h.index for path in operator.paths for h in path}
         indexes = [self._index(states[spec]) if spec in read else None for spec in ir.indexes(node)]
         return JoinRef(
-            self.keys[key], tuple(relations), tuple(filters), tuple(indexes), operator.wanted
+            self.keys[key],
+            tuple(r.source for r in routes),
+            tuple(relations),
+            tuple(filters),
+            tuple(indexes),
+            operator.wanted,
         )
 
     def _source(self, key: Key, needed: set[int], tasks: int) -> SourceRef:
@@ -314,7 +322,8 @@ class JobBuilder:
             pairs,
         )
 
-    def _relation(self, relation: Relation, columns: Iterable[int] = ()) -> int:
+    def _relation(self, relation: Rows, columns: Iterable[int] = ()) -> int:
+        assert isinstance(relation, Relation), "the driver's own"
         number, _ = self._relations.setdefault(id(relation), (len(self._relations), relation))
         if number == len(self._relation_columns):
             self._relation_columns.append(set())
@@ -322,7 +331,12 @@ class JobBuilder:
         self._relation_columns[number].update(columns)
         return number
 
-    def _index(self, state: ArrangementState) -> int:
+    def _filter(self, state: FilterReader) -> int:
+        assert isinstance(state, Filter), "the driver's own"
+        return self._filters.setdefault(id(state), (len(self._filters), state))[0]
+
+    def _index(self, state: IndexReader) -> int:
+        assert isinstance(state, ArrangementState), "the driver's own"
         return self._indexes.setdefault(id(state), (len(self._indexes), state))[0]
 
     def _join_operator(self, key: Key) -> DeltaJoinOperator:
@@ -356,7 +370,7 @@ def chunks(delta: Delta, count: int) -> tuple[Ints, tuple[int, ...], tuple[int, 
 _JOB = Format(
     "sqlview job",
     1,
-    (*PLAN_CLASSES, Job, SourceRef, JoinRef, Route, RelationRef, IndexRef, FilterRef, Place),
+    (*PLAN_CLASSES, Job, SourceRef, JoinRef, Route, *REFERENCES),
 )
 
 

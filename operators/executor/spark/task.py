@@ -39,11 +39,11 @@ from operators.nodes.half_join import HalfJoinOperator
 from operators.nodes.map import MapOperator
 from operators.nodes.repeat import RepeatOperator
 from operators.state import encode
-from operators.state.arrangement import ArrangementState
+from operators.state.arrangement import IndexReader
 from operators.state.files import check_directory, create
 from operators.state.hashing import Hashing
 from operators.state.publish import Attachment
-from operators.state.relation import Relation
+from operators.state.shared import Shared
 from planner import dataflow as ir
 
 #: Rows of an exchange, and of a job's result: where `file` is set, the payload is in that file of
@@ -99,7 +99,9 @@ def attach(path: str) -> AttachedJob:
     if attached is None:
         directory = os.path.dirname(path)
         check_directory(directory)
-        attached = AttachedJob(read_manifest(path), directory)
+        job = read_manifest(path)
+        check_directory(job.values)
+        attached = AttachedJob(job, directory)
     _jobs[path] = attached
     while len(_jobs) > _KEPT_JOBS:
         _jobs.popitem(last=False)
@@ -227,11 +229,10 @@ class AttachedJob:
 
     def __init__(self, job: Job, directory: str) -> None:
         self.job = job
-        attachment = self._attachment = Attachment(directory)
-        self._relations = [attachment.relation(r) for r in job.relations]
         hashing = Hashing(job.hashing)
-        for relation in self._relations:
-            relation.hashing = hashing
+        attachment = Attachment(job.values, directory, Shared(hashing=hashing))
+        self._attachment = attachment
+        self._relations = [attachment.relation(r) for r in job.relations]
         filters = [attachment.filter(ref, self._relations[r]) for r, ref in job.filters]
         indexes = [attachment.index(ref, self._relations[r]) for r, ref in job.indexes]
         self._joins: list[DeltaJoinOperator] = []
@@ -241,12 +242,10 @@ class AttachedJob:
             specs = zip(ir.indexes(node), ref.indexes, strict=True)
             operator = DeltaJoinOperator(
                 node,
-                [
-                    Relation(i.schema) if r is None else self._relations[r]
-                    for i, r in zip(node.inputs, ref.relations, strict=True)
-                ],
+                [self._relations[r] for r in ref.relations],
                 [None if f is None else filters[f] for f in ref.filters],
-                {spec: _unread(spec) if i is None else indexes[i] for spec, i in specs},
+                {spec: indexes[i] for spec, i in specs if i is not None},
+                ref.sources,
             )
             operator.add_reader(ref.wanted)
             self._joins.append(operator)
@@ -408,15 +407,10 @@ def _prefix(join: DeltaJoinOperator, bound: list[int], words: Ints) -> Delta:
     return prefix
 
 
-def _probe_width(index: ArrangementState, columns: int) -> int:
+def _probe_width(index: IndexReader, columns: int) -> int:
     """Words of a probe by the first `columns` key columns."""
     spec = index.spec
     assert isinstance(spec, ir.Arrangement)
     fields = [spec.relation.schema[c] for c in spec.columns[:columns]]
     nulls = [spec.null_safe and f.nullable for f in fields]
     return max(1, encode.key_width([f.type for f in fields], nulls))
-
-
-def _unread(spec: ir.Index) -> ArrangementState:
-    """In place of an index that no route of the job reads."""
-    return ArrangementState(spec, Relation(spec.relation.schema))
