@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from time import perf_counter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from operators import budget, interrupts
 from operators.flight import delta as deltas
@@ -70,6 +70,19 @@ class Installed:
         self.reads = tuple(node_key(i, self.owner) for i in self.operator.takes)
 
 
+class _Structure(NamedTuple):
+    """What is installed, and who reads it, before that changes; `failing`: see Shared."""
+
+    tables: dict[ir.Source, TableState]
+    installed: dict[Key, tuple[Installed, set[str]]]
+    relations: dict[Key, Relation]
+    indexes: dict[Named, tuple[LiveIndex, frozenset[str], set[str]]]
+    filters: dict[tuple[Key, str, Expr], tuple[LiveFilter, set[str]]]
+    streams: dict[ir.Stream, set[str]]
+    failing: set[object]
+    planned: Indexes
+
+
 class Dataflow:
     """Everything that is kept for the installed views, and how a step runs through it."""
 
@@ -87,6 +100,9 @@ class Dataflow:
         self._filters: dict[tuple[Key, str, Expr], LiveFilter] = {}
         self._over: dict[Key, Over] | None = None
         self._streams: dict[ir.Stream, set[str]] = {}
+        #: Relations that have to forget old versions, and how many rows came to the indexes over
+        #: them since those were merged.
+        self._behind: dict[Key, int] = {}
         self.index_builds = 0
         #: Told how many rows more a new view has read.
         self.on_read: Callable[[int], None] = _ignore
@@ -114,6 +130,7 @@ class Dataflow:
 
     def add_table(self, table: TableState, enforced: bool) -> None:
         """Register a base table; an enforced key gets its index now."""
+        self.undo.before(self)
         self.tables[table.source] = table
         self._relations["", table.source] = table.relation
         table.relation.share(self.shared)
@@ -123,6 +140,7 @@ class Dataflow:
 
     def drop_table(self, source: ir.Source) -> None:
         """Forget a table that no installed node reads."""
+        self.undo.before(self)
         del self.tables[source]
         del self._relations["", source]
         for key in [k for k, i in self._indexes.items() if i.spec.relation == source]:
@@ -137,7 +155,7 @@ class Dataflow:
         """Install the nodes under `root` that do not run yet, and compute them as of `time`.
 
         `migration`: to the choice of indexes with the view, which `migrate` is to be told next; all
-        that it takes is built here. If anything fails, `retire` takes the view away again.
+        that it takes is built here.
         Returns: the view's rows as births at `time`. Cost: an import of what is live, one pass over
         a snapshot for the rest.
         """
@@ -159,6 +177,7 @@ class Dataflow:
         self.migrate(migration)
 
     def _put(self, root: ir.Store, place: _Place, start: Callable[[AnyOperator], None]) -> None:
+        self.undo.before(self)
         view, owner = place.view, place.owner
         for node in ir.topological(root):
             if isinstance(node, ir.Source):
@@ -168,6 +187,7 @@ class Dataflow:
                 continue
             key = (owner, node)
             if key not in self._installed:
+                interrupts.raise_pending()
                 operator = operator_of(node, place)
                 self._installed[key] = Installed(node, owner, operator, next(self._numbers))
                 self._consumers = None
@@ -185,36 +205,37 @@ class Dataflow:
     def migrate(self, migration: Migration) -> None:
         """Read the indexes that were planned from now on, all of which are built; what nobody reads
         is dropped."""
+        self.undo.before(self)
+        self.planned = migration.after
+        self._move_joins(migration)
+        for name, readers in migration.readers:
+            live = self._indexes.get(name)
+            if live is not None:
+                live.planned = readers
+        self._drop_unread()
+
+    def _move_joins(self, migration: Migration) -> None:
         for move in migration.moves:
             state = self._indexes[move.owner, move.index].state
             for installed in self._installed.values():
                 if installed.owner == move.owner:
                     if isinstance(installed.operator, DeltaJoinOperator):
                         installed.operator.read_through(move.named, state)
-        for name, readers in migration.readers:
-            live = self._indexes.get(name)
-            if live is not None:
-                live.planned = readers
-        self.planned = migration.after
-        self._drop_unread()
 
     def _build(self, migration: Migration) -> None:
-        """Build what joins are to read; if that fails, nothing has happened."""
+        """Build what joins are to read."""
         readers = dict(migration.readers)
-        try:
-            for move in migration.moves:
-                name = move.owner, move.index
-                self._planned_index(*name, sorted(readers.get(name, ())))
-        except BaseException:
-            self._drop_unread()
-            raise
+        for move in migration.moves:
+            name = move.owner, move.index
+            self._planned_index(*name, sorted(readers.get(name, ())))
 
     def retire(self, view: str, migration: Migration) -> None:
         """Take a view's readers away; what nobody reads is dropped. `migration`: to the choice of
-        indexes without it. If it fails, nothing has happened.
+        indexes without it.
 
         Cost: where an index comes back in whose place another one was read, a pass over its rows.
         """
+        self.undo.before(self)
         self._build(migration)
         for key, installed in list(self._installed.items()):
             installed.readers.discard(view)
@@ -254,6 +275,41 @@ class Dataflow:
                 messages.update(installed.operator.errors.messages)
         return tuple(sorted(messages))
 
+    # -- taking back -----------------------------------------------------------------------------
+
+    def mark(self) -> _Structure:
+        """What is installed, and who reads it. Cost: O(that)."""
+        return _Structure(
+            dict(self.tables),
+            {key: (i, set(i.readers)) for key, i in self._installed.items()},
+            dict(self._relations),
+            {key: (i, i.planned, set(i.asked)) for key, i in self._indexes.items()},
+            {key: (f, set(f.readers)) for key, f in self._filters.items()},
+            {stream: set(readers) for stream, readers in self._streams.items()},
+            set(self.shared.failing),
+            self.planned,
+        )
+
+    def restore(self, mark: _Structure) -> None:
+        """What was installed since is gone, and what was retired is there."""
+        for index in self._indexes.values():
+            index.state.dropped = True
+        for installed, readers in mark.installed.values():
+            installed.readers = set(readers)
+        for index, planned, asked in mark.indexes.values():
+            index.planned, index.asked, index.state.dropped = planned, set(asked), False
+        for live, readers in mark.filters.values():
+            live.readers = set(readers)
+        self.tables, self._relations = dict(mark.tables), dict(mark.relations)
+        self._installed = {key: installed for key, (installed, _) in mark.installed.items()}
+        self._indexes = {key: index for key, (index, _, _) in mark.indexes.items()}
+        self._filters = {key: live for key, (live, _) in mark.filters.items()}
+        self._streams = {stream: set(readers) for stream, readers in mark.streams.items()}
+        self.shared.failing = set(mark.failing)
+        self._over = self._consumers = None
+        self._move_joins(self.planned.to(mark.planned))
+        self.planned = mark.planned
+
     # -- state -----------------------------------------------------------------------------------
 
     def relation(self, node: ir.Stored, owner: str = "") -> Relation:
@@ -270,7 +326,9 @@ class Dataflow:
     def index(self, spec: ir.Index, reader: str, owner: str = "") -> ArrangementState:
         """The index, built now if it does not exist, beside what was planned: `reader` asks."""
         live = self._live_index(spec, owner, (reader,))
-        live.asked.add(reader)
+        if reader not in live.asked:
+            self.undo.before(self)
+            live.asked.add(reader)
         if not live.deferred:
             live.state.absorb()
         return live.state
@@ -293,6 +351,7 @@ class Dataflow:
                 passing = self.filter(node_key(spec.relation, owner), spec.filter, reader, owner)
         live = self._indexes.get((owner, spec))
         if live is None:
+            self.undo.before(self)
             state = ArrangementState(spec, self.relation(spec.relation, owner), passing)
             over = self._over_relation(node_key(spec.relation, owner))
             live = self._indexes[owner, spec] = LiveIndex(spec, owner, state)
@@ -309,6 +368,7 @@ class Dataflow:
         key = (relation, owner, predicate)
         live = self._filters.get(key)
         if live is None:
+            self.undo.before(self)
             over = self._over_relation(relation)
             live = self._filters[key] = LiveFilter(Filter(self._relations[relation], predicate))
             over.filters.append(live.state)
@@ -399,18 +459,41 @@ class Dataflow:
         self._absorb(("", source))
 
     def commit(self, since: int, changes: dict[Key, Delta]) -> None:
-        """End a step: forget the versions before `since`, merge indexes under fuel."""
-        over = self._kept_over()
-        waiting = self.shared.take_waiting()
+        """End a step: forget the versions before `since`, merge indexes under fuel.
+
+        No answer depends on it. Raises: what went wrong; that is taken up at the end of the next
+        step, and all else is done.
+        """
+        behind = self._behind
         for key, delta in changes.items():
-            relation = self._relations.get(key)
-            if relation is not None:
-                relation.advance(since)
-                for index in over[key].indexes if key in over else ():
-                    index.state.maintain(len(delta))
+            if key in self._relations:
+                behind[key] = behind.get(key, 0) + len(delta)
+        failed: BaseException | None = None
+        waiting = self.shared.take_waiting()
+        for key in tuple(behind):
+            try:
+                self._forget(key, since, behind[key])
+                del behind[key]
+            except BaseException as error:
+                failed = failed or error
         for state in waiting:
-            if not state.waits:
-                state.settle()
+            try:
+                if not state.waits:
+                    state.settle()
+            except BaseException as error:
+                self.shared.wait(state)
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _forget(self, key: Key, since: int, rows: int) -> None:
+        """`commit` of one relation; so many rows came to it."""
+        relation = self._relations.get(key)
+        if relation is not None:
+            relation.advance(since)
+            over = self._kept_over()
+            for index in over[key].indexes if key in over else ():
+                index.state.maintain(rows)
 
     def snapshot(self, node: ir.Node, time: int, owner: str = "") -> Delta:
         """All rows of a running node as of `time` (the latest epoch), as births at that time."""
@@ -533,6 +616,7 @@ class _Rows:
 
     def read(self, relation: Rows) -> Iterator[Delta]:
         for piece in pieces_of(relation, self.time):
+            interrupts.raise_pending()
             budget.check()
             yield piece
             self._dataflow.on_read(len(piece))

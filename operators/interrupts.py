@@ -14,7 +14,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
+
+#: How long a Ctrl-C may wait for who waits for a lock.
+_LOOK_SECONDS = 0.1
+
+
+class _Lock(Protocol):
+    def acquire(self, blocking: bool = ..., timeout: float = ...) -> bool: ...
 
 
 class _State:
@@ -35,13 +42,14 @@ def held() -> Iterator[None]:
     if not callable(handler) or handler is _keep:
         yield
         return
+    before = _State.handler  # of a block outside of one that lets it through
     _State.handler, _State.pending = handler, False
     _signal.signal(_signal.SIGINT, _keep)
     try:
         yield
     finally:
         _signal.signal(_signal.SIGINT, handler)
-        _State.handler = None
+        _State.handler = before
         if _State.pending:
             _State.pending = False
             handler(_signal.SIGINT, None)
@@ -62,9 +70,35 @@ def let_through() -> Iterator[None]:
         _signal.signal(_signal.SIGINT, _keep)
 
 
+@contextmanager
+def kept() -> Iterator[None]:
+    """Within `held`: keep Ctrl-C to the end of the block also where `raise_pending` is called."""
+    if not _is_main():
+        yield
+        return
+    handler, _State.handler = _State.handler, None
+    try:
+        yield
+    finally:
+        _State.handler = handler
+
+
+def acquire(lock: _Lock) -> None:
+    """Within `held`: acquire a lock, unless Ctrl-C comes before. Whoever waits for a lock may wait
+    for long."""
+    while not lock.acquire(timeout=_LOOK_SECONDS):
+        raise_pending()
+
+
+def is_pending() -> bool:
+    """Whether `raise_pending` would raise."""
+    return _State.pending and _State.handler is not None and _is_main()
+
+
 def raise_pending() -> None:
     """If there was a Ctrl-C, let it do now what it does outside: raise KeyboardInterrupt."""
-    if _State.pending and _State.handler is not None and _is_main():
+    if is_pending():
+        assert _State.handler is not None
         _State.pending = False
         _State.handler(_signal.SIGINT, None)
 

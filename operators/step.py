@@ -31,16 +31,18 @@ def step(
     executor: Executor,
     given: Mapping[ir.Source, Sequence[Change]],
     events: Mapping[Key, Delta] | None = None,
-    before_end: Callable[[dict[Key, Delta]], None] | None = None,
+    at_end: Callable[[dict[Key, Delta]], None] | None = None,
 ) -> dict[Key, Delta]:
     """Apply the changes of tables, and the events of streams, and run the dataflow over them.
 
-    `before_end`: told of the deltas when all has run; if it raises, nothing has happened.
+    `at_end`: told of the deltas when all has run, as the last part of the step: if it raises,
+    nothing has happened.
     Returns: the deltas of all that changed: see Executor.step. The caller goes on with
-    `Dataflow.commit`, which cannot be taken back.
+    `Dataflow.commit`, which is no part of the step.
     Raises: Refused; and what an operator raises: the dataflow is then as before.
     """
-    with dataflow.undo.step():
+
+    def work() -> dict[Key, Delta]:
         checked = [_checked(dataflow, dataflow.tables[s], batch) for s, batch in given.items()]
         changes: dict[Key, Delta] = {}
         for state, result in checked:
@@ -51,9 +53,11 @@ def step(
                 changes["", state.source] = delta
         changes.update(events or {})
         executor.step(dataflow, changes)
-        if before_end is not None:
-            before_end(changes)
-    return changes
+        if at_end is not None:
+            at_end(changes)
+        return changes
+
+    return dataflow.undo.all_or_nothing(work)
 
 
 def _checked(

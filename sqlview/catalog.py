@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from operators.dataflow import Dataflow, Key
 from operators.flight.rows import RowReader
@@ -109,6 +109,14 @@ _MOST_LISTED = 20
 Entry: TypeAlias = Table | Stream | View
 
 
+class _Called(NamedTuple):
+    """Entries with their names, and views with their texts, before these change."""
+
+    entries: list[tuple[Entry, str]]
+    texts: list[tuple[View, str]]
+    last_id: int
+
+
 class Catalog:
     """Implements planner.context.CatalogReader."""
 
@@ -120,17 +128,34 @@ class Catalog:
         self._last_id = 0
         self._kept_by: dict[Key, list[tuple[int, View]]] | None = None
 
+    def mark(self) -> _Called:
+        texts = [(view, view.text) for view in self.views()]
+        return _Called([(e, e.name) for e in self.entries], texts, self._last_id)
+
+    def restore(self, mark: _Called) -> None:
+        """What was added, removed or renamed since was not."""
+        for entry, name in mark.entries:
+            entry.name = name
+        for view, text in mark.texts:
+            view.text = text
+        self._entries = {entry.id: entry for entry, _ in mark.entries}
+        self._named = {folded(name): entry for entry, name in mark.entries}
+        self._last_id, self._kept_by = mark.last_id, None
+
     def add(self, entry: Entry) -> None:
+        self._dataflow.undo.before(self)
         self._entries[entry.id] = self._named[folded(entry.name)] = entry
         self._last_id = max(self._last_id, int(entry.id))
         self._kept_by = None
 
     def remove(self, entry: Entry) -> None:
+        self._dataflow.undo.before(self)
         del self._entries[entry.id], self._named[folded(entry.name)]
         self._kept_by = None
 
     def rename(self, entry: Entry, name: str) -> None:
         """Call an entry by a name that is free."""
+        self._dataflow.undo.before(self)
         del self._named[folded(entry.name)]
         entry.name = name
         self._named[folded(name)] = entry

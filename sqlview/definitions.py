@@ -7,9 +7,9 @@ its successor is there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeAlias
 
+from operators import interrupts
 from operators.dataflow import Dataflow
 from operators.table import TableState
 from planner import algebra, parse
@@ -42,11 +42,9 @@ Replaced: TypeAlias = Callable[[View, View], None]
 RenamedTo: TypeAlias = Callable[[str, str], None]
 
 
-#: Keeps what is created, or what else is done in the block.
-class Recorded(Protocol):
-    def __call__(
-        self, entry: Entry | Dropped | Renamed, awaits_rows: bool = False
-    ) -> AbstractContextManager[None]:
+#: Keeps what is created, or what else is done, as the last part of doing it.
+class Record(Protocol):
+    def __call__(self, entry: Entry | Dropped | Renamed, awaits_rows: bool = False) -> None:
         """`awaits_rows`: a table that is there only if the next record is a step with its rows."""
 
 
@@ -76,7 +74,7 @@ class Definitions:
         self._tell_dropped = dropped
         self._tell_replaced = replaced
         self._tell_renamed = renamed
-        self.recorded: Recorded = _not_recorded
+        self.record: Record = _not_recorded
 
     def create_table(self, statement: parse.CreateTable) -> None:
         if self._catalog.find(statement.name) is None or not statement.if_not_exists:
@@ -94,12 +92,16 @@ class Definitions:
         return Table(statement.name, statement.columns, key, enforced, state, comments)
 
     def add_table(self, table: Table, awaits_rows: bool = False) -> None:
-        """A table without rows. `awaits_rows`: the next step brings some, or it is dropped as
-        `unfilled`."""
-        with self.recorded(table, awaits_rows):
+        """A table without rows. `awaits_rows`: the next step brings some, as a part of the same
+        work, or it is dropped as `unfilled`."""
+
+        def work() -> None:
             enforced = table.key is not None and table.enforced
             self._dataflow.add_table(table.state, enforced=enforced)
             self._catalog.add(table)
+            self.record(table, awaits_rows)
+
+        self._all_or_nothing(work)
 
     def create_stream(self, statement: parse.CreateStream) -> None:
         if self._catalog.find(statement.name) is not None:
@@ -110,8 +112,11 @@ class Definitions:
         self.add_stream(Stream(id, statement.name, statement.columns, statement.comments))
 
     def add_stream(self, stream: Stream) -> None:
-        with self.recorded(stream):
+        def work() -> None:
             self._catalog.add(stream)
+            self.record(stream)
+
+        self._all_or_nothing(work)
 
     def create_view(self, statement: parse.CreateView, epoch: int) -> None:
         """Install a view, computed as of `epoch`. One that replaces another is built beside it,
@@ -139,25 +144,23 @@ class Definitions:
         existing = self._catalog.find(planned.name)
         replaced = existing if isinstance(existing, View) else None
         migration = self.migration(planned, replaced)
-        back = migration.after.to(self._dataflow.planned)
-        try:
+
+        def work() -> None:
             births = self._dataflow.install(
                 planned.reader, planned.root, epoch, migration, planned.owner
             )
             planned.changes = len(births)
-            with self.recorded(planned):
-                if replaced is not None:
-                    self._tell_replaced(replaced, planned)
-        except BaseException:
-            self._dataflow.retire(planned.reader, back)
-            raise
-        if replaced is None:
-            self._dataflow.migrate(migration)
-        else:
-            self._catalog.remove(replaced)
-            self._dataflow.retire(replaced.reader, migration)
-        self._catalog.add(planned)
-        self._tell_created(planned, epoch)
+            if replaced is None:
+                self._dataflow.migrate(migration)
+            else:
+                self._tell_replaced(replaced, planned)
+                self._catalog.remove(replaced)
+                self._dataflow.retire(replaced.reader, migration)
+            self._catalog.add(planned)
+            self._tell_created(planned, epoch)
+            self.record(planned)
+
+        self._all_or_nothing(work)
 
     def resume(self, entry: Entry) -> None:
         """Put in place what a checkpoint has, whose rows, indexes and operators come later."""
@@ -235,22 +238,25 @@ class Definitions:
         if there is not None and there is not entry:
             raise CatalogError(f'cannot rename "{entry.name}": "{there.name}" exists already')
         old, before = entry.name, with_room(lambda: namings(self._catalog, entry))
-        self._catalog.rename(entry, statement.to)
-        try:
+
+        def work() -> None:
+            self._catalog.rename(entry, statement.to)
             texts = with_room(lambda: renamed_texts(self._catalog, entry, old, before))
-            with self.recorded(Renamed(entry.id, statement.to, texts)):
-                pass
-        except BaseException:
-            self._catalog.rename(entry, old)
-            raise
-        self._rename(entry, old, texts)
+            self._rename(entry, old, texts)
+            self.record(Renamed(entry.id, statement.to, texts))
+
+        self._all_or_nothing(work)
 
     def renamed(self, record: Renamed) -> None:
         """Do what a record says."""
         entry = self._catalog.entry(record.id)
         old = entry.name
-        self._catalog.rename(entry, record.name)
-        self._rename(entry, old, record.texts)
+
+        def work() -> None:
+            self._catalog.rename(entry, record.name)
+            self._rename(entry, old, record.texts)
+
+        self._all_or_nothing(work)
 
     def _rename(self, entry: Entry, old: str, texts: Texts) -> None:
         for id, text in texts:
@@ -281,7 +287,8 @@ class Definitions:
 
         Raises: CatalogError for what views read."""
         self._refuse_read(entry, "drop")
-        with nullcontext() if unfilled else self.recorded(Dropped(entry.id)):
+
+        def work() -> None:
             match entry:
                 case Table():
                     self._dataflow.drop_table(entry.state.source)
@@ -289,8 +296,16 @@ class Definitions:
                     now = self._dataflow.planned
                     self._dataflow.retire(entry.reader, now.to(now.without(entry.reader)))
             self._catalog.remove(entry)
-        if not isinstance(entry, Stream):
-            self._tell_dropped(entry.name)
+            if not isinstance(entry, Stream):
+                self._tell_dropped(entry.name)
+            if not unfilled:
+                self.record(Dropped(entry.id))
+
+        self._all_or_nothing(work)
+
+    def _all_or_nothing(self, work: Callable[[], None]) -> None:
+        with interrupts.held():
+            self._dataflow.undo.all_or_nothing(work)
 
     def _refuse_read(self, entry: Entry, verb: str) -> None:
         readers = self._catalog.readers(entry)
@@ -303,10 +318,8 @@ class Definitions:
             )
 
 
-def _not_recorded(
-    entry: Entry | Dropped | Renamed, awaits_rows: bool = False
-) -> AbstractContextManager[None]:
-    return nullcontext()
+def _not_recorded(entry: Entry | Dropped | Renamed, awaits_rows: bool = False) -> None:
+    """There is no store."""
 
 
 def _scanned(plan: algebra.Plan) -> tuple[str, ...]:

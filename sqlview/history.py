@@ -24,6 +24,7 @@ from operators.flight import arrow
 from operators.flight import delta as deltas
 from operators.flight.column import Column, Ints
 from operators.flight.delta import Delta
+from operators.state.undo import Undo
 from planner.errors import DataError
 from planner.types import BIGINT, Field, Schema
 from sqlview.arguments import kind_of
@@ -88,20 +89,34 @@ class _Kept:
 class History:
     """State: the changes of each view that are retained, by its name."""
 
-    def __init__(self, retention: Retention) -> None:
+    def __init__(self, retention: Retention, undo: Undo) -> None:
+        self._undo = undo
         self.retention = retention
         self._kept: dict[str, _Kept] = {}
 
+    def mark(self) -> dict[str, tuple[_Kept, int]]:
+        return {name: (kept, len(kept.changes)) for name, kept in self._kept.items()}
+
+    def restore(self, mark: dict[str, tuple[_Kept, int]]) -> None:
+        """What came since did not, and what was forgotten is there."""
+        self._kept = {name: kept for name, (kept, _) in mark.items()}
+        for kept, count in mark.values():
+            while len(kept.changes) > count:
+                kept.changes.pop()
+
     def begin(self, view: View, epoch: int) -> None:
         """A view is there from `epoch` on; one of its name that was there before is not."""
+        self._undo.before(self)
         if self.retention:
             nothing = deltas.empty(view.schema)
             self._kept[view.name] = _Kept(epoch, signed(view.schema, nothing, nothing.diff))
 
     def forget(self, name: str) -> None:
+        self._undo.before(self)
         self._kept.pop(name, None)
 
     def rename(self, old: str, new: str) -> None:
+        self._undo.before(self)
         if old in self._kept:
             self._kept[new] = self._kept.pop(old)
 
@@ -110,6 +125,7 @@ class History:
 
     def add(self, view: str, epoch: int, table: pa.Table) -> None:
         """A step, up to that epoch, has changed the view."""
+        self._undo.before(self)
         self._kept[view].changes.append((Change(epoch, table), time.time()))
 
     def trim(self, epoch: int) -> None:
@@ -124,8 +140,8 @@ class History:
                 goes = change.epoch <= oldest if self.retention.epochs else came < until
                 if not goes:
                     break
-                kept.changes.popleft()
                 kept.after = change.epoch
+                kept.changes.popleft()
 
     def since(self, view: str, epoch: int, latest: int) -> list[Change]:
         """What came after `epoch`, and at the end a mark of the latest one.
@@ -182,7 +198,10 @@ class History:
 
 
 def signed(schema: Schema, delta: Delta, diff: Ints) -> pa.Table:
-    """A view's changes for who consumes them: its columns, `__time` and `__diff`."""
+    """A view's changes for who consumes them: its columns, `__time`, ascending, and `__diff`."""
+    if len(delta) and (delta.time[1:] < delta.time[:-1]).any():
+        order = np.argsort(delta.time, kind="stable")
+        delta, diff = delta.select(order), diff[order]
     columns = [*delta.columns(), Column(BIGINT, delta.time), Column(BIGINT, diff)]
     return arrow.from_columns(columns, (*schema, *_TIME_AND_DIFF))
 

@@ -4,8 +4,8 @@ A session owns the catalog, the running dataflow and its executors. `definitions
 and DROP say, `writer` takes the statements of transactions through one step; then subscribers are
 told. Readers see the state between steps, so all views at one epoch (DESIGN §4).
 
-Invariant: whatever reads or changes the state holds the session's lock. A session that is closed,
-or whose step failed at its end, refuses everything from then on.
+Invariant: whatever reads or changes the state holds the session's lock, and is done whole or not at
+all, whatever raises, and wherever Ctrl-C comes. A session that is closed refuses everything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from typing_extensions import assert_never
 
-from operators import checkpoint
+from operators import checkpoint, interrupts
 from operators.budget import OverBudgetError
 from operators.dataflow import Dataflow
 from operators.executor.inline import InlineExecutor
@@ -49,6 +49,7 @@ from sqlview.arguments import (
     kind_of,
 )
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
+from sqlview.commits import Commits
 from sqlview.definitions import Definitions
 from sqlview.history import Change, History, checked_retention
 from sqlview.memory import MemoryLimit
@@ -123,8 +124,9 @@ class Session:
         self._inline = InlineExecutor()
         self._spark_side: SparkSide | None = None
         self._verifier: Verifier | None = None
-        self._subscriptions = Subscriptions()
-        self._history = History(checked_retention(retain))
+        undo = self._dataflow.undo
+        self._subscriptions = Subscriptions(undo)
+        self._history = History(checked_retention(retain), undo)
         self._settings = Settings(spark, self._active_spark, timezone)
         self._definitions = Definitions(
             self._catalog,
@@ -141,6 +143,14 @@ class Session:
         )
         self._closed = False
         self._lock = threading.RLock()
+        self._commits = Commits(
+            self._lock,
+            self._check_usable,
+            self._catalog,
+            self._writer,
+            self._subscriptions,
+            self._run_step,
+        )
         self._versions = Versions(
             self._catalog, self._dataflow, lambda: self._writer.epoch, self._working
         )
@@ -237,7 +247,7 @@ class Session:
                 self._catalog,
                 self._read_dataframe,
                 self._settings.zone,
-                lambda txs: self._apply_columns(txs, placement),
+                lambda txs: self._commits.run(txs, placement),
             )
 
     def begin(self) -> Transaction:
@@ -362,7 +372,7 @@ class Session:
         """
         with self._working():
             epoch, versions = self.epoch, self._versions.all()
-        return Snapshot(epoch, versions, self._reader, self._dataframe, self._check_usable)
+        return Snapshot(epoch, versions, self._reader, self._dataframe, self._check_open)
 
     def changes(self, name: str, since: int) -> Iterator[Change]:
         """What changed in a view after the epoch `since`, up to the latest one.
@@ -494,9 +504,7 @@ class Session:
         if self._store is not None:
             self._store.stop()  # one that waits for the lock below would wait for ever
         with self._lock, ExitStack() as released:  # each, whatever another one raises
-            if self._store is not None and not self._closed and self._writer.broken is None:
-                self._save_last(self._store)
-            self._closed = True
+            closed, self._closed = self._closed, True
             if self._verifier is not None:
                 released.callback(self._verifier.close)
             if self._store is not None:
@@ -505,6 +513,8 @@ class Session:
                 released.callback(self._memory.close)
             if self._spark_side is not None:
                 released.callback(self._spark_side.close)
+            if self._store is not None and not closed:
+                released.callback(self._save_last, self._store)  # first of all
             self._verifier = None
             self._versions.clear()
 
@@ -530,13 +540,15 @@ class Session:
         table, tx = self._definitions.new_table(statement), self.begin()
         if given is not None:
             tx._fill(table, given)
-        self._definitions.add_table(table, awaits_rows=bool(tx.statements))
-        try:
+
+        def work() -> None:
+            self._definitions.add_table(table, awaits_rows=bool(tx.statements))
             if tx.statements:
-                self._apply([tx], None)
-        except BaseException:
-            self._definitions.drop(table, unfilled=True)
-            raise
+                self._commits.run_within(tx)
+
+        with interrupts.held(), self._within_memory("step"):
+            self._dataflow.undo.all_or_nothing(work)
+        self._subscriptions.tell()
 
     def _create_table_as(self, statement: parse.CreateTableAs) -> None:
         if self._catalog.find(statement.name) is not None:
@@ -566,13 +578,15 @@ class Session:
         with self._progress.task(f'opening "{store.path}"', unit="bytes read") as advance:
             recovery.run(store, advance, store.damaged() if repair else {})
 
-        def recorded(
-            entry: Entry | records.Dropped | records.Renamed, awaits_rows: bool = False
-        ) -> AbstractContextManager[None]:
-            return store.recorded(records.parts_of(entry, awaits_rows))
+        undo = self._dataflow.undo
 
-        self._definitions.recorded = recorded
-        self._writer.keep = lambda *changes: store.append(records.step_parts(*changes))
+        def record(
+            entry: Entry | records.Dropped | records.Renamed, awaits_rows: bool = False
+        ) -> None:
+            store.append(records.parts_of(entry, awaits_rows), undo)
+
+        self._definitions.record = record
+        self._writer.keep = lambda *changes: store.append(records.step_parts(*changes), undo)
         if not store.read_only:
             me = weakref.ref(self)
             store.save_beside(lambda writing: _present_of(me, writing), lambda: _map_of(me))
@@ -580,6 +594,7 @@ class Session:
     def _present(self, writing: threading.Lock) -> Taken:
         """What there is now, see store.Present; whoever calls holds the lock."""
         assert self._store is not None
+        self._dataflow.undo.finish()
         entries = self._catalog.entries
         writing.acquire()
         try:
@@ -604,78 +619,27 @@ class Session:
 
     # -- the step --------------------------------------------------------------------------------
 
+    def _apply(self, transactions: Sequence[Transaction], placement: str | None) -> list[int]:
+        return list(self._commits.run(transactions, placement))
+
     def _begin(self, commit: Callable[[Transaction], Any]) -> Transaction:
         with self._working():
             return Transaction(self._catalog, self._read_dataframe, self._settings.zone, commit)
 
-    def _apply(self, transactions: Sequence[Transaction], placement: str | None) -> list[int]:
-        with self._working():
-            if len(set(map(id, transactions))) < len(transactions):
-                raise DataError(
-                    "a transaction is given twice",
-                    hint="Begin one for each epoch; none of them was applied.",
-                )
-            with self._taken(transactions):
-                epochs: list[int] = []
-                statements: list[Dated] = []
-                last, positions = self._writer.epoch, self._writer.positions.copy()
-                for tx in transactions:
-                    before = positions.take(tx.moves, last + 1)
-                    if before is None:
-                        last += 1
-                        statements += [(s, last) for s in tx.statements]
-                    epochs.append(last if before is None else before)
-                if last > self._writer.epoch:
-                    self._step(statements, last - self._writer.epoch, placement, positions)
-                for tx, epoch in zip(transactions, epochs, strict=True):
-                    tx._settle(epoch)
-            self._subscriptions.tell()
-            return epochs
-
-    def _apply_columns(self, transactions: Transactions, placement: str | None) -> None:
-        with self._working():
-            first = self._writer.epoch + 1
-            with self._taken([transactions]):
-                statements: list[Dated] = [
-                    (s, first + s.times) for s in transactions.statements if s.times is not None
-                ]
-                count, positions = transactions.count, self._writer.positions.copy()
-                if transactions.moves:
-                    count = max(count, 1)
-                before = positions.take(transactions.moves, first + count - 1)
-                if before is None:
-                    epochs = self._step(statements, count, placement, positions)
-                else:
-                    epochs = range(before + 1 - count, before + 1)
-                transactions._settle(epochs)
-            self._subscriptions.tell()
-
-    @contextmanager
-    def _taken(self, transactions: Sequence[Transaction | Transactions]) -> Iterator[None]:
-        """Take changes that are to be committed, all of them, or none if that fails."""
-        taken: list[Transaction | Transactions] = []
-        try:
-            for tx in transactions:
-                tx._claim(self._catalog)
-                taken.append(tx)
-            yield
-        except BaseException:
-            for tx in taken:
-                tx._release()
-            raise
-
-    def _step(
+    def _run_step(
         self, statements: list[Dated], count: int, placement: str | None, positions: Positions
-    ) -> range:
+    ) -> None:
         with self._within_memory("step"):
-            return self._writer.step(
+            self._writer.step(
                 statements, count, lambda rows: self._executor(rows, placement), positions
             )
 
     def _within_memory(self, what: str) -> AbstractContextManager[None]:
         """What takes memory; nothing of it happens where there is not enough."""
         memory = self._memory
-        return nullcontext() if memory is None else memory.held(what, self._present)
+        if memory is None or self._dataflow.undo.is_at_work:
+            return nullcontext()
+        return memory.held(what, self._present)
 
     def _executor(self, rows: dict[ir.Source, int], placement: str | None) -> Executor:
         """Who runs a step that changes so many rows of each table. "auto" only considers a Spark
@@ -743,7 +707,7 @@ class Session:
             return self._versions.taken(view), self._since(view, epoch)
 
     def _version(self, name: str) -> Version:
-        self._check_usable()
+        self._check_open()
         return self._versions.of(name)
 
     def _rows_of(self, view: View) -> pa.Table:
@@ -832,25 +796,29 @@ class Session:
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        with self._lock:
-            self._check_usable()
-            yield
+        """Hold the session. Ctrl-C is kept to the end of the block, but for where it is let
+        through."""
+        with interrupts.held():
+            interrupts.acquire(self._lock)
+            try:
+                self._check_usable()
+                yield
+            finally:
+                self._lock.release()
 
     def _check_usable(self) -> None:
+        self._check_open()
+        self._dataflow.undo.finish()
+
+    def _check_open(self) -> None:
         if self._closed:
             raise SqlViewError("the session is closed", hint="Open another with sqlview.connect().")
-        if self._writer.broken is not None:
-            raise SqlViewError(
-                "the session is unusable since a step failed at its end",
-                detail=f"{type(self._writer.broken).__name__}: {self._writer.broken}",
-                hint="Open a new session and load the tables again.",
-            ) from self._writer.broken
 
 
 def _present_of(session: weakref.ref[Session], writing: threading.Lock) -> Taken | None:
     """What a session has, as soon as nobody uses it, see store.Present; None if it ends before."""
     with _held(session) as held:
-        if held is None or held._closed or held._writer.broken is not None:
+        if held is None or held._closed:
             return None
         return held._present(writing)
 

@@ -15,7 +15,9 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from operators import interrupts
 from operators.flight.delta import Delta
+from operators.state.undo import Undo
 from planner.errors import SqlViewError, SubscriberError
 from sqlview.catalog import View
 from sqlview.history import signed
@@ -29,10 +31,21 @@ Untold: TypeAlias = tuple[str, Subscriber, pa.Table]
 class Subscriptions:
     """State: the callbacks of each view, and what they have yet to hear."""
 
-    def __init__(self) -> None:
+    def __init__(self, undo: Undo) -> None:
+        self._undo = undo
         self._callbacks: dict[str, list[Subscriber]] = {}
         self._untold: deque[Untold] = deque()
         self._telling = False
+
+    def mark(self) -> tuple[dict[str, list[Subscriber]], list[Untold]]:
+        callbacks = {view: list(some) for view, some in self._callbacks.items()}
+        return callbacks, list(self._untold)
+
+    def restore(self, mark: tuple[dict[str, list[Subscriber]], list[Untold]]) -> None:
+        """What was put down since is not, and who was forgotten subscribes."""
+        callbacks, untold = mark
+        self._callbacks = {view: list(some) for view, some in callbacks.items()}
+        self._untold = deque(untold)
 
     def add(self, view: str, callback: Subscriber) -> None:
         self._callbacks.setdefault(view, []).append(callback)
@@ -58,10 +71,12 @@ class Subscriptions:
             self._untold = deque(untold)
 
     def forget(self, view: str) -> None:
+        self._undo.before(self)
         self._callbacks.pop(view, None)
 
     def rename(self, old: str, new: str) -> None:
         """Who subscribes to a view goes on under its new name."""
+        self._undo.before(self)
         if old in self._callbacks:
             self._callbacks[new] = self._callbacks.pop(old)
         told = ((new if view == old else view, *rest) for view, *rest in self._untold)
@@ -77,6 +92,7 @@ class Subscriptions:
 
     def put_down(self, untold: list[Untold]) -> None:
         """Keep what subscribers are to hear."""
+        self._undo.before(self)
         self._untold.extend(untold)
 
     def replace(self, old: View, new: View, left: Delta, came: Delta) -> None:
@@ -85,6 +101,7 @@ class Subscriptions:
         They hear of it with the next step's changes at the latest. One table if the columns are the
         same, else one of each view's.
         """
+        self._undo.before(self)
         callbacks = self._callbacks.pop(old.name, [])
         if not callbacks:
             return
@@ -106,9 +123,11 @@ class Subscriptions:
         self._telling = True
         try:
             while self._untold:
-                view, callback, table = self._untold.popleft()
+                view, callback, table = self._untold[0]
                 try:
-                    callback(table)
+                    with interrupts.let_through():
+                        self._untold.popleft()  # only now: a Ctrl-C that was kept came before
+                        callback(table)
                 except Exception as error:
                     failures.append((view, error))
         finally:

@@ -79,7 +79,7 @@ class _Changes:
         catalog: Catalog,
         read_dataframe: Callable[[Any], pa.Table],
         zone: Callable[[], Zone],
-        commit: Callable[[Any], None],
+        commit: Callable[[Any], object],
     ) -> None:
         self._zone = zone
         self._catalog = catalog

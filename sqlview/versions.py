@@ -97,7 +97,9 @@ class Versions:
         with self._working():
             latest = self._catalog.find(entry.name) is entry
             if latest and self._rows(entry) is version.rows:
-                state = self._dataflow.index(spec, entry.reader, entry.owner)
+                state = self._dataflow.undo.all_or_nothing(
+                    lambda: self._dataflow.index(spec, entry.reader, entry.owner)
+                )
                 found = IndexVersion(spec, version.rows, state.spine.batches)
         if found is None:
             found = index_of(spec, version.rows, version.rows.visible(version.epoch))
@@ -105,9 +107,17 @@ class Versions:
         return found
 
     def publish(self) -> None:
-        """A step has ended: make those versions anew that it changed; the writer holds the lock."""
+        """A step has ended: make those versions anew that it changed; the writer holds the lock. If
+        that fails, who reads next makes them."""
         if not self._published:
             return
+        try:
+            self._make_anew()
+        except BaseException:
+            self._published = {}
+            raise
+
+    def _make_anew(self) -> None:
         self._steps += 1
         if self._steps == IDLE_STEPS:
             self._published = {k: v for k, v in self._published.items() if k in self._read}

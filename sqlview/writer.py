@@ -1,21 +1,23 @@
 """The writer: what takes the statements of transactions through one step.
 
-A step of the dataflow (`operators.step`) is all or nothing; then comes what cannot be taken back:
-to put down what subscribers are to hear, to forget old versions, to count the epochs.
+A step of the dataflow (`operators.step`) is all or nothing, and so is all that it comes with: what
+subscribers are to hear, the history, the epoch, and at the end its record in the log. What is left
+then, to forget old versions, to merge indexes, to show readers the new rows, changes no answer:
+where it fails, that is told in the log of Python, and taken up at the next step.
 
-Invariant: `epoch` is complete: every table and view holds exactly the transactions up to it. A
-writer that failed after the step is `broken`, and takes no more.
+Invariant: `epoch` is complete: every table and view holds exactly the transactions up to it,
+whatever raised.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from operators import interrupts
 from operators.dataflow import Dataflow, Key
@@ -26,6 +28,7 @@ from operators.flight.delta import Delta
 from operators.flight.rendering import texts
 from operators.scalar.text import shortened
 from operators.state.changes import DELETE, DUPLICATE
+from operators.state.work import Work
 from operators.step import Refused, step
 from operators.stream import events
 from operators.table import Change, Refusal
@@ -38,10 +41,10 @@ from sqlview.positions import Position, Positions
 from sqlview.subscriptions import Subscriptions
 from sqlview.transaction import Statement
 
+_log = logging.getLogger(__name__)
+
 #: A statement, and its epoch or those of its rows.
 Dated: TypeAlias = tuple[Statement, int | Ints]
-#: A view that a step changed, how many rows, and what if somebody is to hear that.
-Told: TypeAlias = tuple[View, int, pa.Table | None]
 #: Who runs a step that changes so many rows of each table.
 ExecutorFor: TypeAlias = Callable[[dict[ir.Source, int]], Executor]
 #: Told of each table's changes.
@@ -52,7 +55,7 @@ Keep: TypeAlias = Callable[[Sequence[Dated], int, int, dict[str, Position]], obj
 
 
 class Writer:
-    """State: `epoch`, the metrics of the latest `steps`, and why it is `broken`, if it is."""
+    """State: `epoch`, `positions`, and the metrics of the latest `steps`."""
 
     def __init__(
         self,
@@ -69,11 +72,12 @@ class Writer:
         self._follow = follow
         self.epoch = 0
         self.positions = Positions()
-        self.broken: BaseException | None = None
+        #: What views and streams counted before the step that goes on.
+        self._counted: list[tuple[View | Stream, int]] = []
         #: Called when a step has run, before anybody sees it; if it raises, nothing has happened.
         self.keep: Keep | None = None
         #: Called when `epoch` has come to an end of a step.
-        self.ended: Callable[[], None] | None = None
+        self.ended: Callable[[], None] = _nothing
         self.steps: deque[StepMetrics] = deque(maxlen=STEPS_KEPT)
 
     def step(
@@ -82,15 +86,14 @@ class Writer:
         count: int,
         executor_for: ExecutorFor,
         positions: Positions | None = None,
-    ) -> range:
-        """Run the dataflow once for the statements of `count` transactions; their epochs.
+    ) -> None:
+        """Run the dataflow once for the statements of `count` transactions, at as many epochs.
 
         `positions`: of all sources after it; None: as they are.
         Raises: DataError, and whatever else, with nothing changed.
         """
         started = time.perf_counter()
         work_before = self._dataflow.work.copy()
-        epochs = range(self.epoch + 1, self.epoch + 1 + count)
         by_table: dict[str, list[Dated]] = {}
         by_stream: dict[str, list[Dated]] = {}
         for s, epoch in statements:
@@ -105,30 +108,96 @@ class Writer:
             for name, batch in by_table.items()
         }
         executor = executor_for({x: sum(c.rows for c in batch) for x, batch in given.items()})
-        told: list[Told] = []
 
-        def before_end(found: dict[Key, Delta]) -> None:
-            told.extend(self._told(found))
+        def at_end(found: dict[Key, Delta]) -> None:
+            self._dataflow.undo.before(self)
+            self._count(found, by_stream, self.epoch + count)
+            moved = self.positions if positions is None else positions
             if self.keep is not None:
-                moved = {} if positions is None else positions.moved(self.positions)
-                self.keep(statements, epochs[0], count, moved)
+                self.keep(statements, self.epoch + 1, count, moved.moved(self.positions))
+            self.epoch, self.positions = self.epoch + count, moved
 
         with interrupts.held():
             events = self._events(by_stream)
             try:
-                changes = step(self._dataflow, executor, given, events, before_end)
+                changes = step(self._dataflow, executor, given, events, at_end)
             except Refused as refused:
                 table = self._catalog.entry(refused.source.relation)
                 assert isinstance(table, Table), "it is the source of one"
                 statement, _ = by_table[table.name][refused.refusal.change]
                 raise _refusal(table, statement, refused.refusal) from None
-            work = self._dataflow.work.since(work_before)
+            self._go_on(
+                lambda: self._follow_all(by_table, changes),
+                lambda: self._dataflow.commit(self.epoch, changes),
+                lambda: self._history.trim(self.epoch),
+                self.ended,
+                lambda: self._measure(executor, statements, count, work_before, started),
+            )
+
+    def mark(self) -> tuple[int, Positions]:
+        self._counted = []
+        return self.epoch, self.positions
+
+    def restore(self, mark: tuple[int, Positions]) -> None:
+        """The step was not: nothing is counted of it."""
+        self.epoch, self.positions = mark
+        for entry, before in reversed(self._counted):
+            if isinstance(entry, View):
+                entry.changes = before
+            else:
+                entry.events = before
+
+    def _events(self, by_stream: dict[str, list[Dated]]) -> dict[Key, Delta]:
+        """The events as each view that reads the stream sees them."""
+        found: dict[Key, Delta] = {}
+        for name, batch in by_stream.items():
+            stream = self._catalog.stream(name)
+            delta = events(stream.schema, [(s.columns, epoch) for s, epoch in batch])
+            found.update({("", node): delta for node in self._dataflow.streams(stream.id)})
+        return found
+
+    def _count(
+        self, changes: dict[Key, Delta], by_stream: dict[str, list[Dated]], epoch: int
+    ) -> None:
+        """What views and streams count, and what is to be heard of a step up to `epoch`."""
+        for view in self._catalog.views_kept_by(changes):
+            delta = changes[view.owner, view.root]
+            self._counted.append((view, view.changes))
+            view.changes += len(delta)
+            heard, kept = self._subscriptions.hears(view.name), self._history.keeps(view.name)
+            if len(delta) and (heard or kept):
+                table = signed(view.schema, delta, delta.diff)
+                if heard:
+                    self._subscriptions.put_down(self._subscriptions.untold(view.name, table))
+                if kept:
+                    self._history.add(view.name, epoch, table)
+        for name, batch in by_stream.items():
+            stream = self._catalog.stream(name)
+            self._counted.append((stream, stream.events))
+            stream.events += sum(s.rows for s, _ in batch)
+
+    def _go_on(self, *works: Callable[[], None]) -> None:
+        """Do what is left when a step has happened: all of it, whatever raises."""
+        stopped: BaseException | None = None
+        for work in works:
             try:
-                self._end(told, by_table, by_stream, changes, count)
-                self.positions = self.positions if positions is None else positions
+                work()
+            except Exception:
+                _log.warning("what a step left to do is taken up later", exc_info=True)
             except BaseException as error:
-                self.broken = error  # for good
-                raise
+                stopped = error
+        if stopped is not None:
+            raise stopped
+
+    def _measure(
+        self,
+        executor: Executor,
+        statements: Sequence[Dated],
+        count: int,
+        work_before: Work,
+        started: float,
+    ) -> None:
+        work = self._dataflow.work.since(work_before)
         self.steps.append(
             StepMetrics(
                 placement=executor.name,
@@ -142,54 +211,17 @@ class Writer:
                 batches_visited=work.batches,
             )
         )
-        return epochs
 
-    def _events(self, by_stream: dict[str, list[Dated]]) -> dict[Key, Delta]:
-        """The events as each view that reads the stream sees them."""
-        found: dict[Key, Delta] = {}
-        for name, batch in by_stream.items():
-            stream = self._catalog.stream(name)
-            delta = events(stream.schema, [(s.columns, epoch) for s, epoch in batch])
-            found.update({("", node): delta for node in self._dataflow.streams(stream.id)})
-        return found
-
-    def _told(self, changes: dict[Key, Delta]) -> Iterator[Told]:
-        """Of each view that changed how many rows, and what if somebody is to hear that."""
-        for view in self._catalog.views_kept_by(changes):
-            delta, table = changes[view.owner, view.root], None
-            heard = self._history.keeps(view.name) or self._subscriptions.hears(view.name)
-            if heard and len(delta):
-                table = signed(view.schema, delta, delta.diff)
-            yield view, len(delta), table
-
-    def _end(
-        self,
-        told: list[Told],
-        by_table: Iterable[str],
-        by_stream: dict[str, list[Dated]],
-        changes: dict[Key, Delta],
-        count: int,
-    ) -> None:
-        """What cannot be taken back, when the step has run."""
-        for view, rows, table in told:
-            view.changes += rows
-            if table is None:
-                continue
-            self._subscriptions.put_down(self._subscriptions.untold(view.name, table))
-            if self._history.keeps(view.name):
-                self._history.add(view.name, self.epoch + count, table)
-        self._history.trim(self.epoch + count)
-        for name, batch in by_stream.items():
-            self._catalog.stream(name).events += sum(s.rows for s, _ in batch)
-        for name in by_table:
+    def _follow_all(self, tables: Iterable[str], changes: dict[Key, Delta]) -> None:
+        for name in tables:
             table = self._catalog.table(name)
             delta = changes.get(("", table.state.source))
             if delta is not None:
                 self._follow(table, delta)
-        self._dataflow.commit(self.epoch + count, changes)
-        self.epoch += count
-        if self.ended is not None:
-            self.ended()
+
+
+def _nothing() -> None:
+    """Nobody is told."""
 
 
 def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:

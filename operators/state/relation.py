@@ -154,6 +154,8 @@ class Relation(Rows):
         self._block_rows: list[int] = []
         self._block_deaths: list[int] = []
         self._full_blocks = 0
+        #: Blocks of which it has to be seen whether they are mostly dead.
+        self._touched: set[int] = set()
         #: The rows as they are, once somebody wanted them and until they change; how often dead
         #: bits were handed out, and of each block how often when its own were made.
         self._version: Rows | None = None
@@ -230,6 +232,7 @@ class Relation(Rows):
 
     def mark(self) -> _Mark:
         blocks = len(self._block_rows)
+        self.leave_fresh()  # those of the step before, if its end failed
         self._dying = []
         return _Mark(
             self.next_row, self.live_rows, self.deaths, blocks, sum(self._block_rows[-1:]),
@@ -272,31 +275,31 @@ class Relation(Rows):
     def advance(self, since: int) -> None:
         """Forget births and deaths at or before `since`: no reader looks further back.
 
-        Blocks that have become mostly dead are rewritten. Cost: O(versions after the last since),
-        plus one copy of the rows that a rewritten block keeps: at most a quarter of what it had.
+        Blocks that have become mostly dead are rewritten. If that fails it goes on at the next
+        call, and all reads are right meanwhile. Cost: O(versions after the last since), plus one
+        copy of the rows that a rewritten block keeps: at most a quarter of what it had.
         """
         self.leave_fresh()
         self._dying = []
         if len(self._born_time):
             kept = int(np.searchsorted(self._born_time, since, side="right"))
-            self._born_first = self._born_first[kept:]
-            self._born_time = self._born_time[kept:]
+            born = self._born_first[kept:], self._born_time[kept:]
+            self._born_first, self._born_time = born
         self._close_if_dead(since)
         # Blocks that were still being filled when rows of theirs went have to be looked at, too.
-        touched = set(range(self._full_blocks, self.next_row >> BLOCK_BITS))
+        self._touched.update(range(self._full_blocks, self.next_row >> BLOCK_BITS))
         self._full_blocks = self.next_row >> BLOCK_BITS
         if len(self._died_row):
             gone, later = self._died_row, self._died_time > since
+            died = _EMPTY, _EMPTY
             if later.any():
-                gone = gone[~later]
-                self._died_row = self._died_row[later]
-                self._died_time = self._died_time[later]
-            else:
-                self._died_row = self._died_time = _EMPTY
-            touched.update(block for block, _ in by_block(gone))
-        for block in sorted(touched):
+                gone, died = gone[~later], (self._died_row[later], self._died_time[later])
+            self._touched.update(block for block, _ in by_block(gone))
+            self._died_row, self._died_time = died
+        for block in sorted(self._touched):
             if block < self._full_blocks:
                 self._compact(block)
+            self._touched.discard(block)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -761,8 +764,8 @@ class Relation(Rows):
         for column, waiting in enumerate(self._waiting):
             if block in waiting:
                 waiting.pop(block).leave(column)
-        super()._empty(block)
         self._stored[block], self._stored_dead[block] = Stored(), Stored()
+        super()._empty(block)
         self.empty_blocks.append(block)
 
     def _rewrite(self, block: int, rows: Ints) -> None:
@@ -770,18 +773,19 @@ class Relation(Rows):
             if block in waiting:
                 self._settle(column, (block,))
         columns = [self._gather(i, rows) for i in range(len(self.schema))]
+        arrays: dict[int, np.ndarray[Any, Any] | None] = {}
         for i, (layout, slot) in enumerate(zip(self._layouts, self._value_slot, strict=True)):
             values = columns[i].values
             if layout.textual:
                 _, offsets, text = values.buffers()
-                self._set(block, slot, np.frombuffer(offsets, np.int32))
-                self._set(block, slot + 2, np.frombuffer(text, np.uint8))
+                arrays[slot] = np.frombuffer(offsets, np.int32)
+                arrays[slot + 2] = np.frombuffer(text, np.uint8)
             else:
-                self._set(block, slot, np.ascontiguousarray(values.astype(layout.storage)))
-            self._set(block, slot + 1, columns[i].valid)
-        self._set(block, self._ids_slot, (rows & BLOCK_MASK).astype(np.uint16))
-        self._addresses[self._kept_slot, block] = len(rows)
+                arrays[slot] = np.ascontiguousarray(values.astype(layout.storage))
+            arrays[slot + 1] = columns[i].valid
+        arrays[self._ids_slot] = (rows & BLOCK_MASK).astype(np.uint16)
         self._stored[block] = Stored()
+        self._set_all(block, len(rows), arrays)
 
 
 def by_block(rows: Ints) -> Iterator[tuple[int, Ints]]:

@@ -157,9 +157,17 @@ class Rows:
 
     def _set(self, block: int, slot: int, buffer: Array | None) -> None:
         here = self._buffers[block].copy()  # versions keep those that they have
-        here[slot] = buffer
+        here[slot], address = buffer, _address(buffer)
         self._buffers[block] = here
-        self._addresses[slot, block] = 0 if buffer is None else buffer.ctypes.data
+        self._addresses[slot, block] = address
+
+    def _set_all(self, block: int, rows: int, arrays: Mapping[int, Array | None]) -> None:
+        """Give a block other arrays, by slot, which hold so many rows: all of them at once."""
+        here = [arrays.get(slot, old) for slot, old in enumerate(self._buffers[block])]
+        addresses = np.array([_address(buffer) for buffer in here], np.int64)
+        addresses[self._kept_slot] = rows
+        self._addresses[:, block] = addresses
+        self._buffers[block] = here
 
     def _map(self, block: int, home: Home, kinds: Kinds, files: MappedFiles) -> None:
         """Have a block's values where they lie in a file, those of the slots in `kinds`."""
@@ -171,11 +179,8 @@ class Rows:
 
     def _empty(self, block: int) -> None:
         """No row of the block can be seen any more."""
-        for slot in range(self._slots):
-            self._set(block, slot, None)
-        self._set(block, self._dead_slot, ALL_DEAD)
-        self._set(block, self._ids_slot, NO_IDS)
-        self._addresses[self._kept_slot, block] = 0
+        none: dict[int, Array | None] = dict.fromkeys(range(self._slots))
+        self._set_all(block, 0, none | {self._dead_slot: ALL_DEAD, self._ids_slot: NO_IDS})
 
     def _gather(self, column: int, rows: Ints) -> Column:
         field, layout, slot = self.schema[column], self._layouts[column], self._value_slot[column]
@@ -284,3 +289,7 @@ def mapped_rows(
     for block, bits in dead.items():
         made._set(block, made._dead_slot, bits)
     return made
+
+
+def _address(buffer: Array | None) -> int:
+    return 0 if buffer is None else buffer.ctypes.data

@@ -262,10 +262,10 @@ class Spine:
                 if isinstance(part, _Merge):
                     merged = part.work(fuel, dead, died_row)
                     if merged is not None:
-                        self.entries += len(merged) - sum(map(len, part.inputs))
-                        self._replace(at, 1, merged if len(merged) else None)
+                        entries = self.entries + len(merged) - sum(map(len, part.inputs))
+                        self._parts[at : at + 1] = [merged] if len(merged) else []
+                        self.entries, self._seen, self._table = entries, 0, None
                         self._merging -= 1
-                        self._table = None
                         # Fuel was for merges in progress; one that this makes possible starts now.
                         progress = True
                         break
@@ -350,16 +350,18 @@ class Spine:
             self._price = NEVER
         begun, at = False, len(self._parts) - 2
         first = max(self._seen - CHAIN + 1, 0)
-        self._seen = len(self._parts)
+        self._seen = 0
         while at >= first:
             cost, count = self._called_for(at)
             if count and cost <= self._credit:
-                self._credit -= cost
                 self._begin(at, count)
+                self._credit -= cost
                 begun = True
             elif count and cost < self._price:
                 self._price, self._cheapest = cost, at
             at -= 2 if count == 2 else 1
+        if not begun:
+            self._seen = len(self._parts)
         if not begun and len(self._parts) > MOST_PARTS and self._price < NEVER:
             self._begin(self._cheapest, self._called_for(self._cheapest)[1])
         return self._merging > 0
@@ -387,12 +389,10 @@ class Spine:
     def _begin(self, at: int, count: int) -> None:
         inputs = [self._batch(i) for i in range(at, at + count)]
         chain = inputs[0].chain if inputs[0].chain == inputs[-1].chain else self._new_chain()
-        self._replace(at, count, _Merge(inputs, chain))
-        self._merging += 1
-
-    def _replace(self, at: int, count: int, part: Batch | _Merge | None) -> None:
-        self._parts[at : at + count] = [] if part is None else [part]
+        merge = _Merge(inputs, chain)
+        self._parts[at : at + count] = [merge]
         self._seen = 0
+        self._merging += 1
 
 
 def _with_skips(batch: Batch) -> Batch:

@@ -1,41 +1,49 @@
-"""Taking a step back: what it has changed so far, as it was before.
+"""Taking work back: what it has changed so far, as it was before.
 
-State of the dataflow that a step changes says so first, `undo.before(self)`, and is marked at most
-once a step: numbers and references, O(1), since what a step adds goes behind what is there. If the
-step fails, whatever raised, each is restored to its mark, and the dataflow is what it was.
+State that a step or a statement changes says so first, `undo.before(self)`, and is marked at most
+once: numbers and references, O(1) in what a step changes, since what it adds goes behind what is
+there. If the work fails, whatever raised, each is restored to its mark, and all is what it was.
+What makes the work last, as a record of a log, is marked like all else, and written at the end.
 
-What may stay as the step made it is what no answer depends on: memory that was reserved, counts of
+What may stay as the work made it is what no answer depends on: memory that was reserved, counts of
 work, kernels that were prepared, and what merging has been paid for.
 
-Invariant: outside a step nothing is marked, and changes (a view's first rows, merging between
-steps) cost a comparison.
+Invariant: outside of work nothing is marked, and changes (merging between steps) cost a comparison;
+but for what could not be restored, for lack of memory say: `finish` goes on with it, and nobody
+reads or changes anything before that has succeeded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+Result = TypeVar("Result")
 
 
 class Restorable(Protocol):
-    """State that a step changes."""
+    """State that can be taken back."""
 
     def mark(self) -> Any:
-        """What `restore` needs. Cost: O(1)."""
+        """What `restore` needs."""
 
     def restore(self, mark: Any) -> None:
-        """Be as when `mark` was made; nothing but one step's changes lie between. It cannot fail
-        for what the step did, wherever that ended."""
+        """Be as when `mark` was made; nothing but one piece of work's changes lie between, wherever
+        it ended. If this fails it is called again."""
 
 
 class Undo:
-    """The marks of the step that is going on; one for a whole dataflow."""
+    """The marks of the work that is going on; one for a whole dataflow."""
 
-    __slots__ = ("_marks",)
+    __slots__ = ("_at_work", "_marks")
 
     def __init__(self) -> None:
         self._marks: dict[int, tuple[Restorable, Any]] | None = None
+        self._at_work = False
+
+    @property
+    def is_at_work(self) -> bool:
+        return self._at_work
 
     def before(self, state: Restorable) -> None:
         """`state` is about to change."""
@@ -43,17 +51,31 @@ class Undo:
         if marks is not None and id(state) not in marks:
             marks[id(state)] = state, state.mark()
 
-    @contextmanager
-    def step(self) -> Iterator[None]:
-        """All that changes inside is as before if anything is raised there."""
-        assert self._marks is None, "one step at a time"
-        self._marks = {}
+    def all_or_nothing(self, work: Callable[[], Result]) -> Result:
+        """Do the work, and if it raises, take back all that it has changed. Work inside other work
+        is a part of that."""
+        if self._at_work:
+            return work()
+        self.finish()
+        self._marks, self._at_work = {}, True
         try:
-            yield
+            result = work()
+            self._marks, self._at_work = None, False
+            return result
         except BaseException:
-            # The latest first: what was marked later may rest on what was marked before.
-            for state, mark in reversed(self._marks.values()):
-                state.restore(mark)
+            self._at_work = False
+            self.finish()
             raise
-        finally:
-            self._marks = None
+
+    def finish(self) -> None:
+        """Restore what is still to be restored, if anything is; not while work goes on."""
+        marks = self._marks
+        if marks is None or self._at_work:
+            return
+        while marks:
+            # The latest first: what was marked later may rest on what was marked before.
+            latest = next(reversed(marks))
+            state, mark = marks[latest]
+            state.restore(mark)
+            del marks[latest]
+        self._marks = None

@@ -220,7 +220,7 @@ class Log:
         Cost: a copy to the page cache, and with `sync_each` one fdatasync.
         """
         self._check()
-        number, size = self.number + 1, self.size_of(parts)
+        number, size = self.number + 1, _size(sum(map(len, parts)))
         with self._lock:
             if self._offset and self._offset + size > max(FILE_BYTES, self._reserved):
                 self._next_file()
@@ -232,25 +232,24 @@ class Log:
             except BaseException:
                 self._undo(self._offset)
                 raise
-            self._offset += size
+            self._offset, self.number = self._offset + size, number
             self.appended_bytes += size
-            self.number = number
             if self._sync_each:
                 self._durable = number
         return number
 
-    def take_back(self, number: int, size: int) -> None:
-        """Cut off the latest record, which nobody was told of."""
-        assert number == self.number, "only the latest record can be taken back"
-        with self._lock:
-            self._undo(self._offset - size)
-            self._offset -= size
-            self.number -= 1
-            self._durable = min(self._durable, self.number)
+    def mark(self) -> End:
+        return self.end
 
-    def size_of(self, parts: Parts) -> int:
-        """Bytes that a record of these parts takes."""
-        return _size(sum(map(len, parts)))
+    def restore(self, mark: End) -> None:
+        """Cut off what was appended since, which nobody was told of."""
+        with self._lock:
+            if self.number == mark.number:
+                return
+            start = mark.offset if self._first == mark.file else 0
+            self._offset, self.number = start, mark.number
+            self._durable = min(self._durable, mark.number)
+            self._undo(start)
 
     def leave(self) -> None:
         """Go on in another file if there is much in this one. Raises: as `append`."""

@@ -19,11 +19,12 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TypeAlias
 
 from operators.state.files import create, make_directory, sync_directory
+from operators.state.undo import Undo
 from operators.state.values import ValueFiles
 from planner.errors import StoreError
 from sqlview.store import checkpoints, log
@@ -273,14 +274,16 @@ class Store:
             if thread is not threading.current_thread():
                 thread.join()
 
-    def append(self, parts: Parts) -> int:
-        """Write a record; returns its number. Raises: StoreError, with nothing written."""
+    def append(self, parts: Parts, undo: Undo) -> int:
+        """Write a record, which is taken back with the work that it is the end of; returns its
+        number. Raises: StoreError, with nothing written."""
         if self._log is None or self._lease is None:
             raise StoreError(
                 f'the store "{self.path}" is open for reading only',
                 hint="Open it without read_only=True.",
             )
         self._lease.check()
+        undo.before(self._log)
         try:
             return self._log.append(parts)
         except OSError as error:
@@ -290,20 +293,6 @@ class Store:
                 hint="Nothing of it was applied. Make room, or mend what the detail says, and try "
                 "again.",
             ) from error
-
-    @contextmanager
-    def recorded(self, parts: Parts) -> Iterator[None]:
-        """Append a record, and do what it says in the block; if that fails, it is cut off.
-
-        Raises: StoreError, with nothing done.
-        """
-        number = self.append(parts)
-        try:
-            yield
-        except BaseException:
-            assert self._log is not None
-            self._log.take_back(number, self._log.size_of(parts))
-            raise
 
     def close(self) -> None:
         """Everything is on disk, and another session may write the store."""

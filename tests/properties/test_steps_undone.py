@@ -7,8 +7,8 @@ must be as before, and then the step itself, with all that follows, must be what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -64,7 +64,7 @@ class Faults:
         self.after = False
         for kind, name in CHANGING:
             patch.setattr(kind, name, self._faulty(getattr(kind, name)))
-        patch.setattr(Undo, "step", self._ending(Undo.step))
+        patch.setattr(Undo, "all_or_nothing", self._ending(Undo.all_or_nothing))
 
     def _faulty(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def called(*args: Any, **named: Any) -> Any:
@@ -82,12 +82,14 @@ class Faults:
         return called
 
     def _ending(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        @contextmanager
-        def ending(undo: Undo) -> Iterator[None]:
-            with step(undo):
-                yield
+        def ending(undo: Undo, work: Callable[[], Any]) -> Any:
+            def planted() -> Any:
+                result = work()
                 if self.armed:
                     raise Planted
+                return result
+
+            return step(undo, planted)
 
         return ending
 
