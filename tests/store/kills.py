@@ -39,9 +39,9 @@ while True:
 """
 
 
-def killed(directory: Path, seed: int) -> int:
+def killed(directory: Path, seed: int) -> None:
     """Kill a writer at a random time, three times over; what is there afterwards is what it had
-    said, or one commit more. Returns 1, for a count."""
+    said, or one commit more."""
     rng = random.Random(seed)
     path, acknowledged = directory / "store", -1
     for round in range(3):
@@ -65,7 +65,6 @@ def killed(directory: Path, seed: int) -> int:
             for name in db.sql("SHOW VIEWS").to_arrow()["view"].to_pylist():
                 assert db.verify(name, engine="duckdb").equal, name
             acknowledged = len(rows) - 1
-    return 1
 
 
 def _rows(db: sqlview.Session) -> list[tuple[int, int, int]]:
