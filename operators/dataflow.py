@@ -23,6 +23,7 @@ from typing import NamedTuple, TypeAlias
 
 from operators import budget, interrupts
 from operators.flight import delta as deltas
+from operators.flight.column import Column
 from operators.flight.delta import Delta
 from operators.hydration import flowing, pieces_of, sliced
 from operators.live import TABLE_READER, LiveFilter, LiveIndex, Over
@@ -137,6 +138,20 @@ class Dataflow:
         table.enforced = enforced
         if enforced:
             self.index(table.row_index, TABLE_READER)
+
+    def add_columns(self, source: ir.Source, fields: Schema, values: Sequence[Column]) -> None:
+        """More columns of a table, behind the others, between steps; each of `values` has the one
+        value that all rows have in it. What reads the table goes on with the columns that it knows.
+
+        Cost: an array of each column for every block; the index on the hash of a bag's rows is
+        built anew by who needs it next.
+        """
+        self.undo.before(self)
+        table = self.tables[source]
+        table.add_columns(fields, values)
+        if table.key is None and ("", table.row_index) in self._indexes:
+            self._drop_index(("", table.row_index))
+            self._over = None
 
     def drop_table(self, source: ir.Source) -> None:
         """Forget a table that no installed node reads."""

@@ -96,6 +96,12 @@ class TableState:
         #: Words of a key that no row exceeds; empty before the first row, None if not known.
         self._greatest: Ints | None = _NONE
 
+    def add_columns(self, fields: t.Schema, values: Sequence[Column]) -> None:
+        """See Dataflow.add_columns."""
+        self.relation.undo.before(self)
+        self.relation.add_columns(fields, values)
+        self.source = ir.Source(self.source.relation, self.relation.schema)
+
     @property
     def row_index(self) -> ir.Index:
         """The identity of the index that finds the row to delete or replace."""
@@ -173,11 +179,11 @@ class TableState:
         """Be what another one of its source was when `kept` was taken."""
         self._greatest = kept
 
-    def mark(self) -> Ints | None:
-        return self._greatest
+    def mark(self) -> tuple[Ints | None, ir.Source]:
+        return self._greatest, self.source
 
-    def restore(self, mark: Ints | None) -> None:
-        self._greatest = mark
+    def restore(self, mark: tuple[Ints | None, ir.Source]) -> None:
+        self._greatest, self.source = mark
 
     def snapshot(self, time: int) -> Delta:
         """All rows visible as of `time`, as births at that time."""

@@ -30,10 +30,15 @@ from planner.types import Schema
 @node
 class Source:
     """The rows of a table, by the id that the catalog drew for it: what it is called is the
-    catalog's alone, and may change. State: the table's own relation, shared by all."""
+    catalog's alone, and may change. State: the table's own relation, shared by all.
+
+    `schema`: the columns that the table had when the plan was made. It may have more behind them by
+    now, and is the same table; so whatever reads a source takes columns by their positions, and
+    what would have them all, as they come, reads a Map of those that there were (`is_open`).
+    """
 
     relation: str
-    schema: Schema = field(hash=False)
+    schema: Schema = field(hash=False, compare=False)
 
 
 @node
@@ -242,15 +247,21 @@ class JoinInput:
     """One occurrence of a relation in a join, with the filter on its own columns, if any.
 
     The filter cannot fail (expr.may_fail is False): it is evaluated once per stored row into a
-    bitmap that views share. An input that gives events is any node, with no filter here.
+    bitmap that views share. An input that gives events is any node, with no filter here. `width`:
+    how many columns of the relation are the join's; -1: those that its schema says.
     """
 
     relation: Node
     filter: Expr | None
+    width: int = -1
+
+    def __post_init__(self) -> None:
+        if self.width < 0:
+            object.__setattr__(self, "width", len(self.relation.schema))
 
     @property
     def schema(self) -> Schema:
-        return self.relation.schema
+        return self.relation.schema[: self.width]
 
     @property
     def stored(self) -> Stored:
@@ -449,6 +460,17 @@ def only_appends(node: Node) -> bool:
 def is_stored(node: Node) -> TypeGuard[Stored]:
     """Whether the node keeps its rows itself."""
     return isinstance(node, (Source, Store, Reduce, Recompute))
+
+
+def is_open(node: Node) -> bool:
+    """Whether rows of the node are those of a table, with whatever columns that has by now."""
+    match node:
+        case Source():
+            return True
+        case TopK() | Threshold():
+            return is_open(node.index.relation)
+        case _:
+            return False
 
 
 def is_grouped(node: Node) -> TypeGuard[Reduce | Recompute]:

@@ -75,7 +75,7 @@ from planner.expr import (
     transform,
 )
 from planner.join_order import Facts, JoinGraph
-from planner.linear import map_over
+from planner.linear import closed, map_over
 from planner.ranges import MIRRORED, comparisons
 from planner.types import BIGINT, BOOLEAN
 
@@ -111,7 +111,7 @@ def lower_join(plan: Join, nodes: tuple[Node, ...], facts: Facts) -> Node:
 
 def stored(node: Node) -> Stored:
     """The node itself if it keeps its rows, else a bag of them."""
-    return node if is_stored(node) else Store(node)
+    return node if is_stored(node) else Store(closed(node))
 
 
 def stored_columns(node: Node) -> tuple[Stored, tuple[int, ...]]:
@@ -195,7 +195,7 @@ def _with_computed_keys(
             before = tuple(remap(p, own) for p in keys.guards(i))
             outputs = identity(node.schema) + tuple(remap(e, own) for e in computed)
             made = map_over(node, before, outputs)
-            moved.append(made if gives_events(made) else Store(made))
+            moved.append(made if gives_events(made) else Store(closed(made)))
             for k, e in enumerate(computed):
                 replaced[e] = Column(width + columns + k, e.type, e.nullable, f"key{k}")
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from planner.algebra import identity
 from planner.analysis.text import column_names, expr_text
-from planner.dataflow import Map, Node
+from planner.dataflow import Map, Node, is_open
 from planner.expr import (
     Call,
     Column,
@@ -40,6 +40,11 @@ def map_over(node: Node, predicates: tuple[Expr, ...], outputs: tuple[Expr, ...]
     if not outputs:
         outputs = identity(node.schema)[:1]  # a row needs a column
     return Map(node, predicates, outputs, derived_schema(node.schema, outputs))
+
+
+def closed(node: Node) -> Node:
+    """The same rows with the columns that the node has now, whatever its table gets later."""
+    return Map(node, (), identity(node.schema), node.schema) if is_open(node) else node
 
 
 def named(node: Node, schema: Schema) -> Node:

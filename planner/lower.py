@@ -62,7 +62,7 @@ from planner.dataflow import (
 from planner.errors import CatalogError
 from planner.join_order import Facts
 from planner.joins import lower_join, stored, stored_columns
-from planner.linear import map_over, named
+from planner.linear import closed, map_over, named
 from planner.optimizer import prepare
 from planner.recomputes import lower_recomputed
 from planner.reduces import lower_aggregate
@@ -80,7 +80,7 @@ def lower(plan: Plan, catalog: CatalogReader, reader: str = "") -> Node:
     Raises: UnsupportedError for what cannot be maintained; CatalogError for an unknown relation.
     """
     prepared = prepare(plan, table_key(catalog))
-    return named(_Lowering(catalog, reader).kept(prepared), plan.schema)
+    return named(closed(_Lowering(catalog, reader).kept(prepared)), plan.schema)
 
 
 def table_key(catalog: CatalogReader) -> TableKey:
@@ -153,9 +153,9 @@ class _Lowering:
             case Threshold():
                 return self._threshold(plan)
             case Retain():
-                return Store(self.lower(plan.input))
+                return Store(closed(self.lower(plan.input)))
             case Repeat():
-                return dataflow.Repeat(self.lower(plan.input), plan.count)
+                return dataflow.Repeat(closed(self.lower(plan.input)), plan.count)
             case Values():
                 return dataflow.Constant(plan.rows, plan.schema)
             case OuterJoin() | SemiJoin() | MarkJoin() | SingleRow() | Apply():
@@ -193,9 +193,9 @@ class _Lowering:
     def _union(self, plan: UnionAll) -> Node:
         if len(plan.inputs) == 1:
             return stored(self._rows(plan.inputs[0]))
-        nodes = tuple(self.lower(i) for i in plan.inputs)
+        nodes = tuple(closed(self.lower(i)) for i in plan.inputs)
         if any(map(dataflow.gives_events, nodes)) and not all(map(dataflow.gives_events, nodes)):
-            nodes = tuple(self.kept(i) for i in plan.inputs)
+            nodes = tuple(closed(self.kept(i)) for i in plan.inputs)
         fields = tuple(
             Field(f.name, f.type, any(n.schema[i].nullable for n in nodes))
             for i, f in enumerate(nodes[0].schema)

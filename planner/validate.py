@@ -240,9 +240,12 @@ def check_dataflow(root: dataflow.Node) -> None:
     """Raises PlanError unless every node under `root` keeps the contract of planner.dataflow."""
     for node in dataflow.topological(root):
         match node:
-            case dataflow.Source() | dataflow.Stream() | dataflow.Constant() | dataflow.Store():
+            case dataflow.Source() | dataflow.Stream() | dataflow.Constant():
                 pass
+            case dataflow.Store():
+                _check_closed(node.input, "Store")
             case dataflow.Repeat():
+                _check_closed(node.input, "Repeat")
                 _check_positions([node.count], node.schema, "Repeat")
             case dataflow.Threshold():
                 _check_dataflow_threshold(node)
@@ -252,6 +255,7 @@ def check_dataflow(root: dataflow.Node) -> None:
                 if node.negated and len(node.negated) != len(node.inputs):
                     raise PlanError("a Union has one sign for each input")
                 for i in node.inputs:
+                    _check_closed(i, "Union")
                     if _types(i.schema) != _types(node.schema):
                         raise PlanError("an input of Union has other types")
             case dataflow.Reduce():
@@ -265,6 +269,11 @@ def check_dataflow(root: dataflow.Node) -> None:
                 _check_positions([*used, *node.index.partition], node.schema, "TopK")
             case _:
                 assert_never(node)
+
+
+def _check_closed(node: dataflow.Node, what: str) -> None:
+    if dataflow.is_open(node):
+        raise PlanError(f"{what} takes rows of a table with whatever columns it has by now")
 
 
 def _check_dataflow_threshold(node: dataflow.Threshold) -> None:

@@ -163,6 +163,15 @@ class Catalog:
     def find(self, name: str) -> Entry | None:
         return self._named.get(folded(name))
 
+    def has(self, entry: Entry) -> bool:
+        """Whether this entry, as it is, is there."""
+        return self._entries.get(entry.id) is entry
+
+    def exchange(self, entry: Entry) -> None:
+        """An entry as it is now, in the place of the one of its id and name."""
+        self._dataflow.undo.before(self)
+        self._entries[entry.id] = self._named[folded(entry.name)] = entry
+
     def new_id(self) -> str:
         """One that nothing has that is there."""
         return str(self._last_id + 1)

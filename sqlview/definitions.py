@@ -7,6 +7,7 @@ its successor is there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 from operators import interrupts
@@ -26,9 +27,10 @@ from planner.room import refuse_deep, with_room
 from planner.visit import expressions, walk
 from planner.zones import Zone
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
-from sqlview.rewriting import Texts, namings, renamed_texts
+from sqlview.defaults import columns_of, default_of
+from sqlview.rewriting import Texts, namings, narrowed_texts, renamed_texts
 from sqlview.settings import Settings
-from sqlview.store.records import Dropped, Renamed
+from sqlview.store.records import AddedColumns, Alteration, Dropped, Renamed
 
 #: Told of a view that is there from an epoch on.
 Created: TypeAlias = Callable[[View, int], None]
@@ -44,15 +46,15 @@ RenamedTo: TypeAlias = Callable[[str, str], None]
 
 #: Keeps what is created, or what else is done, as the last part of doing it.
 class Record(Protocol):
-    def __call__(self, entry: Entry | Dropped | Renamed, awaits_rows: bool = False) -> None:
+    def __call__(self, entry: Entry | Alteration, awaits_rows: bool = False) -> None:
         """`awaits_rows`: a table that is there only if the next record is a step with its rows."""
 
 
 class Definitions:
     """CREATE, ALTER and DROP. `share`: whether views share indexes and operators. `created` is told
     of each view that comes, `dropped` of each table and view that goes, `replaced` of each view
-    that another one takes the place of, `renamed` of each new name.
-    `settings`: the time zone, and what else a query's meaning depends on."""
+    that another one takes the place of, `renamed` of each new name, `altered` of each table with
+    more columns. `settings`: the time zone, and what else a query's meaning depends on."""
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class Definitions:
         dropped: Forget,
         replaced: Replaced,
         renamed: RenamedTo,
+        altered: Callable[[], None],
         settings: Settings,
     ) -> None:
         self._settings = settings
@@ -74,6 +77,7 @@ class Definitions:
         self._tell_dropped = dropped
         self._tell_replaced = replaced
         self._tell_renamed = renamed
+        self._tell_altered = altered
         self.record: Record = _not_recorded
 
     def create_table(self, statement: parse.CreateTable) -> None:
@@ -259,11 +263,68 @@ class Definitions:
         self._all_or_nothing(work)
 
     def _rename(self, entry: Entry, old: str, texts: Texts) -> None:
+        self._set_texts(texts)
+        self._tell_renamed(old, entry.name)
+
+    def _set_texts(self, texts: Texts) -> None:
         for id, text in texts:
             view = self._catalog.entry(id)
             assert isinstance(view, View), "only they have a text"
             view.text = text
-        self._tell_renamed(old, entry.name)
+
+    def add_columns(self, statement: parse.AddColumns) -> None:
+        """More columns of a table, behind the others. Views go on with those that they know.
+
+        Raises: CatalogError for an unknown table and columns that are there; DataError for a
+        default that the column does not hold, and for none where it is NOT NULL and there are rows:
+        then nothing has changed.
+        """
+        table = self._catalog.table(statement.name)
+        zone = self._settings.zone()
+        taken = {folded(f.name): f.name for f in table.schema}
+        for column in statement.columns:
+            if folded(column.field.name) in taken:
+                named = taken[folded(column.field.name)]
+                raise CatalogError(
+                    f'"{table.name}" has a column "{named}" already',
+                    hint="Give the new column another name.",
+                )
+        record = AddedColumns(
+            id=table.id,
+            columns=tuple(column.field for column in statement.columns),
+            values=tuple(
+                default_of(table, column, self._catalog, zone) for column in statement.columns
+            ),
+            comments=tuple(column.comment for column in statement.columns),
+            texts=(),
+        )
+        before = with_room(lambda: namings(self._catalog, table))
+
+        def work() -> None:
+            self._catalog.exchange(_with_columns(table, record))
+            texts = with_room(lambda: narrowed_texts(self._catalog, table, record.columns, before))
+            self._add_columns(table, record)
+            self._set_texts(texts)
+            self._tell_altered()
+            self.record(replace(record, texts=texts))
+
+        self._all_or_nothing(work)
+
+    def added_columns(self, record: AddedColumns) -> None:
+        """Do what a record says."""
+        table = self._catalog.entry(record.id)
+        assert isinstance(table, Table), "others have no columns of their own"
+
+        def work() -> None:
+            self._catalog.exchange(_with_columns(table, record))
+            self._add_columns(table, record)
+            self._set_texts(record.texts)
+
+        self._all_or_nothing(work)
+
+    def _add_columns(self, table: Table, record: AddedColumns) -> None:
+        values = columns_of(record.columns, record.values)
+        self._dataflow.add_columns(table.state.source, record.columns, values)
 
     def drop_table(self, statement: parse.DropTable) -> None:
         self._drop(statement, self._catalog.table)
@@ -318,7 +379,18 @@ class Definitions:
             )
 
 
-def _not_recorded(entry: Entry | Dropped | Renamed, awaits_rows: bool = False) -> None:
+def _with_columns(table: Table, record: AddedColumns) -> Table:
+    return Table(
+        table.name,
+        (*table.schema, *record.columns),
+        table.key,
+        table.enforced,
+        table.state,
+        (*table.comments, *record.comments),
+    )
+
+
+def _not_recorded(entry: Entry | Alteration, awaits_rows: bool = False) -> None:
     """There is no store."""
 
 

@@ -130,6 +130,8 @@ class Recovery:
                 definitions.drop(self._catalog.entry(record.id))
             case records.Renamed():
                 definitions.renamed(record)
+            case records.AddedColumns():
+                definitions.added_columns(record)
             case _:
                 assert_never(record)
 

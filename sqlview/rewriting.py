@@ -2,7 +2,8 @@
 
 A view's text is bound again by EXPLAIN, and by whoever recomputes it. It goes on meaning what it
 meant when the view was created: where it names a table that is renamed, it gets the new name, under
-the old one as an alias, so that whatever else it says of it stands as it is.
+the old one as an alias, so that whatever else it says of it stands as it is; where it would take a
+column that is new, it reads a query of those that there were.
 
 Invariant: a text that was written anew names the same relations, at as many places.
 """
@@ -15,9 +16,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from planner import parse
-from planner.bind import Reference, bind_query
+from planner.bind import BoundQuery, Reference, bind_query
 from planner.errors import CatalogError, SqlViewError
-from sqlview.catalog import Catalog, Entry, View
+from planner.names import folded
+from planner.types import Schema
+from sqlview.catalog import Catalog, Entry, Table, View
 
 #: Of views, by their ids.
 Texts: TypeAlias = tuple[tuple[str, str], ...]
@@ -37,7 +40,7 @@ def namings(catalog: Catalog, entry: Entry) -> list[Naming]:
     found = []
     for view in catalog.views():
         if entry.id in view.reads:
-            references = _references(catalog, view, view.text)
+            references = _bound(catalog, view, view.text).references
             places = tuple(r for r in references if catalog.any(r.name) is entry)
             found.append(Naming(view, places, _named(catalog, references)))
     return found
@@ -51,16 +54,35 @@ def renamed_texts(catalog: Catalog, entry: Entry, old: str, before: list[Naming]
     """
 
     def replacement(written: str, aliased: bool) -> str:
-        name = "`" + entry.name.replace("`", "``") + "`"
+        name = _quoted(entry.name)
         return name if aliased else f"{name} AS {written}"
 
-    return tuple(_followed(catalog, entry, old, before, replacement))
+    doing = f'rename "{old}" to "{entry.name}"'
+    return tuple(_followed(catalog, doing, before, replacement))
+
+
+def narrowed_texts(catalog: Catalog, table: Table, added: Schema, before: list[Naming]) -> Texts:
+    """The texts of views over a table that has columns `added` behind those of `table` by now, so
+    that they read the columns that there were. Most stay as they are: those that take no column
+    that they do not name, and name none as the new ones are called."""
+    columns = ", ".join(_quoted(f.name) for f in table.schema)
+
+    def replacement(written: str, aliased: bool) -> str:
+        derived = f"(SELECT {columns} FROM {written})"
+        return derived if aliased else f"{derived} AS {written}"
+
+    names = frozenset(folded(f.name) for f in added)
+    open_to_more = [n for n in before if parse.may_take(parse.parse_query(n.view.text), names)]
+    return tuple(_followed(catalog, f'add columns to "{table.name}"', open_to_more, replacement))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _followed(
     catalog: Catalog,
-    entry: Entry,
-    old: str,
+    doing: str,
     before: list[Naming],
     replacement: Callable[[str, bool], str],
 ) -> Iterator[tuple[str, str]]:
@@ -70,20 +92,23 @@ def _followed(
             new = replacement(text[place.start : place.end], place.aliased)
             text = text[: place.start] + new + text[place.end :]
         try:
-            named = _named(catalog, _references(catalog, naming.view, text))
+            bound = _bound(catalog, naming.view, text)
+            types = [f.type for f in bound.plan.schema]
+            same = _named(catalog, bound.references) == naming.named
+            same = same and types == [f.type for f in naming.view.schema]
         except SqlViewError:
-            named = Counter()
-        if named != naming.named:
+            same = False
+        if not same:
             raise CatalogError(
-                f'cannot rename "{old}" to "{entry.name}" because of view "{naming.view.name}"',
-                detail="Its query would mean something else with the new name.",
+                f'cannot {doing} because of view "{naming.view.name}"',
+                detail="Its query would mean something else.",
                 hint="Choose another name.",
             )
         yield naming.view.id, text
 
 
-def _references(catalog: Catalog, view: View, text: str) -> tuple[Reference, ...]:
-    return bind_query(parse.parse_query(text), catalog, view.zone).references
+def _bound(catalog: Catalog, view: View, text: str) -> BoundQuery:
+    return bind_query(parse.parse_query(text), catalog, view.zone)
 
 
 def _named(catalog: Catalog, references: tuple[Reference, ...]) -> Counter[str]:

@@ -136,6 +136,7 @@ class Session:
             dropped=self._dropped,
             replaced=self._replaced,
             renamed=self._renamed,
+            altered=self._altered,
             settings=self._settings,
         )
         self._writer = Writer(
@@ -201,6 +202,9 @@ class Session:
                     self._definitions.drop_view(statement)
                 case parse.Rename():
                     self._definitions.rename(statement)
+                case parse.AddColumns():
+                    with self._within_memory(f'ALTER of "{statement.name}"'):
+                        self._definitions.add_columns(statement)
                 case parse.ExplainView():
                     return self._explain(statement)
                 case parse.Describe() | parse.ShowColumns() | parse.ShowCreate():
@@ -580,9 +584,7 @@ class Session:
 
         undo = self._dataflow.undo
 
-        def record(
-            entry: Entry | records.Dropped | records.Renamed, awaits_rows: bool = False
-        ) -> None:
+        def record(entry: Entry | records.Alteration, awaits_rows: bool = False) -> None:
             store.append(records.parts_of(entry, awaits_rows), undo)
 
         self._definitions.record = record
@@ -673,6 +675,10 @@ class Session:
     def _renamed(self, old: str, new: str) -> None:
         self._subscriptions.rename(old, new)
         self._history.rename(old, new)
+        self._altered()
+
+    def _altered(self) -> None:
+        """Copies of tables by their names are not what they were."""
         if self._verifier is not None:
             self._verifier.close()
 

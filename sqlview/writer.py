@@ -97,8 +97,14 @@ class Writer:
         by_table: dict[str, list[Dated]] = {}
         by_stream: dict[str, list[Dated]] = {}
         for s, epoch in statements:
-            if self._catalog.find(s.table.name) is not s.table:
-                raise DataError(f'"{s.table.name}" was dropped since the transaction began')
+            if not self._catalog.has(s.table):
+                there = self._catalog.find(s.table.name)
+                is_wider = there is not None and there.id == s.table.id
+                did = "has got more columns" if is_wider else "was dropped"
+                raise DataError(
+                    f'"{s.table.name}" {did} since the transaction began',
+                    hint="Begin the transaction anew.",
+                )
             batches = by_stream if isinstance(s.table, Stream) else by_table
             batches.setdefault(s.table.name, []).append((s, epoch))
         given = {

@@ -236,9 +236,8 @@ class Delta:
             known = self._passing[test] = self.filter(test.test(self.bindings[0].rows))
         return known
 
-    def extend(self, first: int, relation: Rows, rows: Ints) -> Delta:
-        """Bind the columns from position `first` on to the columns of `relation` at `rows`."""
-        width = len(relation.schema)
+    def extend(self, first: int, width: int, relation: Rows, rows: Ints) -> Delta:
+        """Bind `width` columns from position `first` on to those of `relation` at `rows`."""
         origins = list(self._origins)
         origins[first : first + width] = _columns_of(len(self.bindings), width)
         bindings = (*self.bindings, Binding(relation, rows))

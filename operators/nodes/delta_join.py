@@ -48,7 +48,8 @@ class DeltaJoinOperator(Operator[ir.DeltaJoin]):
         self._nothing = deltas.empty(self._schema)
         firsts = ir.offsets(tuple(i.schema for i in node.inputs))
         self.occurrences = [
-            Occurrence(r, f, first) for r, f, first in zip(relations, filters, firsts, strict=True)
+            Occurrence(r, f, first, i.width)
+            for r, f, first, i in zip(relations, filters, firsts, node.inputs, strict=True)
         ]
         #: By source: the join's columns where that input alone is bound.
         self._placed = [

@@ -24,12 +24,13 @@ _NONE = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One input of the join at run time; its columns start at `first` among the join's. The
-    relation of an input that gives events has no rows."""
+    """One input of the join at run time; its `width` columns start at `first` among the join's. The
+    relation, which may have more by now, has no rows of an input that gives events."""
 
     relation: Rows
     filter: FilterReader | None
     first: int
+    width: int
 
 
 class HalfJoinOperator:
@@ -117,7 +118,7 @@ class HalfJoinOperator:
         if self.index.hashed:
             matches = equality.matching(self.index, probes, self._values(prefix), matches)
         joined = prefix.select(matches.probe).extend(
-            occurrence.first, occurrence.relation, matches.row
+            occurrence.first, occurrence.width, occurrence.relation, matches.row
         )
         for residual in self._residual:
             if len(joined) == 0:

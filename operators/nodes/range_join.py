@@ -59,7 +59,9 @@ class RangeJoinOperator:
         probe = np.concatenate([p for p, _ in kept]) if kept else np.empty(0, np.int64)
         row = np.concatenate([r for _, r in kept]) if kept else np.empty(0, np.int64)
         occurrence.relation.work.prefixes += len(row)
-        return prefix.select(probe).extend(occurrence.first, occurrence.relation, row)
+        return prefix.select(probe).extend(
+            occurrence.first, occurrence.width, occurrence.relation, row
+        )
 
     def _tested(self, prefix: Delta, probe: Ints, row: Ints) -> tuple[Ints, Ints]:
         """The pairs that pass the occurrence's filter and the residual predicates."""
@@ -70,7 +72,9 @@ class RangeJoinOperator:
         for residual in self._residual:
             if len(row) == 0:
                 break
-            joined = prefix.select(probe).extend(occurrence.first, occurrence.relation, row)
+            joined = prefix.select(probe).extend(
+                occurrence.first, occurrence.width, occurrence.relation, row
+            )
             value, errors = residual.evaluate(joined.column, len(joined))
             assert errors is None, "a residual predicate cannot fail"
             passed = np.flatnonzero(passing(value))

@@ -24,7 +24,7 @@ max(time, since)); rows once and indexes by row id are this project's own.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,7 +39,15 @@ from operators.slabs import ROWS
 from operators.state.pieces import Array, Home, MappedFiles, Stored
 from operators.state.rows import ALL_DEAD, NO_IDS, Kinds, Rows
 from operators.state.shared import Shared
-from operators.state.storage import Adopted, Buffers, Layout, can_wait, stored_values
+from operators.state.storage import (
+    Adopted,
+    Buffers,
+    Layout,
+    can_wait,
+    layout_of,
+    repeated,
+    stored_values,
+)
 from planner import types as t
 
 #: So many rows at once become blocks of their own.
@@ -300,6 +308,44 @@ class Relation(Rows):
             if block < self._full_blocks:
                 self._compact(block)
             self._touched.discard(block)
+
+    def add_columns(self, fields: t.Schema, values: Sequence[Column]) -> None:
+        """More columns, behind the others, between steps; each of `values` has the one value that
+        all rows have in it. Versions that were taken go on without them.
+
+        Cost: an array of each column for every block; the next checkpoint writes all blocks.
+        """
+        full = self.next_row >> BLOCK_BITS
+        own: list[list[np.ndarray[Any, Any] | None]] = []
+        for block in range(len(self._block_rows)):
+            here = self.stored_rows(block)
+            rows = here if block < full else BLOCK_ROWS
+            buffers: list[np.ndarray[Any, Any] | None] = []
+            for field, value in zip(fields, values, strict=True):
+                layout = layout_of(field.type)
+                if here == 0 and block < full:
+                    buffers += [None] * (3 if layout.textual else 2)
+                else:
+                    buffers += repeated(value, layout, here, rows)
+            own.append(buffers)
+        self.undo.before(_Columns(self))
+        width = self._dead_slot
+        added = sum(3 if layout_of(f.type).textual else 2 for f in fields)
+        self._addresses = np.insert(self._addresses, [width] * added, 0, axis=0)
+        self.schema = (*self.schema, *fields)
+        self._lay_out()
+        every: list[list[np.ndarray[Any, Any] | None]] = []
+        for block, (there, buffers) in enumerate(zip(self._buffers, own, strict=True)):
+            every.append([*there[:width], *buffers, *there[width:]])
+            for slot, buffer in enumerate(buffers, width):
+                self._addresses[slot, block] = 0 if buffer is None else buffer.ctypes.data
+        self._buffers = every
+        self._has_nulls = [*self._has_nulls, *(value.valid is not None for value in values)]
+        self._waiting += tuple({} for _ in fields)
+        self._stored = [Stored() for _ in self._stored]
+        self._stored_dead = [Stored() for _ in self._stored]
+        self._version = None
+        self.leave_fresh()
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -799,3 +845,23 @@ def by_block(rows: Ints) -> Iterator[tuple[int, Ints]]:
     starts = np.flatnonzero(np.diff(blocks, prepend=-1)).tolist()
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=False):
         yield int(blocks[start]), rows[start:end] & BLOCK_MASK
+
+
+class _Columns:
+    """The columns that a relation has, and where they lie, to be taken back."""
+
+    _NAMES = (
+        *("schema", "_layouts", "_value_slot", "_dead_slot", "_ids_slot", "_kept_slot", "_slots"),
+        *("_addresses", "_buffers", "_has_nulls", "_waiting", "_stored", "_stored_dead"),
+    )
+
+    def __init__(self, relation: Relation) -> None:
+        self._relation = relation
+
+    def mark(self) -> tuple[Any, ...]:
+        return tuple(getattr(self._relation, name) for name in self._NAMES)
+
+    def restore(self, mark: tuple[Any, ...]) -> None:
+        for name, value in zip(self._NAMES, mark, strict=True):
+            setattr(self._relation, name, value)
+        self._relation._version = None

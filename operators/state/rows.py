@@ -41,14 +41,7 @@ class Rows:
         self.share(shared)
         self.next_row = 0
         self.live_rows = 0
-        self._layouts = tuple(layout_of(f.type) for f in schema)
-        self._value_slot: list[int] = []
-        slot = 0
-        for layout in self._layouts:
-            self._value_slot.append(slot)
-            slot += 3 if layout.textual else 2
-        self._dead_slot, self._ids_slot, self._kept_slot = slot, slot + 1, slot + 2
-        self._slots = slot + 3
+        self._lay_out()
         self._addresses = np.zeros((self._slots, 4), np.int64)
         self._has_nulls = [False] * len(schema)
         self._born_first = _EMPTY
@@ -59,6 +52,17 @@ class Rows:
         self._buffers: list[list[Array | None]] = []
         #: The columns that can be read; None: all.
         self._readable: Collection[int] | None = None
+
+    def _lay_out(self) -> None:
+        """Give the columns their slots: those that come later lie behind."""
+        self._layouts = tuple(layout_of(f.type) for f in self.schema)
+        self._value_slot: list[int] = []
+        slot = 0
+        for layout in self._layouts:
+            self._value_slot.append(slot)
+            slot += 3 if layout.textual else 2
+        self._dead_slot, self._ids_slot, self._kept_slot = slot, slot + 1, slot + 2
+        self._slots = slot + 3
 
     def share(self, shared: Shared) -> None:
         """Be of the dataflow with these."""

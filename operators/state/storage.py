@@ -162,6 +162,24 @@ def _buffers(column: Column, layout: Layout, start: int, end: int) -> Buffers:
     return _own(stored_values(column, layout)[start:end], layout.storage), valid, None
 
 
+def repeated(
+    value: Column, layout: Layout, count: int, room: int
+) -> list[np.ndarray[Any, Any] | None]:
+    """The buffers of a block with one value `count` times, and room for `room` values: as many as
+    the layout has slots."""
+    valid = None if value.valid is None else np.repeat(value.valid, room)
+    if not layout.textual:
+        return [
+            ROWS.copy(np.repeat(stored_values(value, layout), room, axis=0), layout.storage),
+            valid,
+        ]
+    offsets, text = _texts(value.values, 0, 1)
+    if int(offsets[1]) * room >= 2**31:
+        raise OverflowError("a block of 65,536 rows holds at most 2 GiB of text a column")
+    ends = np.arange(room + 1, dtype=np.int32) * offsets[1]
+    return [ends.astype(np.int32), valid, np.tile(text[: offsets[1]], count)]
+
+
 def _is_most(values: np.ndarray[Any, Any]) -> bool:
     """Whether an array is not a small part of what it keeps in memory."""
     owner = owner_of(values)

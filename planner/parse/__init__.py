@@ -7,6 +7,7 @@ queries     SELECT, by sqlglot
 
 from planner.parse.queries import (
     Query,
+    may_take,
     offset_of,
     oracle_sql,
     parse_query,
@@ -14,6 +15,7 @@ from planner.parse.queries import (
     written_name,
 )
 from planner.parse.statements import (
+    AddColumns,
     CreateStream,
     CreateTable,
     CreateTableAs,
@@ -23,6 +25,7 @@ from planner.parse.statements import (
     DropTable,
     DropView,
     ExplainView,
+    NewColumn,
     Rename,
     Select,
     SetTimeZone,
@@ -39,6 +42,7 @@ from planner.parse.statements import (
 from planner.parse.tokens import line_and_column, words_of
 
 __all__ = [
+    "AddColumns",
     "CreateStream",
     "CreateTable",
     "CreateTableAs",
@@ -48,6 +52,7 @@ __all__ = [
     "DropTable",
     "DropView",
     "ExplainView",
+    "NewColumn",
     "Query",
     "Rename",
     "Select",
@@ -61,6 +66,7 @@ __all__ = [
     "Statement",
     "VerifyView",
     "line_and_column",
+    "may_take",
     "offset_of",
     "oracle_sql",
     "parse_query",

@@ -24,6 +24,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
 from planner.errors import BindError, SqlSyntaxError, UnsupportedError
+from planner.names import folded
 from planner.parse.tokens import Cursor, Token, lexemes, line_and_column, shortened
 from planner.room import with_room
 
@@ -78,6 +79,21 @@ def oracle_sql(query: Query) -> str:
     overflow, division by zero, decimal division, wide decimal products).
     """
     return sqlglot.transpile(normalise(query.text), read="databricks", write="duckdb")[0]
+
+
+def may_take(query: Query, columns: frozenset[str]) -> bool:
+    """Whether the query may mean something else where a table that it reads has more columns, of
+    these names (folded): it takes columns that it does not name, or has such a name somewhere."""
+    for node in query.tree.walk():
+        if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
+            return True
+        if isinstance(node, exp.Join) and str(node.args.get("method") or "").upper() == "NATURAL":
+            return True
+        if isinstance(node, exp.Identifier) and folded(str(node.this)) in columns:
+            return True
+        if isinstance(node, exp.Table) and not isinstance(node.parent, (exp.From, exp.Join)):
+            return True  # TABLE t, which is all columns of it
+    return False
 
 
 def offset_of(node: exp.Expression) -> int | None:

@@ -22,6 +22,7 @@ from planner import dataflow as ir
 from planner import zones
 from planner.algebra import SortKey
 from planner.errors import FormatError, StoreError
+from planner.expr import Literal
 from planner.serialise import PLAN_CLASSES, Format
 from planner.types import BIGINT, Field, Schema
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
@@ -94,10 +95,24 @@ class Renamed:
     texts: tuple[tuple[str, str], ...]
 
 
-Definition: TypeAlias = DefinedTable | DefinedStream | DefinedView | Dropped | Renamed
+@dataclass(frozen=True, slots=True)
+class AddedColumns:
+    """More columns of a table, behind the others: each with the value that the rows there are have
+    in it, and its comment. `texts`: of views that name the table, each by its id."""
+
+    id: str
+    columns: tuple[Field, ...]
+    values: tuple[Literal, ...]
+    comments: tuple[str | None, ...]
+    texts: tuple[tuple[str, str], ...]
+
+
+#: What is done to what is there.
+Alteration: TypeAlias = Dropped | Renamed | AddedColumns
+Definition: TypeAlias = DefinedTable | DefinedStream | DefinedView | Alteration
 #: Of what is there.
 DEFINITIONS = (DefinedTable, DefinedStream, DefinedView)
-_CLASSES = (*DEFINITIONS, Dropped, Renamed)
+_CLASSES = (*DEFINITIONS, Dropped, Renamed, AddedColumns)
 _FORMAT = Format("sqlview definition", 1, (*PLAN_CLASSES, *_CLASSES))
 
 
@@ -204,10 +219,10 @@ def table_of(defined: DefinedTable) -> Table:
     return Table(defined.name, defined.schema, key, defined.enforced, state, defined.comments)
 
 
-def parts_of(entry: Entry | Dropped | Renamed, awaits_rows: bool = False) -> Parts:
+def parts_of(entry: Entry | Alteration, awaits_rows: bool = False) -> Parts:
     """The record of what is created, or of another definition."""
     defined: Definition
-    if isinstance(entry, (Dropped, Renamed)):
+    if isinstance(entry, (Dropped, Renamed, AddedColumns)):
         defined = entry
     elif isinstance(entry, Table):
         defined = of_table(entry, awaits_rows)

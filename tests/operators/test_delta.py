@@ -77,11 +77,11 @@ def test_extend_binds_the_columns_of_another_relation() -> None:
     both = (*FIELDS, *FIELDS)
     left, right = relation(), relation([(10, "x"), (20, "y")])
     start = Delta(both, ints(1, 2, 3), ints(1, -1, 1), [None] * 4)
-    prefix = start.extend(2, left, ints(0, 1, 4))
+    prefix = start.extend(2, 2, left, ints(0, 1, 4))
     with pytest.raises(LookupError):
         prefix.column(0)
     assert to_rows([prefix.column(2)], (FIELDS[0],)) == [(1,), (None,), (5,)]
-    whole = prefix.select(ints(2, 0)).extend(0, right, ints(1, 0))
+    whole = prefix.select(ints(2, 0)).extend(0, 2, right, ints(1, 0))
     assert values(whole) == [(20, "y", 5, "é" * 9), (10, "x", 1, "a")]
     assert whole.time.tolist() == [3, 1]
     assert whole.binding_of(3).rows.tolist() == [4, 0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.algebra import AggregateCall, Plan, SortKey, UnionAll
+from planner.algebra import AggregateCall, Plan, SortKey, UnionAll, identity
 from planner.analysis.text import expr_text
 from planner.dataflow import (
     Accumulator,
@@ -99,8 +99,11 @@ def test_predicates_that_may_fail_come_last_and_cheap_ones_first() -> None:
     assert node.predicates == (number, like, risky)
 
 
-def test_a_table_is_its_source_and_a_renaming_a_map() -> None:
-    assert lowered(A) == CATALOG.relations[0].node
+def test_a_table_is_a_map_of_its_columns_and_a_renaming_too() -> None:
+    """It may get more of them."""
+    node = lowered(A)
+    assert isinstance(node, Map)
+    assert (node.input, node.outputs) == (CATALOG.relations[0].node, identity(A.schema))
     renamed = lowered(select(A, **{f.name + "_": col(A, f.name) for f in A.schema}))
     assert isinstance(renamed, Map)
     assert renamed.schema[0].name == "id_"
@@ -227,7 +230,8 @@ def test_union_of_projections() -> None:
 def test_top_k_reads_a_table_in_order_and_stores_the_rest() -> None:
     order = SortKey(1, descending=True, nulls_first=False)
     node = lowered(top(A, 3, order))
-    assert node == TopK(
+    assert isinstance(node, Map) and node.outputs == identity(A.schema)
+    assert node.input == TopK(
         OrderedArrangement(CATALOG.relations[0].node, (order,), tuple(range(6))), 3, 0
     )
     node = lowered(top(where(A, eq(col(A, "x"), big(1))), 3, order))

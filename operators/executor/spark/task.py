@@ -403,7 +403,9 @@ def _prefix(join: DeltaJoinOperator, bound: list[int], words: Ints) -> Delta:
     prefix = Delta(join.node.schema, time, diff, origins)
     for place, source in enumerate(bound):
         occurrence = join.occurrences[source]
-        prefix = prefix.extend(occurrence.first, occurrence.relation, words[place])
+        prefix = prefix.extend(
+            occurrence.first, occurrence.width, occurrence.relation, words[place]
+        )
     return prefix
 
 
