@@ -446,8 +446,14 @@ class Session:
             self._refuse_streams(view)
             if self._verifier is None:
                 self._verifier = Verifier(self._catalog, self._rows_of, self._spark_oracle)
-            with self._progress.task(f'verifying "{view.name}"'):
-                return self._verifier.verify(view, self._writer.epoch, engine)
+            try:
+                with self._progress.task(f'verifying "{view.name}"'), interrupts.let_through():
+                    return self._verifier.verify(view, self._writer.epoch, engine)
+            except SqlViewError:
+                raise
+            except BaseException:
+                self._verifier.close()  # its copy of the tables may be half made
+                raise
 
     def arrangements(self) -> pa.Table:
         """Every live index: see introspect.ARRANGEMENTS_SCHEMA."""
@@ -735,10 +741,29 @@ class Session:
     def _select(self, text: str) -> Result:
         streams = [s.name for s in self._catalog.streams()]
         kept = [name for name in self._catalog.names() if name not in streams]
-        side = self._side()
-        side.start()  # Spark, if it is started for this, has a say in the time zone
-        zone = self._settings.zone()
-        return Result(Selected(side.select(text, kept, self._read, zone, streams), zone))
+        text, asked = parse.without_epochs(text, self._catalog.names())
+        past = {a.called: self._rows_as_of(a.name, a.epoch) for a in asked}
+
+        def read(name: str) -> pa.Table:
+            return past[name] if name in past else self._read(name)
+
+        with interrupts.let_through():
+            side = self._side()
+            side.start()  # Spark, if it is started for this, has a say in the time zone
+            zone = self._settings.zone()
+            rows = side.select(text, [*kept, *past], read, zone, streams)
+        return Result(Selected(rows, zone))
+
+    def _rows_as_of(self, name: str, epoch: int) -> pa.Table:
+        entry = self._catalog.any(name)
+        if not isinstance(entry, View):
+            kind = "table" if isinstance(entry, Table) else "stream"
+            raise DataError(
+                f'cannot read {kind} "{entry.name}" as of an epoch',
+                detail="Only the changes of materialized views are retained.",
+                hint=f'Create a view "SELECT * FROM {entry.name}", and read that as of an epoch.',
+            )
+        return self._reader.before(*self._past(name, epoch))
 
     def _explain(self, statement: parse.ExplainView) -> Result:
         if statement.create is not None:

@@ -3,8 +3,10 @@
 tokens      tokens and a cursor over them
 statements  CREATE, ALTER, DROP, DESCRIBE, EXPLAIN, SHOW, VERIFY, SET TIME ZONE
 queries     SELECT, by sqlglot
+epochs      VERSION AS OF, in queries that Spark runs
 """
 
+from planner.parse.epochs import without_epochs
 from planner.parse.queries import (
     Query,
     may_take,
@@ -72,6 +74,7 @@ __all__ = [
     "parse_query",
     "parse_statement",
     "placed",
+    "without_epochs",
     "words_of",
     "written_name",
 ]

@@ -122,7 +122,7 @@ class Cursor:
         for token in self._tokens:
             if token.word == ";":
                 raise self.error(token, "there is more than one statement in the text")
-            if token.kind == "quoted" and not _unquote(token.text):
+            if token.kind == "quoted" and not unquote(token.text):
                 raise self.error(token, "a name is empty")
             if token.word in _CLOSING:
                 opened.append(token)
@@ -181,7 +181,7 @@ class Cursor:
                 "names a catalog or schema, and this library has one flat catalog",
                 "Use a simple name.",
             )
-        return _unquote(token.text) if token.kind == "quoted" else token.text
+        return unquote(token.text) if token.kind == "quoted" else token.text
 
     def name_list(self, what: str) -> tuple[str, ...]:
         self.expect("(")
@@ -233,10 +233,10 @@ def words_of(text: str) -> Iterator[str]:
     bare = []
     for token in lexemes(text):
         if token.kind == "quoted":
-            yield folded(_unquote(token.text))
+            yield folded(unquote(token.text))
         bare.append(token.text if token.kind in ("word", "number", "symbol") else " ")
     yield from map(folded, re.findall(r"\w+", "".join(bare)))
 
 
-def _unquote(text: str) -> str:
+def unquote(text: str) -> str:
     return text[1:-1].replace("``", "`")
