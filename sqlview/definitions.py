@@ -6,6 +6,7 @@ its successor is there.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, TypeAlias
@@ -31,6 +32,8 @@ from sqlview.defaults import columns_of, default_of
 from sqlview.rewriting import Texts, namings, narrowed_texts, renamed_texts
 from sqlview.settings import Settings
 from sqlview.store.records import AddedColumns, Alteration, Dropped, Renamed
+
+_log = logging.getLogger(__name__)
 
 #: Told of a view that is there from an epoch on.
 Created: TypeAlias = Callable[[View, int], None]
@@ -79,6 +82,8 @@ class Definitions:
         self._tell_renamed = renamed
         self._tell_altered = altered
         self.record: Record = _not_recorded
+        #: Called when a statement has changed something.
+        self.ended: Callable[[], None] = _nothing
 
     def create_table(self, statement: parse.CreateTable) -> None:
         if self._catalog.find(statement.name) is None or not statement.if_not_exists:
@@ -367,6 +372,10 @@ class Definitions:
     def _all_or_nothing(self, work: Callable[[], None]) -> None:
         with interrupts.held():
             self._dataflow.undo.all_or_nothing(work)
+            try:
+                self.ended()
+            except Exception:
+                _log.warning("what was published is made again when it is asked for", exc_info=True)
 
     def _refuse_read(self, entry: Entry, verb: str) -> None:
         readers = self._catalog.readers(entry)
@@ -392,6 +401,10 @@ def _with_columns(table: Table, record: AddedColumns) -> Table:
 
 def _not_recorded(entry: Entry | Alteration, awaits_rows: bool = False) -> None:
     """There is no store."""
+
+
+def _nothing() -> None:
+    """Nobody is told."""
 
 
 def _scanned(plan: algebra.Plan) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from planner.explain import (
 from planner.indexes import Migration
 from planner.optimizer import optimize
 from sqlview.catalog import Catalog, View
-from sqlview.metrics import ViewMetrics
+from sqlview.metrics import Metrics, StepMetrics, ViewMetrics
 
 ARRANGEMENTS_SCHEMA = pa.schema(
     [
@@ -190,6 +190,19 @@ def state_bytes(dataflow: Dataflow) -> tuple[int, int]:
     derived += sum(i.state.nbytes for i in dataflow.indexes)
     derived += sum(f.state.nbytes for f in dataflow.filters)
     return derived, tables
+
+
+def metrics(catalog: Catalog, dataflow: Dataflow, steps: tuple[StepMetrics, ...]) -> Metrics:
+    """Cost: a pass over all that is kept for each view."""
+    derived, tables = state_bytes(dataflow)
+    return Metrics(
+        steps=steps,
+        views={v.name: view_metrics(dataflow, v.reader, v.changes) for v in catalog.views()},
+        state_bytes=derived,
+        table_bytes=tables,
+        index_builds=dataflow.index_builds,
+        operators=len(dataflow.installed),
+    )
 
 
 def _is_shared(index: LiveIndex, view: str) -> bool:

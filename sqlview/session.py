@@ -67,6 +67,7 @@ from sqlview.sources.files import Loaded, Paths, find_files
 from sqlview.sources.given import Given as GivenRows
 from sqlview.sources.given import is_unicode, recognised
 from sqlview.sources.schemas import fields, typed
+from sqlview.statistics import LONG_ROWS, Statistics
 from sqlview.store import DURABILITIES, Store, Taken, records
 from sqlview.subscriptions import Subscriber, Subscriptions
 from sqlview.transaction import Data, Transaction, Transactions, about
@@ -155,7 +156,19 @@ class Session:
         self._versions = Versions(
             self._catalog, self._dataflow, lambda: self._writer.epoch, self._working
         )
-        self._writer.ended = self._versions.publish
+        self._statistics = Statistics(
+            self._lock,
+            self._working,
+            {
+                "arrangements": lambda: introspect.arrangements(self._catalog, self._dataflow),
+                "state": lambda: introspect.state(self._catalog, self._dataflow),
+                "metrics": lambda: introspect.metrics(
+                    self._catalog, self._dataflow, tuple(self._writer.steps)
+                ),
+            },
+        )
+        self._definitions.ended = self._statistics.publish
+        self._writer.ended = (self._versions.publish, self._statistics.publish)
         self._reader = Reader(self._versions, self._settings.zone)
         self._store: Store | None = None
         self._memory: MemoryLimit | None = None
@@ -184,6 +197,8 @@ class Session:
         """
         check_text("text", text)
         statement = parse.parse_statement(text)
+        if isinstance(statement, parse.ShowArrangements):  # it need not wait
+            return self._result(self.arrangements())
         with self._working():
             match statement:
                 case parse.CreateTable():
@@ -209,8 +224,6 @@ class Session:
                     return self._explain(statement)
                 case parse.Describe() | parse.ShowColumns() | parse.ShowCreate():
                     return self._result(describe.shown(statement, self._catalog))
-                case parse.ShowArrangements():
-                    return self._result(self.arrangements())
                 case parse.ShowStreams():
                     return self._result(introspect.streams(self._catalog))
                 case parse.ShowTables():
@@ -456,14 +469,17 @@ class Session:
                 raise
 
     def arrangements(self) -> pa.Table:
-        """Every live index: see introspect.ARRANGEMENTS_SCHEMA."""
-        with self._working():
-            return introspect.arrangements(self._catalog, self._dataflow)
+        """Every live index: see introspect.ARRANGEMENTS_SCHEMA. While another thread is at work, as
+        of the latest epoch; so are `state` and `metrics`, see sqlview.statistics."""
+        self._check_open()
+        found: pa.Table = self._statistics.of("arrangements")
+        return found
 
     def state(self) -> pa.Table:
         """All that is kept in memory and who reads it: see introspect.STATE_SCHEMA."""
-        with self._working():
-            return introspect.state(self._catalog, self._dataflow)
+        self._check_open()
+        found: pa.Table = self._statistics.of("state")
+        return found
 
     @property
     def last_step(self) -> StepMetrics | None:
@@ -474,19 +490,9 @@ class Session:
     def metrics(self) -> Metrics:
         """What the latest steps and the views have cost, and what is kept. Cost: O(all that is
         kept, in pieces): `last_step` is for each step."""
-        with self._working():
-            derived, tables = introspect.state_bytes(self._dataflow)
-            return Metrics(
-                steps=tuple(self._writer.steps),
-                views={
-                    v.name: introspect.view_metrics(self._dataflow, v.reader, v.changes)
-                    for v in self._catalog.views()
-                },
-                state_bytes=derived,
-                table_bytes=tables,
-                index_builds=self._dataflow.index_builds,
-                operators=len(self._dataflow.installed),
-            )
+        self._check_open()
+        found: Metrics = self._statistics.of("metrics")
+        return found
 
     def checkpoint(self, even_if_same: bool = False) -> None:
         """Write down all there is, so that opening the store reads that and applies only what was
@@ -572,6 +578,7 @@ class Session:
         with self._progress.task(f'creating "{statement.name}"', unit="rows read") as advance:
             self._dataflow.on_read = advance
             try:
+                self._statistics.before_long()
                 with self._within_memory(f'CREATE of "{statement.name}"'):
                     self._definitions.create_view(statement, self.epoch)
             finally:
@@ -637,6 +644,8 @@ class Session:
     def _run_step(
         self, statements: list[Dated], count: int, placement: str | None, positions: Positions
     ) -> None:
+        if sum(s.rows for s, _ in statements) >= LONG_ROWS:
+            self._statistics.before_long()
         with self._within_memory("step"):
             self._writer.step(
                 statements, count, lambda rows: self._executor(rows, placement), positions

@@ -76,8 +76,8 @@ class Writer:
         self._counted: list[tuple[View | Stream, int]] = []
         #: Called when a step has run, before anybody sees it; if it raises, nothing has happened.
         self.keep: Keep | None = None
-        #: Called when `epoch` has come to an end of a step.
-        self.ended: Callable[[], None] = _nothing
+        #: Called, all of them, when a step has ended.
+        self.ended: tuple[Callable[[], None], ...] = ()
         self.steps: deque[StepMetrics] = deque(maxlen=STEPS_KEPT)
 
     def step(
@@ -136,8 +136,8 @@ class Writer:
                 lambda: self._follow_all(by_table, changes),
                 lambda: self._dataflow.commit(self.epoch, changes),
                 lambda: self._history.trim(self.epoch),
-                self.ended,
                 lambda: self._measure(executor, statements, count, work_before, started),
+                *self.ended,
             )
 
     def mark(self) -> tuple[int, Positions]:
@@ -224,10 +224,6 @@ class Writer:
             delta = changes.get(("", table.state.source))
             if delta is not None:
                 self._follow(table, delta)
-
-
-def _nothing() -> None:
-    """Nobody is told."""
 
 
 def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:
