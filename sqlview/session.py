@@ -171,6 +171,8 @@ class Session:
         self._writer.ended = (self._versions.publish, self._statistics.publish)
         self._reader = Reader(self._versions, self._settings.zone)
         self._store: Store | None = None
+        #: Why it is not to be used, once a file of the store was found damaged.
+        self._damaged: StoreError | None = None
         self._memory: MemoryLimit | None = None
         if path is not None:
             self._store = Store(path, durability, read_only, repair)
@@ -602,8 +604,9 @@ class Session:
 
         self._definitions.record = record
         self._writer.keep = lambda *changes: store.append(records.step_parts(*changes), undo)
+        me = weakref.ref(self)
+        store.verify_beside(lambda error: _refuse(me, error))
         if not store.read_only:
-            me = weakref.ref(self)
             store.save_beside(lambda writing: _present_of(me, writing), lambda: _map_of(me))
 
     def _present(self, writing: threading.Lock) -> Taken:
@@ -853,6 +856,8 @@ class Session:
     def _check_open(self) -> None:
         if self._closed:
             raise SqlViewError("the session is closed", hint="Open another with sqlview.connect().")
+        if self._damaged is not None:
+            raise self._damaged.with_traceback(None)
 
 
 def _present_of(session: weakref.ref[Session], writing: threading.Lock) -> Taken | None:
@@ -878,6 +883,14 @@ def _held(session: weakref.ref[Session]) -> Iterator[Session | None]:
             return
         del held
     yield None
+
+
+def _refuse(session: weakref.ref[Session], error: StoreError) -> None:
+    """The store is damaged: nobody is to use the session any more."""
+    held = session()
+    if held is not None:
+        held._damaged = error
+        held._versions.clear()
 
 
 def _map_of(session: weakref.ref[Session]) -> None:

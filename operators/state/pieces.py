@@ -90,9 +90,9 @@ def flat(array: Array) -> Array:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-def checksum(array: Array) -> int:
-    """Of an array's bytes."""
-    return zlib.crc32(flat(array).data)
+def checksum(array: Array, before: int = 0) -> int:
+    """Of an array's bytes, behind others of checksum `before`."""
+    return zlib.crc32(flat(array).data, before)
 
 
 class Pack:

@@ -15,17 +15,18 @@ import json
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from operators import checkpoint
 from operators.checkpoint import NAME_CLASSES, Cut, Document, Names
+from operators.flight.column import Ints
 from operators.state.files import discard
-from operators.state.pieces import Array, MappedFiles, Pack, checksum
+from operators.state.pieces import MappedFiles, Pack, checksum
 from operators.state.values import ValueFiles
 from planner.errors import FormatError, StoreError
 from planner.serialise import PLAN_CLASSES, Format
@@ -42,6 +43,8 @@ VERSION = 1
 #: Mark, offset, length and checksum of the head, at the end of a file.
 _TAIL = struct.Struct("<8sQQQ")
 _TAIL_BYTES = 64
+#: Values are compared with their checksums so many bytes at a time.
+_PIECE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ def read(directory: str, mark: bytes) -> Checkpoint | None:
         document = _got(head["document"], files, found[-1])
         contents = _FORMAT.read(head["contents"], Contents)
     except ValueError as error:
-        raise _damaged(path, f"{error}.") from error
+        raise damaged(path, f"{error}.") from error
     except FormatError as error:
         raise StoreError(
             "the store is of another version of this library",
@@ -164,22 +167,44 @@ def read(directory: str, mark: bytes) -> Checkpoint | None:
 def damaged_files(found: Checkpoint) -> dict[str, str]:
     """The files that a checkpoint needs and that are damaged, and what is wrong. Cost: they are
     read."""
+    return dict(filter(None, compared(found)))
+
+
+def compared(found: Checkpoint) -> Iterator[tuple[str, str] | None]:
+    """Compare the values in a checkpoint's files with their checksums, some megabytes at a time,
+    after each of which comes None, or of a file that is damaged, once, its name and what is wrong.
+    """
+    # Whoever loads the checkpoint lets the rest of its document go.
+    return _compared(replace(found, document={}), tuple(_tables(found.document)))
+
+
+def _compared(found: Checkpoint, tables: Sequence[Ints]) -> Iterator[tuple[str, str] | None]:
     directory = os.path.dirname(found.path)
-    wrong: dict[str, str] = {}
-    for table in _tables(found.document):
+    wrong: set[str] = set()
+    read_bytes = 0
+    for table in tables:
         for _, file, _, offset, nbytes, written in table.tolist():
             name = found.values[file]
             if name in wrong:
                 continue
+            detail, is_now = None, 0
             try:
                 values = found.files.array(name, offset, nbytes, np.dtype(np.uint8))
-                if checksum(values) != written:
+                for start in range(0, nbytes, _PIECE_BYTES):
+                    piece = values[start : start + _PIECE_BYTES]
+                    is_now, read_bytes = checksum(piece, is_now), read_bytes + len(piece)
+                    if read_bytes >= _PIECE_BYTES:
+                        read_bytes = 0
+                        yield None
+                if is_now != written:
                     raise ValueError(f"its bytes {offset} to {offset + nbytes} are not as written")
             except FileNotFoundError:
-                wrong[name] = f'The file "{os.path.join(directory, name)}" is missing.'
+                detail = f'The file "{os.path.join(directory, name)}" is missing.'
             except ValueError as error:
-                wrong[name] = f'The file "{os.path.join(directory, name)}" is damaged: {error}.'
-    return wrong
+                detail = f'The file "{os.path.join(directory, name)}" is damaged: {error}.'
+            if detail is not None:
+                wrong.add(name)
+                yield name, detail
 
 
 def discard_old(directory: str, found: Checkpoint | None, used: AbstractSet[str]) -> None:
@@ -198,13 +223,13 @@ def _path(directory: str, number: int) -> str:
     return os.path.join(directory, f"checkpoint-{number:020}")
 
 
-def _damaged(path: str, detail: str) -> StoreError:
+def damaged(path: str, detail: str) -> StoreError:
     return StoreError(
         f'the file "{path}" is damaged', detail=detail, hint="Restore the store from a backup."
     )
 
 
-def _tables(document: Document) -> Iterator[Array]:
+def _tables(document: Document) -> Iterator[Ints]:
     for kind in ("relations", "indexes", "filters"):
         for kept in document[kind]:
             yield kept["stored"]

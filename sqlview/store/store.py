@@ -32,6 +32,7 @@ from sqlview.store.checkpoints import Checkpoint, Taken
 from sqlview.store.hold import hold, unheld
 from sqlview.store.lease import Lease
 from sqlview.store.log import End, Log, Parts, log_files
+from sqlview.store.verification import Verification
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +73,8 @@ class Store:
         #: Up to where its log was read.
         self.read_to = End()
         self.checkpoint: Checkpoint | None = None
+        #: Of the checkpoint that was opened, until another one is written.
+        self._verification: Verification | None = None
         #: Held while a checkpoint is written; acquired by who holds the session, never the reverse.
         self._writing = threading.Lock()
         #: Since it was opened.
@@ -124,6 +127,7 @@ class Store:
             self.checkpoint = checkpoints.read(self.path, self._mark)
             if self.checkpoint is not None and not self._repair:
                 self.checkpoint.files.open(self.checkpoint.values)
+                self._verification = Verification(self.checkpoint)
         except FileNotFoundError as error:
             raise StoreError(
                 f'the file "{error.filename}" is missing', hint="Restore it from a backup."
@@ -179,6 +183,14 @@ class Store:
         assert self._log is not None, "it is being written"
         return self._log.end
 
+    def verify_beside(self, failed: Callable[[StoreError], None]) -> None:
+        """From now on compare what was read of its files with their checksums, in a thread of its
+        own; `failed` is called once if there is a damaged one."""
+        verification = self._verification
+        if verification is not None:
+            verification.failed = failed
+            self._run(lambda: verification.run(self._stop))
+
     def save_beside(self, present: Present, saved: Callable[[], None]) -> None:
         """From now on write checkpoints of what there is, in a thread of their own; `saved` is
         called after each."""
@@ -188,10 +200,14 @@ class Store:
         """Write a checkpoint of what there is, if anything was appended since the last one, or
         `even_if_same`.
 
-        Raises: StoreError, with the store as it was.
+        Raises: StoreError, with the store as it was. Cost: the first one compares what is left of
+        the one that was opened.
         """
         if self._log is None or (self._log.number == self._saved and not even_if_same):
             return
+        if self._verification is not None:
+            self._verification.finish()
+            self._verification = None
         try:
             self._log.leave()
             taken = present(self._writing)
@@ -237,6 +253,8 @@ class Store:
     @property
     def _is_due(self) -> bool:
         if self._log is None or self._log.number == self._saved:
+            return False
+        if self._verification is not None and not self._verification.is_done:
             return False
         waited = time.monotonic() - self._saved_at
         if waited * CHECKPOINT_SHARE < self._saving_seconds:

@@ -286,13 +286,12 @@ def test_dead_bits_are_written_when_rows_die(tmp_path: Path) -> None:
     expected = relation.visible(9)
 
     def fail() -> None:
-        with relation.undo.step():
-            relation.kill(np.array([7, 77], np.int64), np.full(2, 4, np.int64))
-            publish()
-            raise KeyError
+        relation.kill(np.array([7, 77], np.int64), np.full(2, 4, np.int64))
+        publish()
+        raise KeyError
 
     with pytest.raises(KeyError):
-        fail()
+        relation.undo.all_or_nothing(fail)
     assert np.array_equal(publish()[1], expected)
 
 
@@ -318,16 +317,15 @@ def test_a_block_that_a_step_filled_and_left_is_written_anew(tmp_path: Path) -> 
         job.drop()
 
     def fail() -> None:
-        with relation.undo.step():
-            fill(relation, 20, 2)
-            index.absorb()
-            passing.absorb()
-            publish()
-            raise KeyError
+        fill(relation, 20, 2)
+        index.absorb()
+        passing.absorb()
+        publish()
+        raise KeyError
 
     publish()
     with pytest.raises(KeyError):
-        fail()
+        relation.undo.all_or_nothing(fail)
     zeros = [Column(BIGINT, np.zeros(20, np.int64)), *columns(0, 20)[1:]]
     relation.append(zeros, np.full(20, 2, np.int64))
     index.absorb()
