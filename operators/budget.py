@@ -49,25 +49,16 @@ class Budget:
 
 
 _BUDGETS: list[Budget] = []
-_POOL = pa.default_memory_pool()
 
 
 def enter(budget: Budget) -> None:
-    """From now on it holds.
-
-    Arrow's memory is the C library's meanwhile: Arrow's own allocators keep what one thread took
-    and another one freed, gigabytes of it, and nothing gives that back.
-    """
-    if not _BUDGETS:
-        pa.set_memory_pool(pa.system_memory_pool())
+    """From now on it holds."""
     _BUDGETS.append(budget)
 
 
 def leave(budget: Budget) -> None:
     """It holds no more."""
     _BUDGETS.remove(budget)
-    if not _BUDGETS:
-        pa.set_memory_pool(_POOL)
 
 
 def check() -> None:

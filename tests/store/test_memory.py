@@ -176,17 +176,6 @@ def test_large_arrays_are_in_files_where_memory_is_short(tmp_path: Path) -> None
         budget.leave(gone)
 
 
-def test_a_limited_process_takes_the_c_librarys_memory(tmp_path: Path) -> None:
-    """Which gives all of it back, whichever thread took it."""
-    before = pa.default_memory_pool().backend_name
-    with sqlview.connect(tmp_path / "s", memory_limit=1 << 40):
-        assert pa.default_memory_pool().backend_name == "system"
-        with sqlview.connect(tmp_path / "other", memory_limit=1 << 40):
-            pass
-        assert pa.default_memory_pool().backend_name == "system"
-    assert pa.default_memory_pool().backend_name == before
-
-
 def test_a_limit_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
     for wrong in ("4 apples", "", "-1GiB", 1000, "1KB", 0):
         with pytest.raises(ValueError, match="memory_limit is"):
