@@ -18,6 +18,7 @@ import os
 import shutil
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -351,7 +352,8 @@ def _begin(path: str) -> None:
     if os.path.lexists(temporary):
         os.remove(temporary)
     with create(temporary) as file:
-        said = {"format": FORMAT, "version": VERSION, "mark": os.urandom(log.MARK_BYTES).hex()}
+        mark = os.urandom(log.MARK_BYTES)
+        said = {"format": FORMAT, "version": VERSION, "mark": mark.hex(), "check": _check_of(mark)}
         file.write(json.dumps(said).encode())
         file.flush()
         os.fsync(file.fileno())
@@ -375,24 +377,38 @@ def _is_store(path: str) -> bool:
     return False
 
 
+def _check_of(mark: bytes) -> int:
+    """The checksum of a store's mark: by another one its records would not be found."""
+    return zlib.crc32(mark, VERSION)
+
+
 def _mark(path: str) -> bytes:
-    """The mark of the store's records. Raises: StoreError for a store of another version."""
-    version = None
+    """The mark of the store's records. Raises: StoreError for a damaged store, or one of another
+    version."""
+    version, mark, whole = None, b"", False
+    name = os.path.join(path, "store.json")
     try:
-        with open(os.path.join(path, "store.json"), "rb") as file:
+        with open(name, "rb") as file:
             said = json.loads(file.read())
         version = said["version"] if said["format"] == FORMAT else None
         mark = bytes.fromhex(said["mark"])
+        whole = len(mark) == log.MARK_BYTES and said["check"] == _check_of(mark)
     except (FileNotFoundError, NotADirectoryError):
         raise StoreError(
             f'there is no store in "{path}"', hint="sqlview.connect(path) makes one."
         ) from None
     except (ValueError, TypeError, KeyError):
-        mark = b""
-    if version != VERSION or len(mark) != log.MARK_BYTES:
+        pass
+    if version is not None and version != VERSION:
         raise StoreError(
             f'the store "{path}" is of version {version}, which this library does not know',
             detail=f"It knows version {VERSION}.",
             hint="Open it with the version of sqlview that wrote it.",
+        )
+    if version is None or not whole:
+        raise StoreError(
+            f'the file "{name}" is damaged',
+            detail="It is not what was written when the store was made.",
+            hint="Restore it from a backup: it never changes.",
         )
     return mark

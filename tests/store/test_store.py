@@ -22,6 +22,7 @@ from operators.state import relation, values
 from planner.errors import CatalogError, DataError, StoreError
 from sqlview.__main__ import main
 from sqlview.oracle import TooLarge, compare
+from sqlview.store import Store
 from tests.harness import Checked
 from tests.properties.cases import Tally, make, run
 from tests.properties.values import MAX_ROWS, MAX_WORK
@@ -272,6 +273,21 @@ def test_a_damaged_store_is_not_opened(tmp_path: Path) -> None:
         for damaged in (path, crashed):
             with pytest.raises(StoreError, match="is damaged"):
                 sqlview.connect(damaged, read_only=read_only)
+
+
+def test_a_bit_of_the_mark_loses_nothing(tmp_path: Path) -> None:
+    """By another mark no record is one of the store's."""
+    with _filled(tmp_path / "s"):
+        shutil.copytree(tmp_path / "s", tmp_path / "crashed")
+    path = tmp_path / "crashed"
+    whole = (path / "store.json").read_bytes()
+    for at in range(len(whole)):
+        _damage(path, "store.json", at)
+        with pytest.raises(StoreError, match=r"store\.json. is damaged|is of version"):
+            Store(str(path), "close", read_only=False)
+        (path / "store.json").write_bytes(whole)
+    with sqlview.connect(path) as db:
+        assert len(db.view("v").rows()) == 2
 
 
 def test_a_damaged_value_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
