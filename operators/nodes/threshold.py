@@ -68,10 +68,6 @@ class ThresholdOperator(Operator[ir.Threshold]):
     def rows(self, inputs: Inputs) -> Iterator[Delta]:
         yield self.step([inputs.whole(self.node.index.relation), None])
 
-    def together(self, parts: list[Delta]) -> Delta:
-        """With the columns that a table has by now."""
-        return deltas.concatenate(self.index.relation.schema, parts)
-
     def step(self, changes: Sequence[Delta | None]) -> Delta:
         rows, scalars = changes
         parts = []

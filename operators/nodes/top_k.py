@@ -79,10 +79,6 @@ class TopKOperator(Operator[ir.TopK]):
         time, births = np.full(len(rows), inputs.time, np.int64), np.ones(len(rows), np.int64)
         yield deltas.bound(self.index.relation, rows, time, births)
 
-    def together(self, parts: list[Delta]) -> Delta:
-        """With the columns that a table has by now."""
-        return deltas.concatenate(self.index.relation.schema, parts)
-
     def step(self, changes: Sequence[Delta | None]) -> Delta:
         """What the input's changes do to the first rows."""
         (delta,) = changes

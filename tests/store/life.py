@@ -99,6 +99,16 @@ def _created_with_rows(db: Any) -> None:
         db.create_table("made", {"a": [1, 2, 2], "b": ["x", None, "y"]})
 
 
+def _widened(db: Any) -> None:
+    if len(db.sql("SHOW COLUMNS IN made").rows()) == 2:
+        db.sql("ALTER TABLE made ADD COLUMN c STRING NOT NULL DEFAULT 'there'")
+
+
+def _renamed(db: Any) -> None:
+    if "made" in db.sql("SHOW TABLES").to_arrow()["table"].to_pylist():
+        db.sql("ALTER TABLE made RENAME TO finished")
+
+
 LIFE: tuple[Operation | str, ...] = (
     _sql("CREATE TABLE IF NOT EXISTS t (k INT PRIMARY KEY, g INT, s STRING, f DOUBLE)"),
     _sql("CREATE TABLE IF NOT EXISTS bag (g INT, d DECIMAL(20,3), day DATE)"),
@@ -126,6 +136,8 @@ LIFE: tuple[Operation | str, ...] = (
         " listagg(s) WITHIN GROUP (ORDER BY s) AS l FROM t GROUP BY g"
     ),
     _created_with_rows,
+    _view("star", "SELECT * FROM made"),
+    _widened,
     _sql("DROP MATERIALIZED VIEW IF EXISTS firsts"),
     _changes(("upsert", "t", [(1, 1, "again", 0.25)])),
     _sql("DROP MATERIALIZED VIEW IF EXISTS seen"),
@@ -139,7 +151,12 @@ LIFE: tuple[Operation | str, ...] = (
     _publish,
     _checkpoint,
     _changes(("insert", "t", [(50, 5, "last", -0.0)])),
-    _sql("DROP TABLE IF EXISTS made"),
+    _renamed,
+    _changes(
+        ("insert", "finished", [(3, None, "new")]), ("delete", "finished", [(1, "x", "there")])
+    ),
+    _sql("DROP MATERIALIZED VIEW IF EXISTS star"),
+    _sql("DROP TABLE IF EXISTS finished"),
 )
 
 
