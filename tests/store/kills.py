@@ -19,6 +19,7 @@ import sqlview.store.store
 if sys.argv[2] == "1":
     sqlview.store.store.CHECKPOINT_SECONDS = sqlview.store.store._LOOK_SECONDS = 0.01
     sqlview.store.store.CHECKPOINT_SHARE = 1.0
+    sqlview.store.verification._BEFORE_SECONDS = 0.0  # none is written before
 db = sqlview.connect(sys.argv[1])
 db.sql("CREATE TABLE IF NOT EXISTS t (k INT PRIMARY KEY, g INT, v BIGINT)")
 create = "CREATE MATERIALIZED VIEW IF NOT EXISTS sums AS "
