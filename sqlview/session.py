@@ -261,13 +261,13 @@ class Session:
         `placement`: overrides the session's for this step. The commit raises what `apply` raises.
         """
         check_placement(placement)
-        with self._working():
-            return Transactions(
-                self._catalog,
-                self._read_dataframe,
-                self._settings.zone,
-                lambda txs: self._commits.run(txs, placement),
-            )
+        self._check_open()
+        return Transactions(
+            self._catalog,
+            self._read_dataframe,
+            self._settings.zone,
+            lambda txs: self._commits.run(txs, placement),
+        )
 
     def begin(self) -> Transaction:
         """A transaction to be handed to `apply`."""
@@ -641,8 +641,8 @@ class Session:
         return list(self._commits.run(transactions, placement))
 
     def _begin(self, commit: Callable[[Transaction], Any]) -> Transaction:
-        with self._working():
-            return Transaction(self._catalog, self._read_dataframe, self._settings.zone, commit)
+        self._check_open()
+        return Transaction(self._catalog, self._read_dataframe, self._settings.zone, commit)
 
     def _run_step(
         self, statements: list[Dated], count: int, placement: str | None, positions: Positions

@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -70,6 +71,32 @@ def _many(db: Any) -> None:
     with db.transactions() as txs:
         txs.upsert("t", [(2, 9, "z", 1.5), (7, 1, None, None)], times=[0, 2])
         txs.delete("t", [(3,)], times=[1])
+
+
+def _together(db: Any) -> None:
+    """Commits of three threads that wait for the session, which share a step and a record."""
+    errors: list[BaseException] = []
+
+    def commit(tx: Any) -> None:
+        try:
+            db.apply([tx])
+        except BaseException as error:
+            errors.append(error)
+
+    threads = []
+    for k in (70, 71, 72):
+        tx = db.begin()
+        tx.upsert("t", [(k, 1, "together", float(k))])
+        threads.append(threading.Thread(target=commit, args=(tx,)))
+    with db._lock:
+        for at, thread in enumerate(threads):
+            thread.start()
+            while len(db._commits._waiting) == at and thread.is_alive():
+                threading.Event().wait(0.0001)  # in order
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
 
 
 def _checkpoint(db: Any) -> None:
@@ -129,6 +156,7 @@ LIFE: tuple[Operation | str, ...] = (
     _view("seen", "SELECT g, count(*) AS n, max(g) AS m FROM events GROUP BY g"),
     _changes(("insert", "events", [(1,), (1,), (None,)]), ("delete", "t", [(5,)])),
     _many,
+    _together,
     "open",
     _changes(("insert", "events", [(1,)]), ("insert", "bag", [(1, 2, None)])),
     _sql(
