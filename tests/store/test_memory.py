@@ -76,7 +76,7 @@ def test_first_rows_beyond_the_limit_are_in_files(
     with sqlview.connect() as db:  # kernels are loaded
         db.create_table("t", _rows(0, 300_000), key="k")
         db.sql(view)
-    limit, n = _used() + 100 * MIB, 900_000
+    limit, n = _used() + 200 * MIB, 900_000
     with sqlview.connect(tmp_path / "s", durability="close", memory_limit=limit) as db:
         db.sql(table)
         for first in range(0, n, 100_000):
