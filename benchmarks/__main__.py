@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks import common, report
 
 #: Those that take no --data.
-_WITHOUT_DATA = ("arrangements", "flatness")
+_WITHOUT_DATA = ("arrangements", "commits", "flatness")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

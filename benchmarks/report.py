@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks import (
     arrangements,
+    commits,
     common,
     compare,
     durability,
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, Any] = {
     "installation": installation,
     "arrangements": arrangements,
     "durability": durability,
+    "commits": commits,
     "stores": stores,
     "flatness": flatness,
     "scale": scale,

@@ -67,7 +67,7 @@ from sqlview.sources.files import Loaded, Paths, find_files
 from sqlview.sources.given import Given as GivenRows
 from sqlview.sources.given import is_unicode, recognised
 from sqlview.sources.schemas import fields, typed
-from sqlview.statistics import LONG_ROWS, Statistics
+from sqlview.statistics import Statistics
 from sqlview.store import DURABILITIES, Store, Taken, records
 from sqlview.subscriptions import Subscriber, Subscriptions
 from sqlview.transaction import Data, Transaction, Transactions, about
@@ -631,7 +631,7 @@ class Session:
 
     def _save_last(self, store: Store) -> None:
         try:
-            store.save(self._present)
+            store.save_last(self._present)
         except SqlViewError:
             _log.warning("the last checkpoint could not be written; the log has all", exc_info=True)
 
@@ -647,8 +647,6 @@ class Session:
     def _run_step(
         self, statements: list[Dated], count: int, placement: str | None, positions: Positions
     ) -> None:
-        if sum(s.rows for s, _ in statements) >= LONG_ROWS:
-            self._statistics.before_long()
         with self._within_memory("step"):
             self._writer.step(
                 statements, count, lambda rows: self._executor(rows, placement), positions

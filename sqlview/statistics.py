@@ -2,7 +2,7 @@
 
 Who asks while nobody is at work counts what there is. While somebody is, that would be torn: then
 there is what was counted when the latest step had ended. That is done for what somebody has asked
-for within some steps, and before what may take long, so that it need not be done for each step.
+for within some steps, and before a view is created, so that it need not be done for each step.
 
 Invariant: what `of` returns is as of the end of some step during the call, or the latest before it.
 """
@@ -18,8 +18,6 @@ from sqlview.commits import SessionLock
 
 #: What nobody has asked for within so many steps is not counted at their ends any more.
 IDLE_STEPS = 8
-#: A step with so many rows may take long.
-LONG_ROWS = 100_000
 
 
 class Statistics:
@@ -40,7 +38,7 @@ class Statistics:
 
     def of(self, kind: str) -> Any:
         """The statistics of a kind. Cost: a pass over what is kept, if nobody is at work; waits for
-        a step of few rows, if nobody has asked for IDLE_STEPS steps."""
+        the step that goes on, if nobody has asked for IDLE_STEPS steps."""
         self._left[kind] = IDLE_STEPS
         with interrupts.held():
             if self._lock.acquire(blocking=False):

@@ -1,11 +1,14 @@
 """The parser: statements and queries from SQL text.
 
 tokens      tokens and a cursor over them
-statements  CREATE, ALTER, DROP, DESCRIBE, EXPLAIN, SHOW, VERIFY, SET TIME ZONE
+statements  CREATE, DROP, DESCRIBE, EXPLAIN, SHOW, VERIFY, SET TIME ZONE
+alter       ALTER
+columns     what CREATE and ALTER say of columns
 queries     SELECT, by sqlglot
 epochs      VERSION AS OF, in queries that Spark runs
 """
 
+from planner.parse.alter import AddColumns, NewColumn, Rename
 from planner.parse.epochs import without_epochs
 from planner.parse.queries import (
     Query,
@@ -17,7 +20,6 @@ from planner.parse.queries import (
     written_name,
 )
 from planner.parse.statements import (
-    AddColumns,
     CreateStream,
     CreateTable,
     CreateTableAs,
@@ -27,8 +29,6 @@ from planner.parse.statements import (
     DropTable,
     DropView,
     ExplainView,
-    NewColumn,
-    Rename,
     Select,
     SetTimeZone,
     ShowArrangements,

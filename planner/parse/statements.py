@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
-from planner import types
-from planner.errors import SqlSyntaxError, UnsupportedError, suggestion
+from planner.errors import SqlSyntaxError, UnsupportedError
 from planner.names import folded
-from planner.parse.queries import Query, query_at, string_value
-from planner.parse.tokens import Cursor, Token, line_and_column, shortened
-from planner.types import Field, SqlType
+from planner.parse.alter import AddColumns, Rename, alter
+from planner.parse.columns import DESCRIBED, PLACED, column_at, enforcement, refuse_constraint
+from planner.parse.queries import Query, query_at
+from planner.parse.tokens import Cursor, Token, line_and_column, meant
+from planner.types import Field
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,32 +80,6 @@ class DropStream:
 class DropView:
     name: str
     if_exists: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Rename:
-    """ALTER … RENAME TO; `kind`: "table", "stream" or "view"."""
-
-    name: str
-    kind: str
-    to: str
-
-
-@dataclass(frozen=True, slots=True)
-class NewColumn:
-    """`default`: a query of one literal, for the rows that there are; None: NULL."""
-
-    field: Field
-    default: Query | None
-    comment: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class AddColumns:
-    """ALTER TABLE … ADD COLUMN."""
-
-    name: str
-    columns: tuple[NewColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,61 +188,16 @@ _KEYWORDS = (
 _CREATED = ("TABLE", "STREAM", "MATERIALIZED", "VIEW")
 _SHOWN = ("TABLES", "STREAMS", "VIEWS", "ARRANGEMENTS", "COLUMNS", "CREATE")
 
-_TYPES: dict[str, SqlType] = {
-    "BOOLEAN": types.BOOLEAN,
-    "TINYINT": types.TINYINT,
-    "BYTE": types.TINYINT,
-    "SMALLINT": types.SMALLINT,
-    "SHORT": types.SMALLINT,
-    "INT": types.INT,
-    "INTEGER": types.INT,
-    "BIGINT": types.BIGINT,
-    "LONG": types.BIGINT,
-    "FLOAT": types.FLOAT,
-    "REAL": types.FLOAT,
-    "DOUBLE": types.DOUBLE,
-    "STRING": types.STRING,
-    "BINARY": types.BINARY,
-    "DATE": types.DATE,
-    "TIMESTAMP": types.TIMESTAMP,
-    "TIMESTAMP_LTZ": types.TIMESTAMP,
-    "TIMESTAMP_NTZ": types.TIMESTAMP_NTZ,
-}
-_DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
-_PADDED = ("CHAR", "CHARACTER", "VARCHAR")
-_OTHER_TYPES = ("ARRAY", "MAP", "STRUCT", "INTERVAL", "VARIANT", "VOID", "GEOMETRY", "GEOGRAPHY")
 _STORED = ("says how files are laid out, and rows are kept in memory here", "Leave it out.")
-_PLACED = (
-    "says where rows lie, and they are kept in memory and found through indexes here",
-    "Leave it out; indexes are made as views need them.",
-)
-_DESCRIBED = ("is kept by no table of this library", "Leave it out.")
 #: Clauses of Spark's CREATE TABLE: what each would do, and what to write.
 _CLAUSES = {
     **dict.fromkeys(("USING", "STORED", "ROW", "OPTIONS"), _STORED),
-    **dict.fromkeys(("PARTITIONED", "CLUSTERED", "CLUSTER", "SORTED"), _PLACED),
-    **dict.fromkeys(("COMMENT", "TBLPROPERTIES", "DEFAULT", "WITH"), _DESCRIBED),
+    **dict.fromkeys(("PARTITIONED", "CLUSTERED", "CLUSTER", "SORTED"), PLACED),
+    **dict.fromkeys(("COMMENT", "TBLPROPERTIES", "DEFAULT", "WITH"), DESCRIBED),
     "LOCATION": (
         "names files that others may change, and a view would not hear of it",
         "Leave it out, and load the files: db.load(table, path).",
     ),
-}
-_OTHER_COLUMNS = (
-    "changes what the rows of a table are, which views and indexes rest on",
-    "Create another table with the columns that you need, and fill it from this one.",
-)
-_ALTER_HINT = "Write ALTER TABLE name RENAME TO other, or ALTER TABLE name ADD COLUMN column type."
-#: Of ALTER: what each would do, and what to write.
-_ALTERATIONS = {
-    **dict.fromkeys(("DROP", "ALTER", "CHANGE", "REPLACE", "RENAME", "ADD"), _OTHER_COLUMNS),
-    "SET": _DESCRIBED,
-    "UNSET": _DESCRIBED,
-    "AS": (
-        "would give a view another query in its place",
-        "Write CREATE OR REPLACE MATERIALIZED VIEW.",
-    ),
-    "RECOVER": _PLACED,
-    "PARTITION": _PLACED,
 }
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 
@@ -285,7 +215,7 @@ def parse_statement(text: str) -> Statement:
         case "DROP":
             return _drop(cursor)
         case "ALTER":
-            return _alter(cursor)
+            return alter(cursor)
         case "EXPLAIN":
             return _explain(cursor)
         case "SHOW":
@@ -317,12 +247,7 @@ def parse_statement(text: str) -> Statement:
 
 def _unknown(cursor: Cursor, known: Sequence[str]) -> SqlSyntaxError:
     """The next word begins no statement, nor goes on with one."""
-    return cursor.near(hint=_meant(cursor.peek(), known) or f"The statements are {_STATEMENTS}.")
-
-
-def _meant(token: Token, known: Sequence[str]) -> str | None:
-    """A hint that names the keyword that the word is nearly."""
-    return None if token.word in known else suggestion(token.word, known)
+    return cursor.near(hint=meant(cursor.peek(), known) or f"The statements are {_STATEMENTS}.")
 
 
 def _create(cursor: Cursor) -> CreateTable | CreateTableAs | CreateStream | CreateView:
@@ -385,13 +310,13 @@ def _create_table(cursor: Cursor) -> CreateTable | CreateTableAs:
         if cursor.accept("CONSTRAINT"):
             cursor.name("constraint")
             if cursor.peek().word != "PRIMARY":
-                _refuse_constraint(cursor)
+                refuse_constraint(cursor)
         if cursor.accept("PRIMARY", "KEY"):
             names = cursor.name_list("column")
         elif cursor.peek().word in ("CHECK", "UNIQUE", "FOREIGN"):
-            _refuse_constraint(cursor)
+            refuse_constraint(cursor)
         else:
-            column, is_key, comment = _column(cursor)
+            column, is_key, comment = column_at(cursor)
             if folded(column.name) in taken:
                 cursor.fail_at(here, f'column "{column.name}" is specified more than once')
             taken.add(folded(column.name))
@@ -401,7 +326,7 @@ def _create_table(cursor: Cursor) -> CreateTable | CreateTableAs:
         if names:
             if key:
                 cursor.fail_at(here, f'table "{name}" has more than one primary key')
-            key, key_token, enforced = names, here, _enforcement(cursor)
+            key, key_token, enforced = names, here, enforcement(cursor)
             if not cursor.accept("NOT", "NULL"):
                 cursor.accept("NULL")
         if not cursor.accept(","):
@@ -444,7 +369,7 @@ def _create_stream(cursor: Cursor) -> CreateStream:
     while True:
         here = cursor.peek()
         constraint = here.word in ("CONSTRAINT", "PRIMARY")
-        column, is_key, comment = (None, True, None) if constraint else _column(cursor)
+        column, is_key, comment = (None, True, None) if constraint else column_at(cursor)
         if column is None or is_key:
             cursor.unsupported(
                 "a primary key of a stream",
@@ -463,96 +388,6 @@ def _create_stream(cursor: Cursor) -> CreateStream:
     return CreateStream(name, tuple(columns), exists, tuple(comments))
 
 
-def _column(cursor: Cursor) -> tuple[Field, bool, str | None]:
-    """A column, whether it is PRIMARY KEY, and its comment."""
-    name = cursor.name("column")
-    kind = _type(cursor)
-    nullable = True
-    comment = None
-    while True:
-        if cursor.accept("NOT", "NULL"):
-            nullable = False
-        elif cursor.accept("PRIMARY", "KEY"):
-            return Field(name, kind, nullable), True, comment
-        elif cursor.accept("COMMENT"):
-            comment = string_value(cursor.take("string", "a string"))
-        elif cursor.peek().word in ("DEFAULT", "GENERATED", "CHECK", "UNIQUE", "REFERENCES"):
-            _refuse_constraint(cursor)
-        else:
-            return Field(name, kind, nullable), False, comment
-
-
-def _enforcement(cursor: Cursor) -> bool:
-    """What follows PRIMARY KEY: whether the key is checked."""
-    start = cursor.peek()
-    if not cursor.accept("NOT", "ENFORCED"):
-        cursor.accept("ENFORCED")
-        cursor.accept("RELY")
-        return True
-    if not cursor.accept("RELY"):
-        cursor.unsupported(
-            "a primary key that is NOT ENFORCED without RELY",
-            start,
-            "promises nothing that could be relied on",
-            "Write NOT ENFORCED RELY where the source guarantees the key, or leave both out.",
-        )
-    return False
-
-
-def _refuse_constraint(cursor: Cursor) -> NoReturn:
-    word = cursor.peek().word
-    cursor.unsupported(
-        f"the column clause {word}",
-        cursor.peek(),
-        "is not checked or computed by this library",
-        "Leave it out; NOT NULL and PRIMARY KEY are checked.",
-    )
-
-
-def _type(cursor: Cursor) -> SqlType:
-    token = cursor.take("word", "a type")
-    name = token.text.upper()
-    if name in _DECIMALS:
-        sizes = _sizes(cursor, 2)
-        kind = types.written_decimal(*sizes)
-        if kind is None:
-            named = shortened(f"DECIMAL({','.join(sizes)})")
-            cursor.fail_at(token, f"there is no type {named}", detail=types.DECIMAL_SIZES)
-        return kind
-    if name in _PADDED:
-        cursor.unsupported(
-            f"a column of type {name}",
-            token,
-            "has a length that Spark checks on write, and pads CHAR to; this library does not",
-            "Use STRING.",
-        )
-    if name in _OTHER_TYPES:
-        cursor.unsupported(
-            f"a column of type {name}",
-            token,
-            "is not among the types that can be maintained",
-            "Use columns of scalar types.",
-        )
-    if name not in _TYPES:
-        known = (*_TYPES, *_DECIMALS)
-        cursor.fail_at(
-            token,
-            f'unknown type "{shortened(token.text)}"',
-            hint=suggestion(token.text, known) or f"Types: {', '.join(known)}.",
-        )
-    return _TYPES[name]
-
-
-def _sizes(cursor: Cursor, most: int) -> list[str]:
-    if not cursor.accept("("):
-        return []
-    sizes = [cursor.take("number", "a number").text]
-    while len(sizes) < most and cursor.accept(","):
-        sizes.append(cursor.take("number", "a number").text)
-    cursor.expect(")")
-    return sizes
-
-
 def _drop(cursor: Cursor) -> DropTable | DropStream | DropView:
     start = cursor.expect("DROP")
     made: type[DropTable | DropStream | DropView]
@@ -569,112 +404,6 @@ def _drop(cursor: Cursor) -> DropTable | DropStream | DropView:
     name = cursor.name(kind)
     cursor.end()
     return made(name, exists)
-
-
-def _alter(cursor: Cursor) -> Rename | AddColumns:
-    start = cursor.expect("ALTER")
-    if cursor.accept("MATERIALIZED", "VIEW"):
-        kind = "view"
-    elif cursor.accept("STREAM"):
-        kind = "stream"
-    elif cursor.accept("VIEW"):
-        cursor.fail_at(start, "views are altered with ALTER MATERIALIZED VIEW")
-    elif cursor.accept("TABLE"):
-        kind = "table"
-    else:
-        raise _unknown(cursor, ("TABLE", "STREAM", "MATERIALIZED"))
-    name = cursor.name(kind)
-    action = cursor.peek()
-    if cursor.accept("RENAME", "TO"):
-        to = cursor.name(kind)
-        cursor.end(hint="RENAME TO takes a name, and nothing else.")
-        return Rename(name, kind, to)
-    if kind == "table" and cursor.accept("ADD"):
-        if cursor.peek().word in ("COLUMN", "COLUMNS", "("):
-            return _add_columns(cursor, name)
-        if cursor.peek().word in ("CONSTRAINT", "PRIMARY", "CHECK", "UNIQUE", "FOREIGN"):
-            _refuse_constraint(cursor)
-        if cursor.peek().word == "PARTITION":
-            cursor.unsupported("ALTER with ADD PARTITION", action, *_PLACED)
-        return _add_columns(cursor, name)
-    if action.word in _ALTERATIONS:
-        why, hint = _ALTERATIONS[action.word]
-        cursor.unsupported(f"ALTER with {action.word}", action, why, hint)
-    hint = _meant(action, ("RENAME", "ADD")) or _ALTER_HINT
-    raise cursor.near(hint=hint)
-
-
-def _add_columns(cursor: Cursor, table: str) -> AddColumns:
-    several = cursor.accept("COLUMNS")
-    if not several:
-        cursor.accept("COLUMN")
-    several = cursor.accept("(")
-    columns = [_new_column(cursor)]
-    while several and cursor.accept(","):
-        here = cursor.peek()
-        columns.append(_new_column(cursor))
-        if folded(columns[-1].field.name) in [folded(c.field.name) for c in columns[:-1]]:
-            named = columns[-1].field.name
-            cursor.fail_at(here, f'column "{named}" is specified more than once')
-    if several:
-        cursor.expect(")")
-    cursor.end(hint="ADD COLUMN takes a name, a type, NOT NULL, DEFAULT literal and COMMENT text.")
-    return AddColumns(table, tuple(columns))
-
-
-def _new_column(cursor: Cursor) -> NewColumn:
-    if cursor.peek().word == "IF" and (ahead := cursor.ahead()) and ahead.word == "NOT":
-        cursor.fail(hint="There is no IF NOT EXISTS here: DESCRIBE says which columns there are.")
-    name = cursor.name("column")
-    kind, nullable, default, comment = _type(cursor), True, None, None
-    while True:
-        here = cursor.peek()
-        if cursor.accept("NOT", "NULL"):
-            nullable = False
-        elif cursor.accept("NULL"):
-            pass
-        elif cursor.accept("DEFAULT"):
-            default = _literal(cursor)
-        elif cursor.accept("COMMENT"):
-            comment = string_value(cursor.take("string", "a string"))
-        elif here.word in ("PRIMARY", "GENERATED", "CHECK", "UNIQUE", "REFERENCES"):
-            cursor.unsupported(
-                f"a new column with {here.word}",
-                here,
-                "is not checked or computed for rows that are there",
-                "Leave it out; NOT NULL is checked. For another key create another table.",
-            )
-        elif here.word in ("FIRST", "AFTER"):
-            cursor.unsupported(
-                f"a new column with {here.word}",
-                here,
-                "would move the columns that rows are given by",
-                "Leave it out: the new column is the last one.",
-            )
-        else:
-            return NewColumn(Field(name, kind, nullable), default, comment)
-
-
-def _literal(cursor: Cursor) -> Query | None:
-    """A literal, as a query of it that has its place in the text; None for NULL."""
-    first = last = cursor.next()
-    if first.word == "NULL":
-        return None
-    if first.text in ("-", "+"):
-        last = cursor.take("number", "a number")
-    elif first.word in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "X"):
-        last = cursor.take("string", "a string")
-    elif first.kind not in ("number", "string") and first.word not in ("TRUE", "FALSE"):
-        cursor.unsupported(
-            "a default that is no literal",
-            first,
-            "would be computed anew for each row",
-            "Write a number, a string, DATE '…', TIMESTAMP '…', TRUE, FALSE or NULL.",
-        )
-    blank = re.sub(r"\S", " ", cursor.text[: first.start])
-    keyword = "SELECT "
-    end = last.start + len(last.text)
-    return query_at(Cursor(blank[: -len(keyword)] + keyword + cursor.text[first.start : end]))
 
 
 def _explain(cursor: Cursor) -> ExplainView:
@@ -753,6 +482,6 @@ def _show(cursor: Cursor) -> _Shown:
         shown = ShowCreate(cursor.name(kind), kind)
     else:
         known = f"SHOW knows {', '.join(_SHOWN)} TABLE and MATERIALIZED VIEW."
-        cursor.fail(hint=_meant(cursor.peek(), _SHOWN) or known)
+        cursor.fail(hint=meant(cursor.peek(), _SHOWN) or known)
     cursor.end()
     return shown

@@ -8,11 +8,11 @@ statement match, so that a text put between parentheses cannot leave them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from planner.errors import SqlSyntaxError, UnsupportedError
+from planner.errors import SqlSyntaxError, UnsupportedError, suggestion
 from planner.names import folded
 
 _TOKEN = re.compile(
@@ -240,3 +240,8 @@ def words_of(text: str) -> Iterator[str]:
 
 def unquote(text: str) -> str:
     return text[1:-1].replace("``", "`")
+
+
+def meant(token: Token, known: Sequence[str]) -> str | None:
+    """A hint that names the keyword that the word is nearly."""
+    return None if token.word in known else suggestion(token.word, known)

@@ -50,6 +50,9 @@ INTERVAL = 0.1
 #: A checkpoint is written when so many bytes were appended since the one before, or something and
 #: so many seconds ago it was; it takes at most this share of the time.
 CHECKPOINT_BYTES, CHECKPOINT_SECONDS, CHECKPOINT_SHARE = 256 << 20, 10.0, 0.1
+#: So many bytes are compared with their checksums in a second; one of the log takes as long to be
+#: read as so many of those.
+_COMPARED_AT_CLOSE, _LOG_COST = 1 << 30, 16
 #: Between looks at whether one is due.
 _LOOK_SECONDS = 0.5
 
@@ -85,6 +88,8 @@ class Store:
         #: Record, bytes appended, and when: of the latest checkpoint. What it took, in seconds.
         self._saved, self._saved_bytes, self._saved_at = 0, 0, time.monotonic()
         self._saving_seconds = 0.0
+        #: Of the log, when it was opened.
+        self._read_bytes = 0
         #: Whether files that nobody needs are there, which a reader held.
         self._superfluous = False
         self._released = ExitStack()
@@ -146,7 +151,9 @@ class Store:
 
         Raises: StoreError for a damaged file.
         """
-        return log.read(self.path, self._mark, self.read_to)
+        for record in log.read(self.path, self._mark, self.read_to):
+            self._read_bytes += len(record.body)
+            yield record
 
     @property
     def nbytes(self) -> int:
@@ -232,6 +239,14 @@ class Store:
             self._saved_at = time.monotonic()
             self._saving_seconds = self._saved_at - began
             self._writing.release()
+
+    def save_last(self, present: Present) -> None:
+        """`save`, unless that would compare much first, and the next session is sooner done with
+        the log. Raises: as `save`."""
+        pending = self._verification is not None and not self._verification.is_done
+        log_bytes = self._read_bytes + self.appended_bytes
+        if not pending or self.checkpoint_bytes < _COMPARED_AT_CLOSE + _LOG_COST * log_bytes:
+            self.save(present)
 
     def _discard_old(self) -> None:
         """Delete what nobody needs, unless somebody reads the store: then later."""

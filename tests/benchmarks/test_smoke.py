@@ -16,6 +16,7 @@ import pytest
 import sqlview
 from benchmarks import (
     arrangements,
+    commits,
     common,
     compare,
     durability,
@@ -66,6 +67,16 @@ def test_durability(data: Path, tmp_path: Path) -> None:
     assert [m["name"] for m in found["together"]] == ["memory", "commit"]
     assert [rate["query"] for rate in found["rates"]] == ["q03", "q06"]
     assert len(durability.targets(found)) == 3
+
+
+def test_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run(commits.main, "commits", tmp_path, "--quick")
+    assert [(rate["threads"], rate["rows"]) for rate in found["rates"]] == [
+        (1, 1), (2, 1), (1, 100), (2, 100),
+    ]  # fmt: skip
+    assert all(rate["runs"][0] > 0 for rate in found["rates"])
+    assert len(commits.tables(found)[0].rows) == 2
 
 
 def test_stores(data: Path, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import sqlview
+from operators.dataflow import Dataflow
 from operators.executor.inline import InlineExecutor
-from sqlview import statistics
 from sqlview.statistics import IDLE_STEPS
 
 
@@ -28,19 +28,27 @@ def _commit(db: sqlview.Session, a: int) -> None:
 
 
 class Blocked:
-    """A step of another thread that stays in its midst until it is let go."""
+    """What another thread does, which stays in its midst until it is let go."""
 
-    def __init__(self, db: sqlview.Session, patch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self,
+        patch: pytest.MonkeyPatch,
+        work: Callable[[], Any],
+        among: type = InlineExecutor,
+        part: str = "step",
+    ) -> None:
+        """`work` stays behind the method `part` of `among`."""
         self.inside, self.go = threading.Event(), threading.Event()
-        step: Callable[..., Any] = InlineExecutor.step
+        run: Callable[..., Any] = getattr(among, part)
 
-        def waiting(executor: InlineExecutor, *arguments: Any) -> None:
-            step(executor, *arguments)
+        def waiting(*arguments: Any) -> Any:
+            found = run(*arguments)
             self.inside.set()
             assert self.go.wait(60)
+            return found
 
-        patch.setattr(InlineExecutor, "step", waiting)
-        self.thread = threading.Thread(target=_commit, args=(db, 7))
+        patch.setattr(among, part, waiting)
+        self.thread = threading.Thread(target=work)
         self.thread.start()
         assert self.inside.wait(60)
 
@@ -62,7 +70,7 @@ def test_a_step_is_not_waited_for(again: bool, monkeypatch: pytest.MonkeyPatch) 
         if again:
             before = _asked(db)
             assert before[2].steps[-1] is db.last_step
-        step = Blocked(db, monkeypatch)
+        step = Blocked(monkeypatch, lambda: _commit(db, 7))
         found = _asked(db)
         assert len(found[2].steps) == 2 and (not again or found == before)
         step.end()
@@ -70,16 +78,18 @@ def test_a_step_is_not_waited_for(again: bool, monkeypatch: pytest.MonkeyPatch) 
         assert after != found and len(after[2].steps) == 3
 
 
-def test_nor_is_a_long_one_that_nobody_expected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlview.session, "LONG_ROWS", 1)
+def test_nor_is_the_creation_of_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not somebody has asked of late."""
     with _db() as db:
         before = _asked(db)
         for a in range(IDLE_STEPS + 2):
             _commit(db, a)
-        step = Blocked(db, monkeypatch)
+        create = "CREATE MATERIALIZED VIEW w AS SELECT sum(a) AS s FROM t"
+        work = Blocked(monkeypatch, lambda: db.sql(create), Dataflow, "install")
         found = _asked(db)
         assert len(found[2].steps) == len(before[2].steps) + IDLE_STEPS + 2
-        step.end()
+        work.end()
+        assert len(_asked(db)[1]) > len(found[1])
 
 
 def test_what_nobody_asks_for_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,4 +105,3 @@ def test_what_nobody_asks_for_is_not_counted(monkeypatch: pytest.MonkeyPatch) ->
         for a in range(3 * IDLE_STEPS):
             _commit(db, a)
         assert 1 < len(counted) <= IDLE_STEPS + 1
-        assert statistics.LONG_ROWS > 1

@@ -16,6 +16,7 @@ from operators.state import relation, values
 from planner.errors import StoreError
 from sqlview import session
 from sqlview.store import Store, checkpoints, verification
+from sqlview.store import store as store_module
 from tests.store.life import state_of
 
 KINDS = ("rows", "large", "small")
@@ -106,6 +107,26 @@ def test_no_checkpoint_rests_on_damage(store: Path, monkeypatch: pytest.MonkeyPa
         assert db.verify("v").equal
         db.checkpoint()
     assert sorted(p.name for p in store.glob("checkpoint-*")) != there
+
+
+def test_closing_a_large_store_compares_nothing(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as its log is short: the next session reads that."""
+    monkeypatch.setattr(verification, "_BEFORE_SECONDS", 1000.0)
+    monkeypatch.setattr(store_module, "_COMPARED_AT_CLOSE", 0)
+
+    def commit(first: int, n: int) -> set[str]:
+        with sqlview.connect(store, placement="inline") as db:
+            assert len(db._read("t")) == first
+            with db.transaction() as tx:
+                tx.insert("t", [(k, k % 10, f"text {k}") for k in range(first, first + n)])
+        return {p.name for p in store.glob("checkpoint-*")}
+
+    before = {p.name for p in store.glob("checkpoint-*")}
+    assert commit(1000, 1) == before
+    assert commit(1001, 1) == before
+    assert commit(1002, 1000) != before
 
 
 def test_every_value_is_compared_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,133 @@
+"""Columns, as CREATE TABLE, CREATE STREAM and ALTER TABLE say them, and what none of them takes."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from planner import types
+from planner.errors import suggestion
+from planner.parse.queries import string_value
+from planner.parse.tokens import Cursor, shortened
+from planner.types import Field, SqlType
+
+_TYPES: dict[str, SqlType] = {
+    "BOOLEAN": types.BOOLEAN,
+    "TINYINT": types.TINYINT,
+    "BYTE": types.TINYINT,
+    "SMALLINT": types.SMALLINT,
+    "SHORT": types.SMALLINT,
+    "INT": types.INT,
+    "INTEGER": types.INT,
+    "BIGINT": types.BIGINT,
+    "LONG": types.BIGINT,
+    "FLOAT": types.FLOAT,
+    "REAL": types.FLOAT,
+    "DOUBLE": types.DOUBLE,
+    "STRING": types.STRING,
+    "BINARY": types.BINARY,
+    "DATE": types.DATE,
+    "TIMESTAMP": types.TIMESTAMP,
+    "TIMESTAMP_LTZ": types.TIMESTAMP,
+    "TIMESTAMP_NTZ": types.TIMESTAMP_NTZ,
+}
+_DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
+_PADDED = ("CHAR", "CHARACTER", "VARCHAR")
+_OTHER_TYPES = ("ARRAY", "MAP", "STRUCT", "INTERVAL", "VARIANT", "VOID", "GEOMETRY", "GEOGRAPHY")
+#: Of clauses: what each would do, and what to write.
+PLACED = (
+    "says where rows lie, and they are kept in memory and found through indexes here",
+    "Leave it out; indexes are made as views need them.",
+)
+DESCRIBED = ("is kept by no table of this library", "Leave it out.")
+
+
+def column_at(cursor: Cursor) -> tuple[Field, bool, str | None]:
+    """A column, whether it is PRIMARY KEY, and its comment."""
+    name = cursor.name("column")
+    kind = type_at(cursor)
+    nullable = True
+    comment = None
+    while True:
+        if cursor.accept("NOT", "NULL"):
+            nullable = False
+        elif cursor.accept("PRIMARY", "KEY"):
+            return Field(name, kind, nullable), True, comment
+        elif cursor.accept("COMMENT"):
+            comment = string_value(cursor.take("string", "a string"))
+        elif cursor.peek().word in ("DEFAULT", "GENERATED", "CHECK", "UNIQUE", "REFERENCES"):
+            refuse_constraint(cursor)
+        else:
+            return Field(name, kind, nullable), False, comment
+
+
+def enforcement(cursor: Cursor) -> bool:
+    """What follows PRIMARY KEY: whether the key is checked."""
+    start = cursor.peek()
+    if not cursor.accept("NOT", "ENFORCED"):
+        cursor.accept("ENFORCED")
+        cursor.accept("RELY")
+        return True
+    if not cursor.accept("RELY"):
+        cursor.unsupported(
+            "a primary key that is NOT ENFORCED without RELY",
+            start,
+            "promises nothing that could be relied on",
+            "Write NOT ENFORCED RELY where the source guarantees the key, or leave both out.",
+        )
+    return False
+
+
+def refuse_constraint(cursor: Cursor) -> NoReturn:
+    """Refuse what comes next, a clause of a column."""
+    word = cursor.peek().word
+    cursor.unsupported(
+        f"the column clause {word}",
+        cursor.peek(),
+        "is not checked or computed by this library",
+        "Leave it out; NOT NULL and PRIMARY KEY are checked.",
+    )
+
+
+def type_at(cursor: Cursor) -> SqlType:
+    """The type that comes next."""
+    token = cursor.take("word", "a type")
+    name = token.text.upper()
+    if name in _DECIMALS:
+        sizes = _sizes(cursor, 2)
+        kind = types.written_decimal(*sizes)
+        if kind is None:
+            named = shortened(f"DECIMAL({','.join(sizes)})")
+            cursor.fail_at(token, f"there is no type {named}", detail=types.DECIMAL_SIZES)
+        return kind
+    if name in _PADDED:
+        cursor.unsupported(
+            f"a column of type {name}",
+            token,
+            "has a length that Spark checks on write, and pads CHAR to; this library does not",
+            "Use STRING.",
+        )
+    if name in _OTHER_TYPES:
+        cursor.unsupported(
+            f"a column of type {name}",
+            token,
+            "is not among the types that can be maintained",
+            "Use columns of scalar types.",
+        )
+    if name not in _TYPES:
+        known = (*_TYPES, *_DECIMALS)
+        cursor.fail_at(
+            token,
+            f'unknown type "{shortened(token.text)}"',
+            hint=suggestion(token.text, known) or f"Types: {', '.join(known)}.",
+        )
+    return _TYPES[name]
+
+
+def _sizes(cursor: Cursor, most: int) -> list[str]:
+    if not cursor.accept("("):
+        return []
+    sizes = [cursor.take("number", "a number").text]
+    while len(sizes) < most and cursor.accept(","):
+        sizes.append(cursor.take("number", "a number").text)
+    cursor.expect(")")
+    return sizes
