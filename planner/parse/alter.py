@@ -38,14 +38,26 @@ class AddColumns:
     columns: tuple[NewColumn, ...]
 
 
-_OTHER_COLUMNS = (
-    "changes what the rows of a table are, which views and indexes rest on",
-    "Create another table with the columns that you need, and fill it from this one.",
-)
+#: What follows ALTER and a name, and changes columns; of each kind what that would do, and what to
+#: write.
+_COLUMNS = ("DROP", "ALTER", "CHANGE", "REPLACE", "RENAME", "ADD")
+_OTHER_COLUMNS = {
+    "table": (
+        "changes what the rows of a table are, which views and indexes rest on",
+        "Create another table with the columns that you need, and fill it from this one.",
+    ),
+    "stream": (
+        "changes what the events of a stream are, which views rest on",
+        "Create another stream with the columns that you need, and views over it.",
+    ),
+    "view": (
+        "changes what a query says, and a view is what its query says",
+        "Write CREATE OR REPLACE MATERIALIZED VIEW.",
+    ),
+}
 _ALTER_HINT = "Write ALTER TABLE name RENAME TO other, or ALTER TABLE name ADD COLUMN column type."
 #: Of ALTER: what each would do, and what to write.
 _ALTERATIONS = {
-    **dict.fromkeys(("DROP", "ALTER", "CHANGE", "REPLACE", "RENAME", "ADD"), _OTHER_COLUMNS),
     "SET": DESCRIBED,
     "UNSET": DESCRIBED,
     "AS": (
@@ -78,13 +90,13 @@ def alter(cursor: Cursor) -> Rename | AddColumns:
         cursor.end(hint="RENAME TO takes a name, and nothing else.")
         return Rename(name, kind, to)
     if kind == "table" and cursor.accept("ADD"):
-        if cursor.peek().word in ("COLUMN", "COLUMNS", "("):
-            return _add_columns(cursor, name)
         if cursor.peek().word in ("CONSTRAINT", "PRIMARY", "CHECK", "UNIQUE", "FOREIGN"):
             refuse_constraint(cursor)
         if cursor.peek().word == "PARTITION":
             cursor.unsupported("ALTER with ADD PARTITION", action, *PLACED)
         return _add_columns(cursor, name)
+    if action.word in _COLUMNS:
+        cursor.unsupported(f"ALTER with {action.word}", action, *_OTHER_COLUMNS[kind])
     if action.word in _ALTERATIONS:
         why, hint = _ALTERATIONS[action.word]
         cursor.unsupported(f"ALTER with {action.word}", action, why, hint)
@@ -93,8 +105,7 @@ def alter(cursor: Cursor) -> Rename | AddColumns:
 
 
 def _add_columns(cursor: Cursor, table: str) -> AddColumns:
-    several = cursor.accept("COLUMNS")
-    if not several:
+    if not cursor.accept("COLUMNS"):
         cursor.accept("COLUMN")
     several = cursor.accept("(")
     columns = [_new_column(cursor)]
