@@ -109,6 +109,7 @@ def _main(given: argparse.Namespace) -> None:
         console.print("steps of all views")
         batches = _batches(given, queries, rows_of)
         together = _small_steps(path / "all", (_MEMORY, "commit"), queries, batches)
+        del batches  # another copy of nearly all rows
         rates = [_rates(given, path / query.name, query, rows_of) for query in queries]
     found = results.write(
         {

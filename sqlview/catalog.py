@@ -77,12 +77,11 @@ class Stream:
 @dataclass(slots=True)
 class View:
     """A materialized view. `text` is its query as written, `order` how reads present it, `reads`
-    the ids of what it reads itself, `owner`
-    the name under which it keeps private state ("" where it shares), `reader` the one under which
-    the dataflow knows it: its own, unless another view of that name was replaced by it. `key`:
-    columns that no two rows agree on, if the query tells of some. `zone`: the time zone that its
-    text means, and `zoned`, whether it means something else in others. `changes` counts the rows of
-    signed deltas that it has emitted."""
+    the ids of what it reads itself, `owner` the name under which it keeps private state ("" where
+    it shares), `reader` the one under which the dataflow knows it: its own, unless another view of
+    that name was replaced by it. `key`: columns that no two rows agree on, if the query tells of
+    some. `zone`: the time zone that its text means, and `zoned`, whether it means something else in
+    others. `changes` counts the rows of signed deltas that it has emitted."""
 
     id: str
     name: str

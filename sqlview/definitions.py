@@ -308,8 +308,7 @@ class Definitions:
         def work() -> None:
             self._catalog.exchange(_with_columns(table, record))
             texts = with_room(lambda: narrowed_texts(self._catalog, table, record.columns, before))
-            self._add_columns(table, record)
-            self._set_texts(texts)
+            self._add_columns(table, record, texts)
             self._tell_altered()
             self.record(replace(record, texts=texts))
 
@@ -322,14 +321,14 @@ class Definitions:
 
         def work() -> None:
             self._catalog.exchange(_with_columns(table, record))
-            self._add_columns(table, record)
-            self._set_texts(record.texts)
+            self._add_columns(table, record, record.texts)
 
         self._all_or_nothing(work)
 
-    def _add_columns(self, table: Table, record: AddedColumns) -> None:
+    def _add_columns(self, table: Table, record: AddedColumns, texts: Texts) -> None:
         values = columns_of(record.columns, record.values)
         self._dataflow.add_columns(table.state.source, record.columns, values)
+        self._set_texts(texts)
 
     def drop_table(self, statement: parse.DropTable) -> None:
         self._drop(statement, self._catalog.table)

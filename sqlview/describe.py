@@ -52,13 +52,8 @@ def shown(
 
 
 def _named(catalog: Catalog, name: str, kind: str) -> Entry:
-    match kind:
-        case "view":
-            return catalog.view(name)
-        case "stream":
-            return catalog.stream(name)
-        case _:
-            return catalog.any(name)
+    """Whatever has the name, as Spark's TABLE does, unless it is to be a view or a stream."""
+    return catalog.of_kind(name, kind) if kind in ("view", "stream") else catalog.any(name)
 
 
 def columns(entry: Entry) -> pa.Table:

@@ -37,11 +37,12 @@ VIEWS = (
     "SELECT k FROM {t} WHERE EXISTS (SELECT 1 FROM bag WHERE bag.a = {t}.k)",
     "SELECT x.*, l.s FROM {t} x, LATERAL (SELECT s FROM bag WHERE a = x.a ORDER BY s LIMIT 1) l",
 )
+_LONG = "it's long enough to be no key of two words"
 #: Types, defaults as written, and what they are.
 DEFAULTS: tuple[tuple[str, str, Any], ...] = (
     ("INT", "DEFAULT -5", -5),
     ("BIGINT NOT NULL", "DEFAULT 7", 7),
-    ("STRING", "DEFAULT 'it''s long enough to be no key of two words'", None),
+    ("STRING", "DEFAULT '" + _LONG.replace("'", "''") + "'", _LONG),
     ("STRING NOT NULL", "DEFAULT ''", ""),
     ("DECIMAL(30,2)", "DEFAULT 1.5", Decimal("1.50")),
     ("DOUBLE", "DEFAULT 0.5", 0.5),
@@ -93,8 +94,6 @@ class Life:
         self.db.sql(f"ALTER TABLE {name} ADD COLUMN {table}{self.columns[table]} {kind} {default}")
         self.kinds[table].append(kind)
         if table == "bag":
-            if "''" in default and value is None:
-                value = "it's long enough to be no key of two words"
             self.bag = [(*row, value) for row in self.bag]
 
     def view(self) -> None:

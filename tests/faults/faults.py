@@ -32,11 +32,9 @@ import sqlview
 from operators import interrupts
 from planner.errors import SqlViewError
 from sqlview.subscriptions import Subscriptions
-from tests.store.life import State, state_of
+from tests.store.life import Operation, State, changing, state_of, statement
 
 MODES = ("error", "memory", "interrupt")
-
-Operation = Callable[[Any], None]
 
 _ROOT = Path(__file__).parents[2]
 #: Whose calls raise. Not the module that keeps Ctrl-C: nothing can raise there but that.
@@ -64,19 +62,6 @@ QUERIES = {
 NEW = "SELECT a.k, b.k AS other, s.n FROM t a JOIN t b ON a.g = b.g JOIN sums s ON s.g = a.g"
 
 
-def _sql(text: str) -> Operation:
-    return lambda db: db.sql(text)
-
-
-def _changes(*changes: tuple[str, str, list[Any]]) -> Operation:
-    def commit(db: Any) -> None:
-        with db.transaction() as tx:
-            for action, table, rows in changes:
-                getattr(tx, action)(table, rows)
-
-    return commit
-
-
 def _many(*changes: tuple[str, str, list[Any]]) -> Operation:
     def commit(db: Any) -> None:
         with db.transactions() as txs:
@@ -93,13 +78,13 @@ def _created(db: Any) -> None:
 #: What is done, and what takes it back; how many epochs each takes.
 PAIRS: dict[str, tuple[Operation, Operation, tuple[int, int]]] = {
     "step": (
-        _changes(
+        changing(
             ("upsert", "t", [(1, 2, "q", None), (90, 0, "new", 8.0)]),
             ("delete", "t", [(5,)]),
             ("insert", "bag", [(1, 7, None), (1, 7, None), (2, 0, None)]),
             ("delete", "bag", [(0, 1, None)]),
         ),
-        _changes(
+        changing(
             ("upsert", "t", [(1, 1, "b", 0.5), (5, 2, "c", 2.5)]),
             ("delete", "t", [(90,)]),
             ("delete", "bag", [(1, 7, None), (1, 7, None), (2, 0, None)]),
@@ -121,24 +106,24 @@ PAIRS: dict[str, tuple[Operation, Operation, tuple[int, int]]] = {
         (3, 3),
     ),
     "create": (
-        _sql(f"CREATE MATERIALIZED VIEW made_view AS {NEW}"),
-        _sql("DROP MATERIALIZED VIEW made_view"),
+        statement(f"CREATE MATERIALIZED VIEW made_view AS {NEW}"),
+        statement("DROP MATERIALIZED VIEW made_view"),
         (0, 0),
     ),
     "replace": (
-        _sql(
+        statement(
             "CREATE OR REPLACE MATERIALIZED VIEW parts AS "
             "SELECT t.k, b.d FROM t JOIN bag b ON t.g = b.g AND b.d > t.k"
         ),
-        _sql(f"CREATE OR REPLACE MATERIALIZED VIEW parts AS {QUERIES['parts']}"),
+        statement(f"CREATE OR REPLACE MATERIALIZED VIEW parts AS {QUERIES['parts']}"),
         (0, 0),
     ),
     "rename": (
-        _sql("ALTER TABLE bag RENAME TO other"),
-        _sql("ALTER TABLE other RENAME TO bag"),
+        statement("ALTER TABLE bag RENAME TO other"),
+        statement("ALTER TABLE other RENAME TO bag"),
         (0, 0),
     ),
-    "table": (_created, _sql("DROP TABLE made"), (1, 0)),
+    "table": (_created, statement("DROP TABLE made"), (1, 0)),
 }
 
 
@@ -225,9 +210,9 @@ class Life:
         for name, query in QUERIES.items():
             db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
         db.subscribe("joined", self.heard.append)
-        _changes(("insert", "t", [(i, i % 3, "abc"[i % 3], i / 2) for i in range(6)]))(db)
-        _changes(("insert", "bag", [(0, 1, None), (0, 1, None), (2, 3, None)]))(db)
-        _changes(("insert", "events", [(1,), (None,)]))(db)
+        changing(("insert", "t", [(i, i % 3, "abc"[i % 3], i / 2) for i in range(6)]))(db)
+        changing(("insert", "bag", [(0, 1, None), (0, 1, None), (2, 3, None)]))(db)
+        changing(("insert", "events", [(1,), (None,)]))(db)
 
     def state(self) -> State:
         found = state_of(self.db)

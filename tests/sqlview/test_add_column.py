@@ -43,8 +43,6 @@ def _session(path: Path | None = None) -> sqlview.Session:
 
 @pytest.mark.parametrize(("kind", "default", "value"), DEFAULTS)
 def test_rows_that_are_there_have_the_default(kind: str, default: str, value: Any) -> None:
-    if value is None and "''" in default:
-        value = "it's long enough to be no key of two words"
     with _session() as db:
         db.sql(f"ALTER TABLE t ADD COLUMN c {kind} {default} COMMENT 'new'")
         db.sql("CREATE MATERIALIZED VIEW w AS SELECT k, c FROM t")

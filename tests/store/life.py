@@ -50,15 +50,18 @@ Operation = Callable[[Any], None]
 State = dict[str, Any]
 
 
-def _sql(text: str) -> Operation:
+def statement(text: str) -> Operation:
+    """Run it."""
     return lambda db: db.sql(text)
 
 
 def _view(name: str, query: str) -> Operation:
-    return _sql(f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name} AS {query}")
+    return statement(f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name} AS {query}")
 
 
-def _changes(*changes: tuple[str, str, list[Any]]) -> Operation:
+def changing(*changes: tuple[str, str, list[Any]]) -> Operation:
+    """Commit changes, each a method of transactions, a table and rows."""
+
     def commit(db: Any) -> None:
         with db.transaction() as tx:
             for action, table, rows in changes:
@@ -137,54 +140,54 @@ def _renamed(db: Any) -> None:
 
 
 LIFE: tuple[Operation | str, ...] = (
-    _sql("CREATE TABLE IF NOT EXISTS t (k INT PRIMARY KEY, g INT, s STRING, f DOUBLE)"),
-    _sql("CREATE TABLE IF NOT EXISTS bag (g INT, d DECIMAL(20,3), day DATE)"),
-    _changes(("insert", "t", [(i, i % 3, "abc"[i % 3], i / 2) for i in range(6)])),
+    statement("CREATE TABLE IF NOT EXISTS t (k INT PRIMARY KEY, g INT, s STRING, f DOUBLE)"),
+    statement("CREATE TABLE IF NOT EXISTS bag (g INT, d DECIMAL(20,3), day DATE)"),
+    changing(("insert", "t", [(i, i % 3, "abc"[i % 3], i / 2) for i in range(6)])),
     _view("sums", "SELECT g, count(*) AS n, sum(f) AS f, max(s) AS top FROM t GROUP BY g"),
     _view(
         "joined",
         "SELECT t.k, bag.d, sums.n FROM t LEFT JOIN bag ON t.g = bag.g JOIN sums ON sums.g = t.g",
     ),
-    _changes(("insert", "bag", [(0, 1, None), (0, 1, None), (2, 3, None)])),
+    changing(("insert", "bag", [(0, 1, None), (0, 1, None), (2, 3, None)])),
     _view("firsts", "SELECT k, s FROM t ORDER BY s DESC, k LIMIT 2"),
     _view("above", "SELECT k FROM t WHERE f > (SELECT avg(n) FROM sums)"),
     "open",
-    _changes(
+    changing(
         ("upsert", "t", [(1, 2, "q", None), (9, 0, "new", 8.0)]), ("delete", "bag", [(0, 1, None)])
     ),
-    _sql("CREATE STREAM IF NOT EXISTS events (g INT)"),
+    statement("CREATE STREAM IF NOT EXISTS events (g INT)"),
     _view("seen", "SELECT g, count(*) AS n, max(g) AS m FROM events GROUP BY g"),
-    _changes(("insert", "events", [(1,), (1,), (None,)]), ("delete", "t", [(5,)])),
+    changing(("insert", "events", [(1,), (1,), (None,)]), ("delete", "t", [(5,)])),
     _many,
     _together,
     "open",
-    _changes(("insert", "events", [(1,)]), ("insert", "bag", [(1, 2, None)])),
-    _sql(
+    changing(("insert", "events", [(1,)]), ("insert", "bag", [(1, 2, None)])),
+    statement(
         "CREATE OR REPLACE MATERIALIZED VIEW above AS SELECT g, median(f) AS m,"
         " listagg(s) WITHIN GROUP (ORDER BY s) AS l FROM t GROUP BY g"
     ),
     _created_with_rows,
     _view("star", "SELECT * FROM made"),
     _widened,
-    _sql("DROP MATERIALIZED VIEW IF EXISTS firsts"),
-    _changes(("upsert", "t", [(1, 1, "again", 0.25)])),
-    _sql("DROP MATERIALIZED VIEW IF EXISTS seen"),
+    statement("DROP MATERIALIZED VIEW IF EXISTS firsts"),
+    changing(("upsert", "t", [(1, 1, "again", 0.25)])),
+    statement("DROP MATERIALIZED VIEW IF EXISTS seen"),
     _publish,
     _checkpoint,
     _view("kinds", "SELECT DISTINCT g, d FROM bag WHERE d > 0.5"),
-    _changes(("insert", "bag", [(5, 7, None)]), ("delete", "t", [(0,)])),
+    changing(("insert", "bag", [(5, 7, None)]), ("delete", "t", [(0,)])),
     _publish,
     _checkpoint,
     "open",
     _publish,
     _checkpoint,
-    _changes(("insert", "t", [(50, 5, "last", -0.0)])),
+    changing(("insert", "t", [(50, 5, "last", -0.0)])),
     _renamed,
-    _changes(
+    changing(
         ("insert", "finished", [(3, None, "new")]), ("delete", "finished", [(1, "x", "there")])
     ),
-    _sql("DROP MATERIALIZED VIEW IF EXISTS star"),
-    _sql("DROP TABLE IF EXISTS finished"),
+    statement("DROP MATERIALIZED VIEW IF EXISTS star"),
+    statement("DROP TABLE IF EXISTS finished"),
 )
 
 
