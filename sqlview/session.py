@@ -175,18 +175,7 @@ class Session:
         self._damaged: StoreError | None = None
         self._memory: MemoryLimit | None = None
         if path is not None:
-            self._store = Store(path, durability, read_only, repair)
-            self._close_store = weakref.finalize(self, self._store.close)
-            try:
-                if limit is not None:
-                    self._memory = MemoryLimit(limit, self._store, self._dataflow)
-                    weakref.finalize(self, self._memory.close)
-                self._recover(self._store, repair)
-            except BaseException as error:
-                self._close_store()
-                if self._memory is not None and isinstance(error, (OverBudgetError, MemoryError)):
-                    raise self._memory.too_small() from error
-                raise
+            self._open(Store(path, durability, read_only, repair), limit, repair)
         elif read_only:
             raise ValueError("read_only=True is for a store: give its path")
 
@@ -588,6 +577,21 @@ class Session:
         self._subscriptions.tell()
 
     # -- the store -------------------------------------------------------------------------------
+
+    def _open(self, store: Store, limit: int | None, repair: bool) -> None:
+        """Be what the store says, within a limit of memory."""
+        self._store = store
+        self._close_store = weakref.finalize(self, store.close)
+        try:
+            if limit is not None:
+                self._memory = MemoryLimit(limit, store, self._dataflow)
+                weakref.finalize(self, self._memory.close)
+            self._recover(store, repair)
+        except BaseException as error:
+            self._close_store()
+            if self._memory is not None and isinstance(error, (OverBudgetError, MemoryError)):
+                raise self._memory.too_small() from error
+            raise
 
     def _recover(self, store: Store, repair: bool) -> None:
         """Be what the store says; then record what comes."""
