@@ -127,6 +127,13 @@ class Dataflow:
     def work(self) -> Work:
         return self.shared.work
 
+    def clear(self) -> None:
+        """Let all state go, for good."""
+        self.tables, self._installed, self._streams, self._behind = {}, {}, {}, {}
+        self._relations, self._indexes, self._filters = {}, {}, {}
+        self._consumers, self._over, self._reached = None, None, {}
+        self.planned, self.shared = Indexes(), Shared()
+
     # -- tables ----------------------------------------------------------------------------------
 
     def add_table(self, table: TableState, enforced: bool) -> None:

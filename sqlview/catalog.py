@@ -159,6 +159,10 @@ class Catalog:
         entry.name = name
         self._named[folded(name)] = entry
 
+    def clear(self) -> None:
+        """Nothing is there any more."""
+        self._entries, self._named, self._kept_by = {}, {}, None
+
     def find(self, name: str) -> Entry | None:
         return self._named.get(folded(name))
 

@@ -512,6 +512,8 @@ class Session:
             self._store.stop()  # one that waits for the lock below would wait for ever
         with self._lock, ExitStack() as released:  # each, whatever another one raises
             closed, self._closed = self._closed, True
+            released.callback(self._dataflow.clear)  # at the end, and not when cycles are collected
+            released.callback(self._catalog.clear)
             if self._verifier is not None:
                 released.callback(self._verifier.close)
             if self._store is not None:

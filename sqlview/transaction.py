@@ -317,7 +317,7 @@ class Transaction(_Changes):
     epoch: int | None = None
 
     def _settle(self, epoch: int) -> None:
-        self.epoch, self._over = epoch, "is committed already"
+        self.epoch, self._over, self.statements = epoch, "is committed already", []
 
     def insert(self, table: str, data: Data, *, cast: bool = False) -> None:
         """Insert rows into a table, or events into a stream; all columns, matched by name (tuples:
@@ -381,7 +381,7 @@ class Transactions(_Changes):
     epochs: range | None = None
 
     def _settle(self, epochs: range) -> None:
-        self.epochs, self._over = epochs, "is committed already"
+        self.epochs, self._over, self.statements = epochs, "is committed already", []
 
     def insert(self, table: str, data: Data, times: Times, *, cast: bool = False) -> None:
         """As Transaction.insert, each row at its time. A key that is present at the row's time is
@@ -406,6 +406,8 @@ class Transactions(_Changes):
     @property
     def count(self) -> int:
         """How many transactions these are, so far."""
+        if self.epochs is not None:
+            return len(self.epochs)
         given = (s.times for s in self.statements if s.times is not None)
         return max((int(times.max()) + 1 for times in given), default=0)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -198,3 +201,22 @@ def test_a_limit_that_is_too_small_to_open(tmp_path: Path, monkeypatch: pytest.M
     assert not budget._BUDGETS
     sqlview.connect(tmp_path / "s", memory_limit="4GiB").close()
     assert not budget._BUDGETS
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["memory", "store"])
+def test_a_closed_session_lets_its_state_go(tmp_path: Path, stored: bool) -> None:
+    """At once: rows are arrays, of which the collector of cycles knows no size."""
+    gc.disable()
+    try:
+        db = sqlview.connect(tmp_path / "s") if stored else sqlview.connect()
+        kept: list[weakref.ref[Any]] = []
+        for operation in LIFE:
+            if not isinstance(operation, str):
+                operation(db)
+                kept += [weakref.ref(rows) for _, rows in db._dataflow.relations()]
+                kept += [weakref.ref(index.state) for index in db._dataflow.indexes]
+        assert len({id(state()) for state in kept}) > 20
+        db.close()
+        assert {state() for state in kept} == {None}
+    finally:
+        gc.enable()
