@@ -12,6 +12,7 @@ from operators.dataflow import Dataflow, Key
 from operators.executor.protocol import Executor
 from operators.flight.delta import Delta
 from operators.live import TABLE_READER
+from operators.loading import is_load, load
 from operators.state.changes import INSERT
 from operators.table import Change, Checked, Refusal, TableState
 from planner import dataflow as ir
@@ -37,13 +38,19 @@ def step(
 
     `at_end`: told of the deltas when all has run, as the last part of the step: if it raises,
     nothing has happened.
-    Returns: the deltas of all that changed: see Executor.step. The caller goes on with
+    Returns: the deltas of all that changed: see Executor.step; an empty one of a table that was
+    loaded and that nobody reads. The caller goes on with
     `Dataflow.commit`, which is no part of the step.
     Raises: Refused; and what an operator raises: the dataflow is then as before.
     """
 
     def work() -> dict[Key, Delta]:
-        checked = [_checked(dataflow, dataflow.tables[s], batch) for s, batch in given.items()]
+        loads = [s for s, batch in given.items() if is_load(batch)]
+        checked = [
+            _checked(dataflow, dataflow.tables[s], batch)
+            for s, batch in given.items()
+            if s not in loads
+        ]
         changes: dict[Key, Delta] = {}
         for state, result in checked:
             live = dataflow.live_index(state.row_index)
@@ -51,6 +58,11 @@ def step(
             dataflow.absorb(state.source)
             if len(delta):
                 changes["", state.source] = delta
+        for source in loads:
+            loaded = load(dataflow, dataflow.tables[source], given[source])
+            if isinstance(loaded, Refusal):
+                raise Refused(source, loaded)
+            changes["", source] = loaded
         changes.update(events or {})
         executor.step(dataflow, changes)
         if at_end is not None:

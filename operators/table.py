@@ -126,8 +126,10 @@ class TableState:
         if plain and (index is None or self.key is None):
             return Checked(_taken(values, places), _plain_births(times), None)
         assert index is not None, "the index on the key finds the rows that go"
-        if plain and places is None and (end := self._ascended(values, index)) is not None:
-            return self._ascending(values, times, end, None, index, deferred)
+        if plain and places is None:
+            end = self._ascended(values, index, self._greatest)
+            if end is not None:
+                return self._ascending(values, times, end, None, index, deferred)
         actions = _actions(batch)
         words = self._words(batch, values, actions, index)
         if places is not None:
@@ -145,10 +147,7 @@ class TableState:
             return Refusal(applied.problem, change, row - int(sizes[change] - _rows(batch[change])))
         if not inserts:
             return Checked(values, applied, self._greatest)
-        greatest = self._greatest
-        if self.key is not None and greatest is not None:
-            top = words[:, sorting.greatest(words)].reshape(-1, 1).copy()
-            greatest = top[:, 0] if sorting.ascends(top, greatest) else greatest
+        greatest = self._greatest if self.key is None else self.greatest_with(words)
         # Births are taken from the values of the inserted rows.
         rows = applied.births if places is None else places[applied.births]
         if len(inserts) < len(batch):
@@ -170,6 +169,28 @@ class TableState:
             rows = delta.bindings[0].rows[-len(checked.keys.order) :]
             index.insert(rows, checked.keys.words, checked.keys.order)
         return delta
+
+    def ascended(self, parts: Sequence[list[Column]], index: ArrangementState) -> Ints | None:
+        """The last key of parts of new rows if all keys ascend from the greatest so far, which is
+        seen without making words of them; else None."""
+        greatest = self._greatest
+        for columns in parts:
+            greatest = self._ascended(columns, index, greatest)
+            if greatest is None:
+                return None
+        return greatest
+
+    def greatest_with(self, keys: Ints) -> Ints | None:
+        """A key that neither the table's rows nor the new ones' keys int64[w, n] exceed."""
+        if self._greatest is None or keys.shape[1] == 0:
+            return self._greatest
+        top = keys[:, sorting.greatest(keys)].reshape(-1, 1).copy()
+        return top[:, 0] if sorting.ascends(top, self._greatest) else self._greatest
+
+    def passed(self, greatest: Ints | None) -> None:
+        """Rows were appended; `greatest`: a key that none exceeds, None if it is not known."""
+        self.relation.undo.before(self)
+        self._greatest = greatest
 
     def kept(self) -> Ints | None:
         """What it keeps beside its relation and index."""
@@ -219,17 +240,19 @@ class TableState:
         applied = changes.normalise(order, starts, actions, times, live_start, live_rows, unique)
         return applied, in_order
 
-    def _ascended(self, values: list[Column], index: ArrangementState) -> Ints | None:
+    def _ascended(
+        self, values: list[Column], index: ArrangementState, greatest: Ints | None
+    ) -> Ints | None:
         """The last key of `values` if the keys are seen to ascend from the greatest so far without
         being made into words: they are integers, as they lie."""
-        if self.key is None or self._greatest is None:
+        if self.key is None or greatest is None:
             return None
         keys = [values[k] for k in self.key]
         raw, n = [_integers(k) for k in keys], len(keys[0])
         if n == 0 or any(column is None for column in raw):
             return None
         ends = index.probe_words([k.take(np.array([0, n - 1])) for k in keys], 2)
-        if not sorting.ascends(ends[:, :1].copy(), self._greatest):
+        if not sorting.ascends(ends[:, :1].copy(), greatest):
             return None
         equal = np.ones(n - 1, np.uint8)
         for column in raw:

@@ -681,7 +681,10 @@ class Session:
         if self._verifier is None:
             return
         try:
-            self._verifier.follow(table, delta)
+            if len(delta):
+                self._verifier.follow(table, delta)
+            else:
+                self._verifier.forget(table.name)
         except Exception:
             # A copy that can be made again must not fail the step.
             _log.warning("the verifier's copy of the tables is given up", exc_info=True)

@@ -8,7 +8,7 @@ apply it, so a flood of small transactions comes that way.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -31,7 +31,7 @@ from sqlview.catalog import Catalog, Stream, Table
 from sqlview.positions import NOWHERE, Move
 from sqlview.progress import Advance
 from sqlview.sources.files import File
-from sqlview.sources.given import Columns, Given, Pieces, Rows, recognised
+from sqlview.sources.given import Columns, Given, Pieces, Rows, gathered, recognised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,6 +49,9 @@ Times: TypeAlias = "str | Sequence[int] | npt.NDArray[np.integer[Any]] | pa.Arra
 _LAST_TIME = 2**31 - 1
 _LAST_OFFSET = 2**63 - 1
 
+#: Arrow data of an insert into a table is taken in parts of about so many rows or bytes.
+PART_ROWS, PART_BYTES = 1 << 20, 256 << 20
+
 _COMMITTING = "is being committed"
 
 
@@ -57,13 +60,14 @@ class Statement:
     """One insert, delete or upsert: `columns` as operators.table.Change takes them.
 
     `times` int64[n]: for each row, which of the transactions of its step it belongs to; None where
-    the transaction says it.
+    the transaction says it. `first`: how many rows of the same data precede these.
     """
 
     table: Table | Stream
     action: int
     columns: list[Column]
     times: Ints | None = None
+    first: int = 0
 
     @property
     def rows(self) -> int:
@@ -139,10 +143,10 @@ class _Changes:
                 f"the transaction {self._over}", hint="Begin a new one for more changes."
             )
 
-    def _keep(self, statement: Statement) -> None:
+    def _keep(self, statements: Sequence[Statement]) -> None:
         with self._lock:  # another thread may commit meanwhile
             self._check_open()
-            self.statements.append(statement)
+            self.statements += statements
 
     def __exit__(
         self,
@@ -187,14 +191,22 @@ class _Changes:
         """The number of rows."""
         intake = _Intake(table, action, cast)
         with naive_in(self._zone):
-            if isinstance(times, str):
+            if times is None and action == INSERT and isinstance(table, Table):
+                parts = list(intake.parts(given))
+            elif isinstance(times, str):
                 columns, times = intake.dated(given, times)
+                parts = [columns]
             else:
-                columns = intake.columns(given)
-        rows = len(columns[0])
-        checked = None if times is None else _checked_times(times, rows)
-        if rows:
-            self._keep(Statement(table, action, columns, checked))
+                parts = [joined(list(intake.parts(given)))]
+        rows = 0
+        statements: list[Statement] = []
+        for columns in parts:
+            here = len(columns[0])
+            checked = None if times is None else _checked_times(times, here)
+            if here:
+                statements.append(Statement(table, action, columns, checked, rows))
+            rows += here
+        self._keep(statements)
         return rows
 
     def _kept(self, name: str, verb: str) -> Table:
@@ -222,26 +234,44 @@ class _Intake:
             self._exact = False
             self._reader = table.key_reader
 
-    def columns(self, given: Given) -> list[Column]:
-        """Raises: DataError for all that does not fit."""
+    def parts(self, given: Given) -> Iterator[list[Column]]:
+        """The columns; of much Arrow data part by part, of which there is at least one.
+
+        Raises: DataError for all that does not fit.
+        """
         if isinstance(given, Rows):
-            return self._reader.columns(given.rows, self._cast)
+            yield self._reader.columns(given.rows, self._cast)
+            return
         if isinstance(given, Columns):
-            return self._named(given)
+            if not _is_much(given):
+                yield self._named(given)
+                return
+            given = pa.table(dict(given.columns))
+        if isinstance(given, pa.Table) and (
+            given.num_rows > PART_ROWS or given.nbytes > PART_BYTES
+        ):
+            # A part is put together once.
+            batches = iter(given.to_batches())
+            given = Pieces(given.schema, gathered(batches, given.schema, PART_ROWS, PART_BYTES))
         if not isinstance(given, Pieces):
-            return self._arrow(given)
-        parts: list[list[Column]] = []
-        first = 0
+            yield self._arrow(given)
+            return
+        waiting: list[list[Column]] = []
+        first = rows = nbytes = 0
         for table in given.tables:
-            parts.append(self._arrow(table, first))
-            first += table.num_rows
-        return joined(parts)
+            if rows and (rows + table.num_rows > PART_ROWS or nbytes >= PART_BYTES):
+                yield joined(waiting)
+                waiting, rows, nbytes = [], 0, 0
+            waiting.append(self._arrow(table, first))
+            first, rows = first + table.num_rows, rows + table.num_rows
+            nbytes += table.nbytes
+        yield joined(waiting)
 
     def dated(self, given: Given, name: str) -> tuple[list[Column], Times]:
         """The columns, and the times in the data's column `name`."""
         if not isinstance(given, Pieces):
             given, times = self._parted(given, name)
-            return self.columns(given), times
+            return joined(list(self.parts(given))), times
         parts: list[list[Column]] = []
         found: list[pa.Array] = []
         first = 0
@@ -410,6 +440,17 @@ class Transactions(_Changes):
             return len(self.epochs)
         given = (s.times for s in self.statements if s.times is not None)
         return max((int(times.max()) + 1 for times in given), default=0)
+
+
+def _is_much(given: Columns) -> bool:
+    """Whether columns are more than a part, and all of Arrow."""
+    columns = [c for c in given.columns.values() if not isinstance(c, list)]
+    return 0 < len(columns) == len(given.columns) and _is_more(len(columns[0]), columns)
+
+
+def _is_more(rows: int, data: Sequence[Any]) -> bool:
+    """Whether so many rows of Arrow are more than a part."""
+    return rows > PART_ROWS or sum(d.nbytes for d in data) > PART_BYTES
 
 
 def _checked_times(times: Times, rows: int) -> Ints:

@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 Dated: TypeAlias = tuple[Statement, int | Ints]
 #: Who runs a step that changes so many rows of each table.
 ExecutorFor: TypeAlias = Callable[[dict[ir.Source, int]], Executor]
-#: Told of each table's changes.
+#: Told of each table's changes; an empty delta: of those of a load that nobody reads.
 Follow: TypeAlias = Callable[[Table, Delta], None]
 #: Keeps the changes of a step, of so many epochs from the first one on, and the positions to which
 #: sources came.
@@ -236,7 +236,8 @@ def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:
     values = arrow.from_columns([c.take(row) for c in columns], fields)
     shown = (shortened(texts(column, quoted=True)[0], 100) for column in values.columns)
     listed = ", ".join(f"{f.name} = {text}" for f, text in zip(fields, shown, strict=True))
-    place, nothing = f"Row {refusal.row} of the data", "Nothing of the transaction was applied."
+    place = f"Row {statement.first + refusal.row} of the data"
+    nothing = "Nothing of the transaction was applied."
     if statement.times is not None:
         place += f", at time {statement.times[refusal.row]},"
         nothing = "None of the transactions was applied."

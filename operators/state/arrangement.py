@@ -325,10 +325,8 @@ class ArrangementState(IndexReader):
         if self.filter is not None and len(rows):
             rows = rows[self.filter.test(rows)]
         if keys is None and len(rows) >= bulk.BULK_ROWS:
-            batch = bulk.build(self._keyed_pieces(rows), self.spine.width)
-            self.spine.insert(batch)
-            self._wait()
-            self._next_row = end
+            batch = self.batch_of(rows)
+            self.take(batch)
             return len(batch)
         if keys is None and len(rows):
             keys, rows = self.key_words(rows)
@@ -337,6 +335,19 @@ class ArrangementState(IndexReader):
         self._wait()
         self._next_row = end  # only now: whoever fails before tries again
         return len(rows)
+
+    def batch_of(self, rows: Ints) -> Batch:
+        """What the index is to have of `rows`, ascending ids. Cost: see `bulk`."""
+        if len(rows) >= bulk.BULK_ROWS:
+            return bulk.build(self._keyed_pieces(rows), self.spine.width)
+        return make_batch(*self.key_words(rows))
+
+    def take(self, batch: Batch) -> None:
+        """Have the entries of all rows that were appended since the last call."""
+        self.relation.undo.before(self)
+        self.spine.insert(batch)
+        self._wait()
+        self._next_row = self.relation.next_row  # only now: whoever fails before tries again
 
     def mark(self) -> tuple[int, Any]:
         return self._next_row, self.spine.mark()

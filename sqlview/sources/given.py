@@ -59,8 +59,8 @@ class Pieces:
 
 Given: TypeAlias = "pa.Table | pa.RecordBatch | Columns | Rows | Pieces"
 
-#: Batches of a stream are taken together up to so many rows.
-PIECE_ROWS = 1 << 17
+#: Batches of a stream are taken together up to so many rows or bytes.
+PIECE_ROWS, PIECE_BYTES = 1 << 17, 64 << 20
 
 
 def recognised(data: Any, read_dataframe: Callable[[Any], pa.Table]) -> Given:
@@ -137,16 +137,23 @@ def _pieces(
         yield from gathered(batches, schema)
 
 
-def gathered(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Tables of `PIECE_ROWS` or a batch more; an empty one where there are no rows."""
+def gathered(
+    batches: Iterator[pa.RecordBatch],
+    schema: pa.Schema,
+    most_rows: int | None = None,
+    most_bytes: int = PIECE_BYTES,
+) -> Iterator[pa.Table]:
+    """Tables of so many rows (None: PIECE_ROWS) or bytes, or a batch more; an empty one where there
+    are no rows."""
+    most_rows = PIECE_ROWS if most_rows is None else most_rows
     waiting: list[pa.RecordBatch] = []
-    rows = given = 0
+    rows = nbytes = given = 0
     for batch in batches:
         waiting.append(batch)
-        rows += batch.num_rows
-        if rows >= PIECE_ROWS:
+        rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
+        if rows >= most_rows or nbytes >= most_bytes:
             yield pa.Table.from_batches(waiting, schema)
-            waiting, rows, given = [], 0, given + 1
+            waiting, rows, nbytes, given = [], 0, 0, given + 1
     if waiting or not given:
         yield pa.Table.from_batches(waiting, schema)
 
