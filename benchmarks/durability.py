@@ -110,7 +110,7 @@ def _main(given: argparse.Namespace) -> None:
         batches = _batches(given, queries, rows_of)
         together = _small_steps(path / "all", (_MEMORY, "commit"), queries, batches)
         del batches  # another copy of nearly all rows
-        rates = [_rates(given, path / query.name, query, rows_of) for query in queries]
+        rates = [_rates(given, path, query, rows_of) for query in queries]
     found = results.write(
         {
             "modes": modes,
@@ -190,15 +190,17 @@ def _rates(
 ) -> Rate:
     tables = {name: rows_of[name] for name in query.tables}
     found = Rate(query.name, sum(rows.num_rows for rows in tables.values()))
-    for run in range(given.repeat):
+    for _ in range(given.repeat):
         for name, rates, cpu_rates in (
             (_MEMORY, found.memory, found.memory_cpu),
             ("commit", found.store, found.store_cpu),
         ):
             arrival = RoundRobin(tables)
             batches = arrival.next(given.batch_rows, math.ceil(arrival.total / given.batch_rows))
-            path = directory / f"{name}{run}"
-            with _session(name, path, [query]) as db:
+            with (
+                tempfile.TemporaryDirectory(dir=directory) as path,
+                _session(name, Path(path), [query]) as db,
+            ):
                 began = time.process_time()
                 rates.append(found.rows / sum([step(db, batch) for batch in batches]))
                 cpu_rates.append(found.rows / (time.process_time() - began))

@@ -132,6 +132,7 @@ class Dataflow:
         self.tables, self._installed, self._streams, self._behind = {}, {}, {}, {}
         self._relations, self._indexes, self._filters = {}, {}, {}
         self._consumers, self._over, self._reached = None, None, {}
+        self.shared.take_waiting()  # which know what they share
         self.planned, self.shared = Indexes(), Shared()
 
     # -- tables ----------------------------------------------------------------------------------

@@ -162,8 +162,12 @@ class Commits:
                             self._lock.release()
                     else:
                         self._wait(commit)
-                if commit.error is not None:
-                    raise commit.error
+                error, commit.error = commit.error, None
+                try:
+                    if error is not None:
+                        raise error
+                finally:
+                    del error  # whose traceback knows these variables
                 return commit.epochs
             except BaseException:
                 for tx in commit.each:

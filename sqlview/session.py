@@ -609,7 +609,9 @@ class Session:
             store.append(records.parts_of(entry, awaits_rows), undo)
 
         self._definitions.record = record
-        self._writer.keep = lambda *changes: store.append(records.step_parts(*changes), undo)
+        self._writer.keep = lambda statements, *rest: store.appending(
+            lambda: records.step_parts(statements, *rest), undo, records.is_large(statements)
+        )
         me = weakref.ref(self)
         store.verify_beside(lambda error: _refuse(me, error))
         if not store.read_only:

@@ -15,6 +15,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
 import numpy as np
@@ -50,8 +51,11 @@ ExecutorFor: TypeAlias = Callable[[dict[ir.Source, int]], Executor]
 #: Told of each table's changes; an empty delta: of those of a load that nobody reads.
 Follow: TypeAlias = Callable[[Table, Delta], None]
 #: Keeps the changes of a step, of so many epochs from the first one on, and the positions to which
-#: sources came.
-Keep: TypeAlias = Callable[[Sequence[Dated], int, int, dict[str, Position]], object]
+#: sources came. Entered before the step; what that returns is called when the step has run, before
+#: anybody sees it: if it raises, nothing has happened.
+Keep: TypeAlias = Callable[
+    [Sequence[Dated], int, int, dict[str, Position]], AbstractContextManager[Callable[[], object]]
+]
 
 
 class Writer:
@@ -74,8 +78,7 @@ class Writer:
         self.positions = Positions()
         #: What views and streams counted before the step that goes on.
         self._counted: list[tuple[View | Stream, int]] = []
-        #: Called when a step has run, before anybody sees it; if it raises, nothing has happened.
-        self.keep: Keep | None = None
+        self.keep: Keep = _keep_nothing
         #: Called, all of them, when a step has ended.
         self.ended: tuple[Callable[[], None], ...] = ()
         self.steps: deque[StepMetrics] = deque(maxlen=STEPS_KEPT)
@@ -114,19 +117,21 @@ class Writer:
             for name, batch in by_table.items()
         }
         executor = executor_for({x: sum(c.rows for c in batch) for x, batch in given.items()})
+        moved = self.positions if positions is None else positions
 
         def at_end(found: dict[Key, Delta]) -> None:
             self._dataflow.undo.before(self)
             self._count(found, by_stream, self.epoch + count)
-            moved = self.positions if positions is None else positions
-            if self.keep is not None:
-                self.keep(statements, self.epoch + 1, count, moved.moved(self.positions))
+            keep()
             self.epoch, self.positions = self.epoch + count, moved
 
         with interrupts.held():
             events = self._events(by_stream)
             try:
-                changes = step(self._dataflow, executor, given, events, at_end)
+                with self.keep(
+                    statements, self.epoch + 1, count, moved.moved(self.positions)
+                ) as keep:
+                    changes = step(self._dataflow, executor, given, events, at_end)
             except Refused as refused:
                 table = self._catalog.entry(refused.source.relation)
                 assert isinstance(table, Table), "it is the source of one"
@@ -224,6 +229,13 @@ class Writer:
             delta = changes.get(("", table.state.source))
             if delta is not None:
                 self._follow(table, delta)
+
+
+def _keep_nothing(*changes: object) -> AbstractContextManager[Callable[[], object]]:
+    return _NOTHING
+
+
+_NOTHING: AbstractContextManager[Callable[[], object]] = nullcontext(lambda: None)
 
 
 def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:

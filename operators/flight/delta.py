@@ -159,7 +159,8 @@ class Delta:
         # Where columns come from, but for those in `values`.
         self._origins = origins
         self._values = values
-        self._passing: dict[FilterReader, Delta] = {}
+        # None where it is all of this one, which would hold itself.
+        self._passing: dict[FilterReader, Delta | None] = {}
 
     def __len__(self) -> int:
         return len(self.time)
@@ -231,10 +232,11 @@ class Delta:
 
     def passing(self, test: FilterReader) -> Delta:
         """The updates of a relation's own rows that pass a filter of it; found once."""
-        known = self._passing.get(test)
-        if known is None:
-            known = self._passing[test] = self.filter(test.test(self.bindings[0].rows))
-        return known
+        if test not in self._passing:
+            found = self.filter(test.test(self.bindings[0].rows))
+            self._passing[test] = None if found is self else found
+        known = self._passing[test]
+        return self if known is None else known
 
     def extend(self, first: int, width: int, relation: Rows, rows: Ints) -> Delta:
         """Bind `width` columns from position `first` on to those of `relation` at `rows`."""

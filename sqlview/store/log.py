@@ -22,7 +22,7 @@ import re
 import struct
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 #: Reserved at a time.
 FILE_BYTES = 64 << 20
+#: Of a large record that the disk is given at a time.
+_PIECE_BYTES = 1 << 20
 #: That one call writes.
 _MOST_BUFFERS = 512
 _HEADER = struct.Struct("<8sQQQQ")
@@ -160,19 +162,86 @@ def _size(length: int) -> int:
     return _HEADER.size + (length + 7) // 8 * 8
 
 
-def _buffers(mark: bytes, parts: Parts, number: int, durable: int) -> Parts:
-    """A record with the parts as its body."""
-    length = sum(map(len, parts))
-    checksum = _checksum(length, number, durable, parts)
-    header = _HEADER.pack(mark, checksum, length, number, durable)
-    return [header, *parts, bytes(-length % 8)]
-
-
 def _checksum(length: int, number: int, durable: int, parts: Parts) -> int:
     checksum = zlib.crc32(struct.pack("<QQQ", length, number, durable))
     for part in parts:
         checksum = zlib.crc32(part, checksum)
     return checksum
+
+
+def _pieces(parts: Parts) -> Iterator[memoryview]:
+    """The bytes of parts, in pieces of a bounded size."""
+    for part in parts:
+        view = memoryview(part)
+        for start in range(0, len(view), _PIECE_BYTES):
+            yield view[start : start + _PIECE_BYTES]
+
+
+class Pending:
+    """A record in the making: a thread writes its body while the step runs that it is of; it is a
+    record when its header is written, after that step. To be used in a `with` block: what was not
+    finished when that ends is none, and the next record is written over it.
+    """
+
+    def __init__(self, log: Log, pack: Callable[[], Parts]) -> None:
+        """`log`: whose lock is held, until this is over."""
+        self._log = log
+        self._pack = pack
+        self._length = 0
+        self._header = b""
+        self._error: BaseException | None = None
+        self._over = False
+        self._thread = threading.Thread(target=self._run, name="sqlview-log", daemon=True)
+        try:
+            self._thread.start()
+        except BaseException:
+            log._lock.release()
+            raise
+
+    def _run(self) -> None:
+        log = self._log
+        try:
+            parts = self._pack()
+            self._length = length = sum(map(len, parts))
+            log._make_room(length)
+            number, durable = log.number + 1, log._durable
+            checksum, at = _checksum(length, number, durable, []), log._offset + _HEADER.size
+            for piece in _pieces(parts):
+                checksum = zlib.crc32(piece, checksum)
+                _write(log._file, [piece], at)
+                if log._sync_each:  # the disk takes it while the next one is on its way
+                    os.posix_fadvise(log._file, at, len(piece), os.POSIX_FADV_DONTNEED)
+                at += len(piece)
+            _write(log._file, [bytes(-length % 8)], at)
+            if log._sync_each:
+                os.fdatasync(log._file)
+            self._header = _HEADER.pack(log._mark, checksum, length, number, durable)
+        except BaseException as error:
+            self._error = error
+            log._undo(log._offset)
+
+    def finish(self) -> int:
+        """Write what is left of the record; returns its number. Raises: as `Log.append`."""
+        log = self._log
+        with self:
+            self._thread.join()
+            if self._error is not None:
+                raise self._error
+            try:
+                _write(log._file, [self._header], log._offset)
+                return log._appended(self._length)
+            except BaseException:
+                log._undo(log._offset)
+                raise
+
+    def __enter__(self) -> Pending:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if not self._over:
+            self._over = True
+            self._thread.join()
+            self._log._lock.release()
 
 
 class Log:
@@ -220,23 +289,48 @@ class Log:
         Cost: a copy to the page cache, and with `sync_each` one fdatasync.
         """
         self._check()
-        number, size = self.number + 1, _size(sum(map(len, parts)))
+        length = sum(map(len, parts))
         with self._lock:
-            if self._offset and self._offset + size > max(FILE_BYTES, self._reserved):
-                self._next_file()
             try:
-                self._reserve(self._offset + size)
-                _write(self._file, _buffers(self._mark, parts, number, self._durable), self._offset)
-                if self._sync_each:
-                    os.fdatasync(self._file)
+                self._make_room(length)
+                number, durable = self.number + 1, self._durable
+                checksum = _checksum(length, number, durable, parts)
+                header = _HEADER.pack(self._mark, checksum, length, number, durable)
+                _write(self._file, [header, *parts, bytes(-length % 8)], self._offset)
+                return self._appended(length)
             except BaseException:
                 self._undo(self._offset)
                 raise
-            self._offset, self.number = self._offset + size, number
-            self.appended_bytes += size
-            if self._sync_each:
-                self._durable = number
-        return number
+
+    def begin(self, pack: Callable[[], Parts]) -> Pending:
+        """Write the body of a record, what `pack` returns, in a thread of its own. Nobody else
+        appends before it is finished or discarded.
+
+        Raises: StoreError if the log is broken.
+        """
+        self._check()
+        self._lock.acquire()
+        return Pending(self, pack)
+
+    def _make_room(self, length: int) -> None:
+        """For a record with a body of `length` bytes, in another file if need be.
+
+        Raises: OSError.
+        """
+        size = _size(length)
+        if self._offset and self._offset + size > max(FILE_BYTES, self._reserved):
+            self._next_file()
+        self._reserve(self._offset + size)
+
+    def _appended(self, length: int) -> int:
+        """A record with a body of `length` bytes is written. Returns: its number."""
+        if self._sync_each:
+            os.fdatasync(self._file)
+        self._offset, self.number = self._offset + _size(length), self.number + 1
+        self.appended_bytes += _size(length)
+        if self._sync_each:
+            self._durable = self.number
+        return self.number
 
     def mark(self) -> End:
         return self.end

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -32,6 +32,8 @@ from sqlview.store.rows import packed, unpacked
 from sqlview.transaction import Statement
 from sqlview.writer import Dated
 
+#: A step of so many rows is written while it runs.
+LARGE_ROWS = 10_000
 _DEFINITION, _STEP = b"defined\0", b"stepped\0"
 _LENGTH = struct.Struct("<Q")
 _TIMES = Field("__time", BIGINT, False)
@@ -241,6 +243,11 @@ def definition_of(entry: Entry) -> DefinedTable | DefinedStream | DefinedView:
             return of_view(entry)
         case _:
             assert_never(entry)
+
+
+def is_large(statements: Iterable[Dated]) -> bool:
+    """Whether a thread of its own writes the record sooner."""
+    return sum(statement.rows for statement, _ in statements) >= LARGE_ROWS
 
 
 def step_parts(

@@ -20,7 +20,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -311,15 +311,46 @@ class Store:
     def append(self, parts: Parts, undo: Undo) -> int:
         """Write a record, which is taken back with the work that it is the end of; returns its
         number. Raises: StoreError, with nothing written."""
+        log = self._writable
+        undo.before(log)
+        with self._writing_log():
+            return log.append(parts)
+
+    @contextmanager
+    def appending(
+        self, pack: Callable[[], Parts], undo: Undo, beside: bool
+    ) -> Iterator[Callable[[], int]]:
+        """A record of what `pack` returns: what this yields appends it, at the end of the work that
+        it is of. `beside`: it is large, and a thread writes it while that work goes on.
+
+        Raises: as `append`.
+        """
+        if not beside:
+            yield lambda: self.append(pack(), undo)
+            return
+        with self._writable.begin(pack) as pending:
+
+            def finish() -> int:
+                undo.before(self._writable)
+                with self._writing_log():
+                    return pending.finish()
+
+            yield finish
+
+    @property
+    def _writable(self) -> Log:
         if self._log is None or self._lease is None:
             raise StoreError(
                 f'the store "{self.path}" is open for reading only',
                 hint="Open it without read_only=True.",
             )
         self._lease.check()
-        undo.before(self._log)
+        return self._log
+
+    @contextmanager
+    def _writing_log(self) -> Iterator[None]:
         try:
-            return self._log.append(parts)
+            yield
         except OSError as error:
             raise StoreError(
                 f'the change could not be written to the store "{self.path}"',

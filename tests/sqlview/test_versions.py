@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from random import Random
 from typing import Any
 
@@ -53,12 +54,13 @@ def test_reads_do_not_wait_for_a_step(db: sqlview.Session, monkeypatch: pytest.M
         seen.append(_in_another_thread(lambda: groups.get(3)))
         seen.append(_in_another_thread(lambda: len(groups)))
 
-    db._writer.keep = looks_on  # called when the step has run, before anybody is to see it
+    # Called when the step has run, before anybody is to see it.
+    monkeypatch.setattr(db._writer, "keep", lambda *_: nullcontext(looks_on))
     with db.transaction() as tx:
         tx.delete("t", [(3,)])
         tx.insert("t", [(1000, 1003, "new")])
     assert seen == [before, [(3, 480, 10)], (3, 480, 10), 10]
-    db._writer.keep = None
+    monkeypatch.undo()
     assert _in_another_thread(lambda: groups.get(3)) == (3, 1480, 10)
 
 

@@ -31,7 +31,7 @@ from operators.state import files, pieces, relation, segments, values
 from operators.state.publish import Publisher
 from planner.errors import SqlViewError
 from sqlview.oracle import canonical_rows
-from sqlview.store import log, store
+from sqlview.store import log, records, store
 
 MODES = ("error", "kill", "torn", "power")
 #: Calls that change the disk.
@@ -74,6 +74,12 @@ def _many(db: Any) -> None:
     with db.transactions() as txs:
         txs.upsert("t", [(2, 9, "z", 1.5), (7, 1, None, None)], times=[0, 2])
         txs.delete("t", [(3,)], times=[1])
+
+
+def _refused(db: Any) -> None:
+    """Of which nothing is kept."""
+    with pytest.raises(sqlview.DataError), db.transaction() as tx:
+        tx.insert("t", [(i, 0, "refused" * 200, None) for i in (60, 61, 62, 2)])
 
 
 def _together(db: Any) -> None:
@@ -159,6 +165,7 @@ LIFE: tuple[Operation | str, ...] = (
     _view("seen", "SELECT g, count(*) AS n, max(g) AS m FROM events GROUP BY g"),
     changing(("insert", "events", [(1,), (1,), (None,)]), ("delete", "t", [(5,)])),
     _many,
+    _refused,
     _together,
     "open",
     changing(("insert", "events", [(1,)]), ("insert", "bag", [(1, 2, None)])),
@@ -219,6 +226,7 @@ class Disk:
                 patch.setattr(os, name, self._call(name, getattr(os, name)))
             patch.setattr(log, "FILE_BYTES", 2_000)  # records go to several files
             patch.setattr(log, "_LEAVE_BYTES", 1_000)
+            patch.setattr(records, "LARGE_ROWS", 3)  # some records are written beside the steps
             patch.setattr(store, "CHECKPOINT_SECONDS", 1e9)  # when they are said to be written
             patch.setattr(relation, "BULK_ROWS", 3)  # so that there are full blocks
             patch.setattr(values, "_OWN_FILE", 500)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from pathlib import Path
@@ -171,6 +172,63 @@ def test_a_record_can_be_taken_back(tmp_path: Path) -> None:
     assert end.append([b"next"]) == 2
     end.close()
     assert _bodies(tmp_path) == [b"stays", b"next"]
+
+
+def test_a_record_is_written_beside_its_step(tmp_path: Path) -> None:
+    """It is there when it is finished; what was not leaves nothing, however much was written."""
+    end = _log(tmp_path)
+    end.append([b"first"])
+    for body in (b"x" * 5000, MARK * 100):
+        with end.begin(lambda body=body: [body]):  # its step was refused
+            pass
+        assert _bodies(tmp_path) == [b"first"]
+    with end.begin(lambda: [b"sec", b"ond"]) as pending:
+        assert _bodies(tmp_path) == [b"first"]
+        assert pending.finish() == 2
+    assert _bodies(tmp_path) == [b"first", b"second"]
+    with end.begin(lambda: [b"t" * 3000]):
+        pass
+    assert end.append([b"third"]) == 3
+    assert _bodies(tmp_path) == [b"first", b"second", b"third"]
+    with end.begin(lambda: [b"stopped" * 1000]) as pending:
+        pending._thread.join()
+        os.close(end._file)  # the process ends here
+        again = _log(tmp_path)
+    assert again.append([b"fourth"]) == 4
+    again.close()
+    assert _bodies(tmp_path) == [b"first", b"second", b"third", b"fourth"]
+
+
+def test_a_record_that_cannot_be_written_beside_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = _log(tmp_path)
+    end.append([b"first"])
+
+    def packs() -> log.Parts:
+        raise MemoryError
+
+    with end.begin(packs) as pending, pytest.raises(MemoryError):
+        pending.finish()
+    calls = [0]
+
+    def full(*_: object) -> int:
+        calls[0] += 1
+        if calls[0] < 2:
+            return pwritev(*_)
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    pwritev = os.pwritev
+    for written in (0, 1):  # the body, the header
+        calls[0] = 1 - written
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwritev", full)
+            with end.begin(lambda: [b"body"]) as pending, pytest.raises(OSError, match="no space"):
+                pending.finish()
+        assert _bodies(tmp_path) == [b"first"]
+    assert end.append([b"second"]) == 2
+    end.close()
+    assert _bodies(tmp_path) == [b"first", b"second"]
 
 
 def test_a_log_that_cannot_be_cut_takes_no_more(

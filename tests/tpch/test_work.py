@@ -28,9 +28,11 @@ the median: at scale factor 0.1 half of the steps touch less than a fiftieth of 
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import statistics
+from collections import Counter
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -147,6 +149,34 @@ def larger_tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Tabl
 @pytest.mark.parametrize("query", QUERIES, ids=NAMES)
 def test_work_at_scale_factor_0_1(query: Query, larger_tables: dict[str, pa.Table]) -> None:
     check(query, larger_tables, steps=16, part=1 / 50)
+
+
+def test_steps_leave_no_cycles(generated_tables: dict[str, pa.Table]) -> None:
+    """Which would keep their rows until the collector comes."""
+    sizes = {name: rows.num_rows for name, rows in generated_tables.items()}
+    loaded = stream.loaded_rows(sizes, 0.9)
+    options = stream.StreamOptions(batch_rows=BATCH_ROWS, deletes=0.3, seed=3)
+    plans = itertools.islice(stream.plan_stream(sizes, loaded, options), 10)
+    with sqlview.connect(placement="inline") as db:
+        for name in generated_tables:
+            db.sql(TABLES_BY_NAME[name].sql)
+        with db.transaction() as tx:
+            stream.apply(stream.initial_batch(generated_tables, loaded), tx)
+        for query in QUERIES:
+            db.sql(query.create_sql)
+        steps = list(stream.prebatch(plans, generated_tables))
+        gc.collect()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            for batch in steps:
+                with db.transaction() as tx:
+                    stream.apply(batch, tx)
+            gc.collect()
+            found = Counter(type(o).__name__ for o in gc.garbage)
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+        assert not found
 
 
 def test_all_22_are_here() -> None:
