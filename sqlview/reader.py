@@ -20,13 +20,14 @@ from operators.naive import naive_in
 from operators.nodes.store import consolidate
 from operators.nodes.top_k import sort_rows
 from operators.state import equality
+from operators.state.rows import Rows
 from planner import dataflow as ir
 from planner.algebra import SortKey
 from planner.errors import DataError, ViewError, suggestion
 from planner.names import folded
 from planner.types import Schema
 from planner.zones import Zone
-from sqlview.catalog import View
+from sqlview.catalog import Table, View
 from sqlview.history import Change
 from sqlview.versions import Version, Versions
 from sqlview.view import Given
@@ -48,12 +49,9 @@ class Reader:
         Raises: ViewError while a row under the view cannot be computed. Cost: the rows read; of an
         ordered view also a sort of all.
         """
-        _check(version)
+        check(version.entry, version.messages)
         relation, entry = version.rows, version.entry
-        rows = relation.visible(version.epoch)
-        if isinstance(entry, View) and entry.order:
-            keys = _whole_order(entry)
-            rows = rows[sort_rows([relation.gather(k.column, rows) for k in keys], keys)]
+        rows = in_order(entry, relation, relation.visible(version.epoch))
         return arrow.from_columns(relation.gather_all(rows[:first]), entry.schema)
 
     def shown(self, table: pa.Table) -> pa.Table:
@@ -65,13 +63,13 @@ class Reader:
 
     def count(self, version: Version) -> int:
         """How many rows there are. Raises: as `rows`."""
-        _check(version)
+        check(version.entry, version.messages)
         return version.rows.live_rows
 
     def before(self, version: Version, changes: Sequence[Change]) -> pa.Table:
         """A view's rows before the changes that have made them what they are in the version, in the
         view's order. Cost: a sort of the rows and the changes."""
-        _check(version)
+        check(version.entry, version.messages)
         relation, entry = version.rows, version.entry
         assert isinstance(entry, View), "changes are of views"
         came = [c.table for c in changes if c.table.num_rows]
@@ -100,7 +98,7 @@ class Reader:
         at these columns builds an index of the view's rows, which every later step keeps; then a
         seek, and the rows found.
         """
-        _check(version)
+        check(version.entry, version.messages)
         relation, entry = version.rows, version.entry
         assert isinstance(entry, View), "views are looked up"
         fields = tuple(replace(entry.schema[c], nullable=True) for c in columns)
@@ -124,16 +122,24 @@ class Reader:
 _NONE: Ints = np.empty(0, np.int64)
 
 
+def in_order(entry: View | Table, relation: Rows, rows: Ints) -> Ints:
+    """Rows of a table or view, in its order. Cost: a sort where there is one."""
+    if not (isinstance(entry, View) and entry.order):
+        return rows
+    keys = _whole_order(entry)
+    return rows[sort_rows([relation.gather(k.column, rows) for k in keys], keys)]
+
+
 def _whole_order(view: View) -> tuple[SortKey, ...]:
     """A view's order, ties broken by its columns from left to right."""
     return view.order + tuple(SortKey(i) for i in range(len(view.schema)))
 
 
-def _check(version: Version) -> None:
-    messages = version.messages
+def check(entry: View | Table, messages: Sequence[str]) -> None:
+    """Raises: ViewError if there are messages of rows under a view that cannot be computed."""
     if messages:
         raise ViewError(
-            f'view "{version.entry.name}" is in error: {messages[0]}',
+            f'view "{entry.name}" is in error: {messages[0]}',
             detail=f"{len(messages)} kinds of rows under it cannot be computed."
             if len(messages) > 1
             else "A row under it cannot be computed.",

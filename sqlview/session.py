@@ -35,7 +35,7 @@ from planner import dataflow as ir
 from planner import parse
 from planner.errors import CatalogError, DataError, SqlViewError, StoreError, ViewError
 from planner.room import with_room
-from sqlview import describe, introspect
+from sqlview import describe, introspect, reads
 from sqlview.arguments import (
     check_callable,
     check_flag,
@@ -57,7 +57,8 @@ from sqlview.metrics import Metrics, StepMetrics
 from sqlview.oracle import CannotSay, Oracle
 from sqlview.positions import NOWHERE, Positions
 from sqlview.progress import Progress, ignore
-from sqlview.reader import Reader, ViewRows
+from sqlview.reader import Reader, ViewRows, check
+from sqlview.reads import Planned
 from sqlview.recovery import Recovery, counter_of
 from sqlview.settings import Settings
 from sqlview.sink import MODES as SINK_MODES
@@ -754,6 +755,31 @@ class Session:
                 entry if isinstance(entry, View) else self._catalog.table(name)
             )
         return self._reader.rows(version)
+
+    def _plan_read(
+        self, name: str, columns: Sequence[str] | None = None, epoch: int | None = None
+    ) -> Planned:
+        """What others read of a table or view at the latest epoch, or of a view at an earlier one
+        that is retained."""
+        with self._working():
+            entry, store = self._catalog.any(name), self._store
+            assert store is not None, "what lies in no store has no files"
+            if isinstance(entry, Stream):
+                raise CatalogError(
+                    f'stream "{entry.name}" has no rows to read',
+                    detail="A stream keeps none of its events.",
+                    hint="Create a materialized view over it, and read that.",
+                )
+            places = reads.chosen(entry, columns)
+            if epoch is not None and epoch != self.epoch:
+                return reads.given(self._rows_as_of(name, epoch).select(places), epoch)
+            if isinstance(entry, Table):
+                relation = entry.state.relation
+            else:
+                check(entry, self._dataflow.errors_of(entry.reader))
+                relation = self._dataflow.relation(entry.root, entry.owner)
+            values = None if store.read_only else store.values
+            return reads.plan(entry, relation, self.epoch, places, store.path, values)
 
     def _dataframe(self, table: pa.Table) -> DataFrame:
         with self._working():

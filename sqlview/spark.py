@@ -213,12 +213,12 @@ class SparkSide:
 
     def _dataframe(self, spark: SparkSession, table: pa.Table) -> DataFrame:
         if table.nbytes <= LOCAL_BYTES or not self.sees_files:
-            return spark.createDataFrame(table, _spark_schema(table.schema))
+            return spark.createDataFrame(table, spark_schema(table.schema))
         numbered = spark_files.numbered(table)
         with self._files():
             paths = spark_files.write(numbered, self.directory / f"snapshot-{uuid.uuid4().hex}")
         files = spark.range(0, len(paths), 1, len(paths))
-        rows = files.mapInArrow(spark_files.reader(paths), _spark_schema(numbered.schema))
+        rows = files.mapInArrow(spark_files.reader(paths), spark_schema(numbered.schema))
         return rows.toDF(*table.column_names)
 
     def select(
@@ -431,7 +431,7 @@ def _estimated_bytes(frame: DataFrame) -> int:
     return int(plan.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 
-def _spark_schema(schema: pa.Schema) -> StructType:
+def spark_schema(schema: pa.Schema) -> StructType:
     """Spark's columns for Arrow's: timestamps without a zone are TIMESTAMP_NTZ, whatever the
     session's `spark.sql.timestampType` says."""
     struct = from_arrow_schema(schema, prefer_timestamp_ntz=True)

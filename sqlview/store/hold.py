@@ -2,14 +2,28 @@
 
 Readers share a lock of `store.json`, which is there as long as the store; whoever deletes needs it
 alone, and does without where it is taken. So nobody waits for the other longer than deleting takes.
+
+What other processes are going to open later, as the tasks of a Spark job, is claimed: a file
+`reader-…` in the store names the files that they need. It counts for LASTING_SECONDS after it was
+made or somebody read by it; then the writer deletes it with what it named. It is made under the
+hold, so that all it names is there.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+from operators.state.files import create, discard, names
+
+#: As long as a DataFrame may wait for its next job, or a task for its turn.
+LASTING_SECONDS = 3600.0
+_CLAIM, _PART = "reader-", ".part"
 
 
 @contextmanager
@@ -39,3 +53,30 @@ def _opened(directory: str) -> Iterator[int]:
         yield file
     finally:
         os.close(file)
+
+
+def claim(directory: str, files: Iterable[str]) -> str:
+    """Have files of the store kept for a while, whatever its writer does; whoever calls holds the
+    store. Returns: the path of the claim, which is renewed by `os.utime`. Raises: OSError."""
+    path = os.path.join(directory, f"{_CLAIM}{uuid.uuid4().hex}")
+    with create(path + _PART) as file:
+        file.write(json.dumps(sorted(set(files))).encode())
+    os.rename(path + _PART, path)
+    return path
+
+
+def claimed(directory: str) -> set[str]:
+    """The files that somebody has claimed; whoever calls has the store alone (`unheld`). Claims
+    that count no more are deleted."""
+    found: set[str] = set()
+    for name in names(directory):
+        path = os.path.join(directory, name)
+        if not name.startswith(_CLAIM):
+            continue
+        with suppress(FileNotFoundError):
+            if name.endswith(_PART) or time.time() - os.stat(path).st_mtime > LASTING_SECONDS:
+                discard(path)
+                continue
+            with open(path, "rb") as file:
+                found.update(json.load(file))
+    return found

@@ -30,7 +30,7 @@ from operators.state.values import ValueFiles
 from planner.errors import StoreError
 from sqlview.store import checkpoints, log
 from sqlview.store.checkpoints import Checkpoint, Taken
-from sqlview.store.hold import hold, unheld
+from sqlview.store.hold import claimed, hold, unheld
 from sqlview.store.lease import Lease
 from sqlview.store.log import End, Log, Parts, log_files
 from sqlview.store.verification import Verification
@@ -254,7 +254,8 @@ class Store:
             with unheld(self.path) as is_free:
                 self._superfluous = not is_free
                 if is_free:
-                    checkpoints.discard_old(self.path, self.checkpoint, self.values.written)
+                    used = self.values.written | claimed(self.path)
+                    checkpoints.discard_old(self.path, self.checkpoint, used)
         except OSError:
             _log.warning("files that are used no more cannot be deleted", exc_info=True)
 
