@@ -1,8 +1,9 @@
-"""Loads: many rows that are only inserted, in parts.
+"""Loads: many rows that are only inserted, in parts, or that lie in files.
 
 The parts become blocks as they came, one after the other, so that no column is ever in one piece;
-keys are looked at when the rows are there, which the step takes back if one is there already. A
-table that nobody reads gets no delta: nothing but its own state grows with the rows.
+what lies in files stays there. Keys are looked at when the rows are there, and if one was there
+already the step takes them back. A table that nobody reads gets no delta: nothing but its own state
+grows with the rows.
 
 Invariant: what is kept is what a single insert of all rows leaves, and so is the refusal.
 """
@@ -34,8 +35,9 @@ _NONE = np.empty(0, np.int64)
 
 def is_load(batch: Sequence[Change]) -> bool:
     """Whether the changes of a table, in the order of their statements, are taken as a load."""
-    if len(batch) < 2 or sum(c.rows for c in batch) < MANY_ROWS:
-        return False
+    if all(c.stored is None for c in batch):
+        if len(batch) < 2 or sum(c.rows for c in batch) < MANY_ROWS:
+            return False
     if any(c.action != changes.INSERT for c in batch):
         return False
     times = [c.time for c in batch if isinstance(c.time, int)]
@@ -56,7 +58,7 @@ def load(dataflow: Dataflow, state: TableState, batch: Sequence[Change]) -> Delt
         live = dataflow.live_index(state.row_index)
         assert live is not None
         index, deferred = live.state, live.deferred
-    ends = None if index is None else state.ascended([c.columns for c in batch], index)
+    ends = None if index is None else state.ascended(batch, index)
     if index is not None and (ends is None or not deferred):
         index.absorb()  # what was there before
     firsts = [_appended(state.relation, change) for change in batch]
@@ -67,7 +69,9 @@ def load(dataflow: Dataflow, state: TableState, batch: Sequence[Change]) -> Delt
         row = _first_duplicate(index, added)
         if row is not None:
             change = int(np.searchsorted(np.array(firsts), row, side="right")) - 1
-            return Refusal(changes.DUPLICATE, change, row - firsts[change])
+            place, stored = row - firsts[change], batch[change].stored
+            place = place if stored is None else stored.row_at(place)
+            return Refusal(changes.DUPLICATE, change, place)
         index.take(added)
         state.passed(state.greatest_with(added.keys))
     dataflow.absorb(state.source)
@@ -82,6 +86,10 @@ def _appended(relation: Relation, change: Change) -> int:
     """The first row id of a part."""
     interrupts.raise_pending()
     budget.check()
+    if change.stored is not None:
+        blocks = [(block.home, block.rows) for block in change.stored.blocks]
+        assert isinstance(change.time, int), "rows of a load have one time"
+        return relation.append_stored(blocks, change.stored.nulls, change.stored.files, change.time)
     return relation.append(change.columns, np.full(change.rows, change.time, np.int64))
 
 

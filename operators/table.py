@@ -14,20 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from operators.flight import delta as deltas
-from operators.flight.column import Column, Ints, Unread, concat, counting
+from operators.flight.column import Column, Ints, concat, counting
 from operators.flight.delta import Delta
-from operators.kernels import encoding, sorting
+from operators.kernels import sorting
 from operators.nodes.store import apply_changes, living_copies
-from operators.state import changes, encode, equality
+from operators.state import ascending, changes, encode, equality
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import Normalised
 from operators.state.relation import Relation
 from operators.state.spine import sort_keys
+from operators.state.stored import StoredRows
 from planner import dataflow as ir
 from planner import types as t
 
@@ -40,15 +40,17 @@ class Change:
 
     `columns`: all columns of the table, except that a delete by key has the key's columns, in the
     key's order. `time`: the transaction's epoch; or int64[n], the epoch of each row, in any order.
+    `stored`: instead of columns, of an insert that is a part of a load (`operators.loading`).
     """
 
     action: int
     columns: list[Column]
     time: int | Ints
+    stored: StoredRows | None = None
 
     @property
     def rows(self) -> int:
-        return len(self.columns[0])
+        return len(self.columns[0]) if self.stored is None else len(self.stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +172,15 @@ class TableState:
             index.insert(rows, checked.keys.words, checked.keys.order)
         return delta
 
-    def ascended(self, parts: Sequence[list[Column]], index: ArrangementState) -> Ints | None:
-        """The last key of parts of new rows if all keys ascend from the greatest so far, which is
-        seen without making words of them; else None."""
+    def ascended(self, parts: Sequence[Change], index: ArrangementState) -> Ints | None:
+        """The last key of inserts if all keys ascend from the greatest so far, which is seen
+        without making words of them; else None."""
         greatest = self._greatest
-        for columns in parts:
-            greatest = self._ascended(columns, index, greatest)
-            if greatest is None:
-                return None
+        for part in parts:
+            if part.stored is None:
+                greatest = self._ascended(part.columns, index, greatest)
+            else:
+                greatest = part.stored.ascended(greatest)
         return greatest
 
     def greatest_with(self, keys: Ints) -> Ints | None:
@@ -248,17 +251,10 @@ class TableState:
         if self.key is None or greatest is None:
             return None
         keys = [values[k] for k in self.key]
-        raw, n = [_integers(k) for k in keys], len(keys[0])
-        if n == 0 or any(column is None for column in raw):
+        ends = ascending.ends(keys)
+        if ends is None or not sorting.ascends(ends[:1].T.copy(), greatest):
             return None
-        ends = index.probe_words([k.take(np.array([0, n - 1])) for k in keys], 2)
-        if not sorting.ascends(ends[:, :1].copy(), greatest):
-            return None
-        equal = np.ones(n - 1, np.uint8)
-        for column in raw:
-            if column is None or encoding.falls(column, equal):
-                return None
-        return None if equal.any() else np.ascontiguousarray(ends[:, 1])
+        return ends[1] if ascending.ascend(keys) else None
 
     def _ascending(
         self,
@@ -361,24 +357,6 @@ def _in_time(batch: Sequence[Change]) -> tuple[Ints, Ints | None]:
         return times, None
     places = np.argsort(times, kind="stable")
     return times[places], places
-
-
-def _integers(column: Column) -> np.ndarray[Any, Any] | None:
-    """The values of a column without NULLs that are its key words too, int64[n] or int32[n]; None
-    for any other."""
-    match column.type:
-        case t.IntegerType() | t.DateType() | t.TimestampType():
-            pass
-        case t.DecimalType() if column.type.narrow:
-            pass
-        case _:
-            return None
-    if column.valid is not None:
-        return None
-    if isinstance(column, Unread) and column.raw.dtype == np.int32:
-        return column.raw
-    values: np.ndarray[Any, Any] = column.values
-    return values
 
 
 def _taken(values: list[Column], places: Ints | None) -> list[Column]:

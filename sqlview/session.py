@@ -31,6 +31,7 @@ from operators.executor.placement import choose
 from operators.executor.protocol import Executor
 from operators.flight.delta import Delta
 from operators.flight.rows import represented
+from operators.state.stored import StoredRows
 from planner import dataflow as ir
 from planner import parse
 from planner.errors import CatalogError, DataError, SqlViewError, StoreError, ViewError
@@ -66,7 +67,7 @@ from sqlview.sink import Sink
 from sqlview.snapshot import Snapshot
 from sqlview.sources.files import Loaded, Paths, find_files
 from sqlview.sources.given import Given as GivenRows
-from sqlview.sources.given import is_unicode, recognised
+from sqlview.sources.given import is_spark_dataframe, is_unicode, recognised
 from sqlview.sources.schemas import fields, typed
 from sqlview.statistics import Statistics
 from sqlview.store import DURABILITIES, Store, Taken, records
@@ -242,7 +243,7 @@ class Session:
         `placement`: overrides the session's for this step. The commit raises what `apply` raises.
         """
         check_placement(placement)
-        return self._begin(lambda tx: self._apply([tx], placement))
+        return self._begin(lambda tx: self._apply([tx], placement), placement)
 
     def transactions(self, placement: str | None = None) -> Transactions:
         """Many small transactions as columns, each row with its time, to be used in a `with` block,
@@ -301,14 +302,20 @@ class Session:
                 self._create_table(name, schema, columns, given)
 
     def load(
-        self, table: str, paths: Paths, *, cast: bool = True, format: str | None = None
+        self,
+        table: str,
+        paths: Paths | DataFrame,
+        *,
+        cast: bool = True,
+        format: str | None = None,
     ) -> Loaded:
         """Insert the rows of files into a table or stream, in one transaction.
 
         paths: a file, a directory of files or a pattern such as "day=*/*.parquet", or several in a
-        list. format: "csv", "tsv", "json" (an object a line), "parquet" or "arrow"; None: by the
-        names' endings. cast: whether values of Parquet and Arrow files are converted as far as that
-        loses nothing; those of text always are: see sqlview.sources.files.
+        list; or a Spark DataFrame, as of `spark.read.parquet(…)`, see Transaction.insert. format:
+        "csv", "tsv", "json" (an object a line), "parquet" or "arrow"; None: by the names' endings.
+        cast: whether values of Parquet and Arrow files are converted as far as that loses nothing;
+        those of text always are: see sqlview.sources.files.
         Raises: CatalogError; DataError, naming file and row: then nothing is loaded; TypeError and
         ValueError for other arguments.
         """
@@ -317,7 +324,16 @@ class Session:
         if format is not None:
             check_text("format", format)
         tx = self.begin()
-        files = find_files(paths, format)
+        given: Any = paths
+        if is_spark_dataframe(given):
+            if format is not None:
+                raise ValueError("format is for paths: a DataFrame has none")
+            with self._progress.task(f'loading "{table}"'):
+                tx.insert(table, given, cast=cast)
+                rows = sum(s.rows for s in tx.statements)
+                epoch = self._apply([tx], None)[0] if rows else None
+            return Loaded(rows, len(given.inputFiles()), epoch)
+        files = find_files(given, format)
         with self._progress.task(f'loading "{table}"') as advance:
             rows = sum(tx._insert_file(table, f, cast or f.is_text, advance) for f in files)
             epoch = self._apply([tx], None)[0] if rows else None
@@ -611,7 +627,10 @@ class Session:
 
         self._definitions.record = record
         self._writer.keep = lambda statements, *rest: store.appending(
-            lambda: records.step_parts(statements, *rest), undo, records.is_large(statements)
+            lambda: records.step_parts(statements, *rest),
+            undo,
+            records.is_large(statements),
+            records.files_in(statements),
         )
         me = weakref.ref(self)
         store.verify_beside(lambda error: _refuse(me, error))
@@ -649,9 +668,17 @@ class Session:
     def _apply(self, transactions: Sequence[Transaction], placement: str | None) -> list[int]:
         return list(self._commits.run(transactions, placement))
 
-    def _begin(self, commit: Callable[[Transaction], Any]) -> Transaction:
+    def _begin(
+        self, commit: Callable[[Transaction], Any], placement: str | None = None
+    ) -> Transaction:
         self._check_open()
-        return Transaction(self._catalog, self._read_dataframe, self._settings.zone, commit)
+        return Transaction(
+            self._catalog,
+            self._read_dataframe,
+            self._settings.zone,
+            commit,
+            lambda table, data, cast: self._write_dataframe(table, data, cast, placement),
+        )
 
     def _run_step(
         self, statements: list[Dated], count: int, placement: str | None, positions: Positions
@@ -864,6 +891,19 @@ class Session:
         from sqlview.spark import active_session
 
         return active_session()
+
+    def _write_dataframe(
+        self, table: Table, data: Any, cast: bool, placement: str | None
+    ) -> StoredRows | None:
+        """The rows of a Spark DataFrame in files of the store, if they are to be written there."""
+        wanted = placement or self._placement
+        if self._spark_path is None or wanted == "inline":
+            return None
+        with self._working():
+            side = self._side()
+        if not side.writes(data, always=wanted == "spark"):
+            return None
+        return side.write(data, table, cast, self._settings.zone())
 
     def _read_dataframe(self, data: Any) -> pa.Table:
         with self._working():

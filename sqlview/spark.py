@@ -35,6 +35,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from operators.state.files import make_directory
+from operators.state.stored import StoredRows
 from operators.state.values import ValueFiles
 from planner import zones
 from planner.errors import (
@@ -55,6 +56,7 @@ from sqlview.settings import TIME_ZONE
 
 if TYPE_CHECKING:
     from operators.executor.spark import SparkExecutor
+    from sqlview.catalog import Table
     from sqlview.oracle.spark_engine import SparkOracle
 
 #: Tables up to this size go to Spark through the driver, larger ones as files: the two take equally
@@ -173,14 +175,27 @@ class SparkSide:
         with using(data.sparkSession):
             return self._read(data)
 
+    def write(self, data: DataFrame, table: Table, cast: bool, zone: Zone) -> StoredRows:
+        """The rows of a Spark DataFrame in files of the store, for a table, written by Spark's
+        tasks. Raises: as `read`, and DataError for what does not fit."""
+        from operators.executor.spark.load import write_dataframe
+
+        assert self._values is not None, "there is a store"
+        with using(data.sparkSession):
+            _refuse_streaming(data)
+            return write_dataframe(data, table.schema, table.key or (), cast, zone.id, self._values)
+
+    def writes(self, data: DataFrame, always: bool) -> bool:
+        """Whether tasks can write a DataFrame into the store, and it is large or they are to
+        `always`."""
+        if self._values is None or not self.sees_files:
+            return False
+        with using(data.sparkSession):
+            return always or _is_large(data)
+
     def _read(self, data: DataFrame) -> pa.Table:
-        if data.isStreaming:
-            raise DataError(
-                "changes cannot be given as a streaming DataFrame",
-                hint="Apply each micro-batch: stream.writeStream.foreachBatch(function), where the "
-                "function inserts the DataFrame that it is given.",
-            )
-        if self.sees_files and DRIVER_BYTES < _estimated_bytes(data) < _UNKNOWN_BYTES:
+        _refuse_streaming(data)
+        if self.sees_files and _is_large(data):
             return self._read_in_parallel(data)
         try:
             return data.toArrow()
@@ -368,6 +383,20 @@ def using(spark: SparkSession) -> Iterator[None]:
         if is_running(spark):
             raise
         raise _stopped() from error
+
+
+def _refuse_streaming(data: DataFrame) -> None:
+    if data.isStreaming:
+        raise DataError(
+            "changes cannot be given as a streaming DataFrame",
+            hint="Apply each micro-batch: stream.writeStream.foreachBatch(function), where the "
+            "function inserts the DataFrame that it is given.",
+        )
+
+
+def _is_large(data: DataFrame) -> bool:
+    """Whether Spark knows that it is."""
+    return not data.isStreaming and DRIVER_BYTES < _estimated_bytes(data) < _UNKNOWN_BYTES
 
 
 def _stopped() -> SqlViewError:

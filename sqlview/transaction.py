@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +23,7 @@ from operators.flight.misfits import merged
 from operators.flight.rows import by_name, inferred, represented
 from operators.naive import naive_in
 from operators.state.changes import DELETE, INSERT, UPSERT
+from operators.state.stored import StoredRows
 from planner.errors import DataError, SqlViewError
 from planner.names import folded
 from planner.zones import Zone
@@ -31,7 +32,15 @@ from sqlview.catalog import Catalog, Stream, Table
 from sqlview.positions import NOWHERE, Move
 from sqlview.progress import Advance
 from sqlview.sources.files import File
-from sqlview.sources.given import Columns, Given, Pieces, Rows, gathered, recognised
+from sqlview.sources.given import (
+    Columns,
+    Given,
+    Pieces,
+    Rows,
+    gathered,
+    is_spark_dataframe,
+    recognised,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,7 +69,8 @@ class Statement:
     """One insert, delete or upsert: `columns` as operators.table.Change takes them.
 
     `times` int64[n]: for each row, which of the transactions of its step it belongs to; None where
-    the transaction says it. `first`: how many rows of the same data precede these.
+    the transaction says it. `first`: how many rows of the same data precede these. `stored`:
+    instead of columns, of an insert into a table, rows that lie in files.
     """
 
     table: Table | Stream
@@ -68,10 +78,17 @@ class Statement:
     columns: list[Column]
     times: Ints | None = None
     first: int = 0
+    stored: StoredRows | None = None
 
     @property
     def rows(self) -> int:
-        return len(self.columns[0])
+        return len(self.columns[0]) if self.stored is None else len(self.stored)
+
+    def read(self) -> Statement:
+        """The same with the rows at hand. Cost: a copy of those that lie in files."""
+        if self.stored is None:
+            return self
+        return replace(self, columns=self.stored.read(), stored=None)
 
 
 class _Changes:
@@ -84,7 +101,11 @@ class _Changes:
         read_dataframe: Callable[[Any], pa.Table],
         zone: Callable[[], Zone],
         commit: Callable[[Any], object],
+        write_dataframe: Callable[[Table, Any, bool], StoredRows | None] = lambda *_: None,
     ) -> None:
+        """`write_dataframe`: lets Spark's tasks write a DataFrame for a table into files; None
+        where it is to be read."""
+        self._write_dataframe = write_dataframe
         self._zone = zone
         self._catalog = catalog
         self._read_dataframe = read_dataframe
@@ -181,6 +202,12 @@ class _Changes:
         self._check_open()
         table = self._catalog.changeable(name)
         try:
+            if times is None and action == INSERT and isinstance(table, Table):
+                if is_spark_dataframe(data):
+                    stored = self._write_dataframe(table, data, cast)
+                    if stored is not None:
+                        self._keep([Statement(table, action, [], stored=stored)][: len(stored)])
+                        return
             self._take(table, action, recognised(data, self._read_dataframe), cast, times)
         except DataError as error:
             raise about(f'change "{table.name}"', error) from None

@@ -27,6 +27,7 @@ from operators.flight import arrow
 from operators.flight.column import Ints
 from operators.flight.delta import Delta
 from operators.flight.rendering import texts
+from operators.loading import is_load
 from operators.scalar.text import shortened
 from operators.state.changes import DELETE, DUPLICATE
 from operators.state.work import Work
@@ -110,12 +111,13 @@ class Writer:
                 )
             batches = by_stream if isinstance(s.table, Stream) else by_table
             batches.setdefault(s.table.name, []).append((s, epoch))
-        given = {
-            self._catalog.table(name).state.source: [
-                Change(s.action, s.columns, epoch) for s, epoch in batch
-            ]
-            for name, batch in by_table.items()
-        }
+        given: dict[ir.Source, list[Change]] = {}
+        for name, batch in by_table.items():
+            made = _changes(batch)
+            if not is_load(made) and any(c.stored is not None for c in made):
+                by_table[name] = [(s.read(), epoch) for s, epoch in batch]
+                made = _changes(by_table[name])
+            given[self._catalog.table(name).state.source] = made
         executor = executor_for({x: sum(c.rows for c in batch) for x, batch in given.items()})
         moved = self.positions if positions is None else positions
 
@@ -238,12 +240,19 @@ def _keep_nothing(*changes: object) -> AbstractContextManager[Callable[[], objec
 _NOTHING: AbstractContextManager[Callable[[], object]] = nullcontext(lambda: None)
 
 
+def _changes(batch: Sequence[Dated]) -> list[Change]:
+    return [Change(s.action, s.columns, epoch, s.stored) for s, epoch in batch]
+
+
 def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:
     key = table.key if table.key is not None else tuple(range(len(table.schema)))
     columns = statement.columns
-    if table.key is not None and statement.action != DELETE:
+    if table.key is not None and statement.action != DELETE and columns:
         columns = [columns[k] for k in key]
     row = np.array([refusal.row], np.int64)
+    if statement.stored is not None:
+        stored, row = statement.stored.row(refusal.row), np.zeros(1, np.int64)
+        columns = [stored[k] for k in key]
     fields = tuple(table.schema[k] for k in key)
     values = arrow.from_columns([c.take(row) for c in columns], fields)
     shown = (shortened(texts(column, quoted=True)[0], 100) for column in values.columns)

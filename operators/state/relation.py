@@ -194,6 +194,40 @@ class Relation(Rows):
             self._copy(columns, n)
         self._fresh, self._gathered = _Fresh(np.arange(first, first + n), columns), None
         self.live_rows += n
+        self._bear(first, times)
+        return first
+
+    def append_stored(
+        self,
+        blocks: Sequence[tuple[Home, int]],
+        nulls: Iterable[int],
+        files: MappedFiles,
+        time: int,
+    ) -> int:
+        """Append rows born at `time` that lie in `files` as blocks, so many of each; the columns
+        `nulls` may have NULLs. Not before earlier births.
+
+        Returns: the id of the first; those of the next block begin BLOCK_ROWS after those of the
+        one before. Cost: O(blocks).
+        """
+        self.undo.before(self)
+        self._version = None
+        self.leave_fresh()
+        first, kinds = self._next_block(), self.kinds
+        for home, rows in blocks:
+            block = self._new_block()
+            self._stored[block] = Stored(home, mapped=True)
+            self._map(block, home, kinds, files)
+            self._grow(rows)
+        for column in nulls:
+            self._has_nulls[column] = True
+        self.next_row = first + (len(blocks) << BLOCK_BITS)
+        self.live_rows += sum(rows for _, rows in blocks)
+        self._bear(first, np.array([time], np.int64))
+        return first
+
+    def _bear(self, first: int, times: Ints) -> None:
+        """Rows from `first` on are born at `times`."""
         if times[0] == times[-1]:
             new_first = np.array([first], np.int64)
             new_time = times[:1]
@@ -202,7 +236,6 @@ class Relation(Rows):
             new_first, new_time = starts + first, times[starts]
         self._born_first = np.concatenate((self._born_first, new_first))
         self._born_time = np.concatenate((self._born_time, new_time))
-        return first
 
     def leave_fresh(self) -> None:
         """The latest step is over: its rows are read from their blocks."""

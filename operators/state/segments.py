@@ -67,26 +67,58 @@ def write_segment(path: str, form: Form, blocks: Sequence[Block], durable: bool)
     """Write blocks with the same slots to a file; where each block's arrays lie, as `pieces.Home`
     has them. `durable`: it is on disk when this returns. Raises: OSError, with no file of that
     name."""
-    temporary = f"{path}.part"
-    discard(temporary)
-    sums: list[dict[int, tuple[int, int]]] = []
-    with create(temporary) as out:
-        writer: pa.RecordBatchFileWriter | None = None
+    with SegmentWriter(path, form, durable) as out:
         for block in blocks:
-            arrays = arrays_of(form, block)
-            sums.append({slot: (len(a), checksum(a)) for slot, a in arrays.items()})
-            batch = _batch(form, block.rows, arrays)
-            if writer is None:
-                writer = pa.ipc.new_file(pa.PythonFile(out, mode="w"), batch.schema)
-            writer.write_batch(batch)
-        assert writer is not None, "a file has a block"
-        writer.close()
-        if durable:
-            out.flush()
-            os.fsync(out.fileno())
-    places = _places(temporary, form, sums)
-    os.rename(temporary, path)
-    return places
+            out.add(block.rows, arrays_of(form, block))
+        return out.finish()
+
+
+class SegmentWriter:
+    """A segment in the making, block by block; the file has its name when it is finished, and is
+    gone if it is closed before."""
+
+    def __init__(self, path: str, form: Form, durable: bool) -> None:
+        """Raises: OSError, here and in all that follows."""
+        self.path, self._temporary = path, f"{path}.part"
+        self._form, self._durable = form, durable
+        discard(self._temporary)
+        self._out = create(self._temporary)
+        self._writer: pa.RecordBatchFileWriter | None = None
+        self._sums: list[dict[int, tuple[int, int]]] = []
+
+    def __enter__(self) -> SegmentWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._out.close()
+        discard(self._temporary)  # which is not there once it was finished
+
+    def __len__(self) -> int:
+        """Blocks so far."""
+        return len(self._sums)
+
+    def add(self, rows: int, arrays: dict[int, Array]) -> None:
+        """Write a block: the bytes in use of its slots, see `arrays_of`."""
+        self._sums.append({slot: (len(a), checksum(a)) for slot, a in arrays.items()})
+        batch = _batch(self._form, rows, arrays)
+        if self._writer is None:
+            self._writer = pa.ipc.new_file(pa.PythonFile(self._out, mode="w"), batch.schema)
+        self._writer.write_batch(batch)
+
+    def finish(self) -> list[Ints]:
+        """Where each block's arrays lie."""
+        assert self._writer is not None, "a file has a block"
+        self._writer.close()
+        if self._durable:
+            self._out.flush()
+            os.fsync(self._out.fileno())
+        self._out.close()
+        places = _places(self._temporary, self._form, self._sums)
+        os.rename(self._temporary, self.path)
+        return places
 
 
 def _batch(form: Form, rows: int, arrays: dict[int, Array]) -> pa.RecordBatch:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -43,6 +44,31 @@ class ValueFiles:
         #: Names of the files that were written, less those that are known to be used no more. A
         #: name is here before its file is.
         self.written: set[str] = set()
+        #: Tokens in the names of files that others write, and those of which some were kept.
+        self._lent: set[str] = set()
+        self._kept: set[str] = set()
+
+    def lend(self) -> Lent:
+        """A token for files that others write here, as tasks of a job do: they stay while it
+        lives, and then go unless some were kept."""
+        lent = Lent(os.urandom(6).hex())
+        self._lent.add(lent.token)
+        weakref.finalize(lent, _given_back, weakref.ref(self), lent.token).atexit = False
+        return lent
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Files that others wrote are in use: they go when the store says so."""
+        self._kept.update(map(_token_of, names))
+
+    def may_be_used(self, name: str) -> bool:
+        """Whether a file may be in use, or come into use, that no checkpoint refers to."""
+        return name in self.written or _token_of(name) in self._lent
+
+    def give_back(self, token: str) -> None:
+        """Nobody needs the files of this token, unless some were kept."""
+        self._lent.discard(token)
+        if token not in self._kept:
+            discard_named(self.directory, f"-{token}-")
 
     @contextmanager
     def writing(self) -> Iterator[Writing]:
@@ -92,6 +118,26 @@ class ValueFiles:
             if home is not None:
                 found.setdefault(home.file, []).append((stored, home))
         return found
+
+
+class Lent:
+    """A token that others write files by, see `ValueFiles.lend`."""
+
+    __slots__ = ("__weakref__", "token")
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+
+def _given_back(files: weakref.ref[ValueFiles], token: str) -> None:
+    found = files()
+    if found is not None:
+        found.give_back(token)
+
+
+def _token_of(name: str) -> str:
+    """What tells who wrote a file, see `Writing._path`."""
+    return name.split("-")[1] if name.count("-") >= 2 else ""
 
 
 class Writing:

@@ -10,6 +10,7 @@ from contextlib import closing
 
 from operators.state.files import create, sync_directory
 from planner.errors import StoreError
+from sqlview.store import records
 from sqlview.store.log import log_files
 from sqlview.store.store import Store
 
@@ -62,8 +63,9 @@ def _files(store: Store) -> Iterator[tuple[str, int | None]]:
         yield found.path, None
         for name in found.values:
             yield os.path.join(store.path, name), None
-    for _ in store.records():
-        pass
+    for record in store.records():
+        for name in records.files_of(record.body):
+            yield os.path.join(store.path, name), None
     for number, log in log_files(store.path):
         if first <= number <= store.read_to.file:
             yield log, store.read_to.offset if number == store.read_to.file else None

@@ -15,8 +15,7 @@ import json
 import os
 import re
 import struct
-from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -207,15 +206,17 @@ def _compared(found: Checkpoint, tables: Sequence[Ints]) -> Iterator[tuple[str, 
                 yield name, detail
 
 
-def discard_old(directory: str, found: Checkpoint | None, used: AbstractSet[str]) -> None:
+def discard_old(
+    directory: str, found: Checkpoint | None, may_be_used: Callable[[str], bool]
+) -> None:
     """Delete what the latest checkpoint does not need, and what was not finished, but for files of
-    values that are `used`."""
+    values that may be used."""
     needed = set() if found is None else {os.path.basename(found.path), *found.values}
     for name in os.listdir(directory):
         whole = name.removesuffix(".part")
         mine = _NAME.fullmatch(whole) or _VALUES.fullmatch(whole)
         old = found is not None and log.is_old(name, found.end)
-        if (mine and name not in needed and whole not in used) or old:
+        if (mine and name not in needed and not may_be_used(whole)) or old:
             discard(os.path.join(directory, name))
 
 

@@ -13,10 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 from typing_extensions import assert_never
 
 from operators.flight.column import Column
+from operators.state import pieces
 from operators.state.changes import DELETE
+from operators.state.pieces import MappedFiles
+from operators.state.stored import StoredBlock, StoredRows
 from operators.table import TableState
 from planner import dataflow as ir
 from planner import zones
@@ -247,7 +251,7 @@ def definition_of(entry: Entry) -> DefinedTable | DefinedStream | DefinedView:
 
 def is_large(statements: Iterable[Dated]) -> bool:
     """Whether a thread of its own writes the record sooner."""
-    return sum(statement.rows for statement, _ in statements) >= LARGE_ROWS
+    return sum(s.rows for s, _ in statements if s.stored is None) >= LARGE_ROWS
 
 
 def step_parts(
@@ -258,28 +262,67 @@ def step_parts(
     bodies: Parts = []
     for statement, epochs in statements:
         table = statement.table
+        if statement.stored is not None:
+            assert isinstance(epochs, int), "rows of a load have one epoch"
+            stored, places = _stored_parts(statement.stored)
+            heads.append(_head(statement, epochs - first, len(places)) | {"stored": stored})
+            bodies.append(places)
+            continue
         fields, columns = _fields(table, statement.action), statement.columns
         if not isinstance(epochs, int):
             fields, columns = (*fields, _TIMES), [*columns, Column(BIGINT, epochs - first)]
         body = packed(columns, fields)
-        heads.append(
-            {
-                "table": table.id,
-                "action": statement.action,
-                "epoch": epochs - first if isinstance(epochs, int) else None,
-                "bytes": len(body),
-            }
-        )
+        epoch = epochs - first if isinstance(epochs, int) else None
+        heads.append(_head(statement, epoch, len(body)))
         bodies += [body, bytes(-len(body) % 8)]
     said = {"first": first, "count": count, "statements": heads, "sources": _plain(positions)}
     head = json.dumps(said).encode()
     return [_STEP, _LENGTH.pack(len(head)), head, bytes(-len(head) % 8), *bodies]
 
 
-def read(body: memoryview, catalog: Catalog) -> Definition | Step:
-    """What a record says. `catalog`: as it was when the record was written.
+def _head(statement: Statement, epoch: int | None, nbytes: int) -> dict[str, Any]:
+    table, action = statement.table.id, statement.action
+    return {"table": table, "action": action, "epoch": epoch, "bytes": nbytes}
 
-    Raises: StoreError for what this version does not know.
+
+def _stored_parts(stored: StoredRows) -> tuple[dict[str, Any], bytes]:
+    """What a record says of rows that lie in files."""
+    names: dict[str, int] = {}
+    places = pieces.table_of(enumerate(block.home for block in stored.blocks), names)
+    head = {
+        "rows": [block.rows for block in stored.blocks],
+        "ends": [None if block.ends is None else block.ends.tolist() for block in stored.blocks],
+        "nulls": list(stored.nulls),
+        "files": list(names),
+    }
+    return head, places.tobytes()
+
+
+def files_in(statements: Sequence[Dated]) -> list[str]:
+    """The files that a record of these refers to."""
+    return [name for s, _ in statements if s.stored is not None for name in s.stored.names]
+
+
+def files_of(body: memoryview) -> list[str]:
+    """The files that a record refers to."""
+    if bytes(body[:8]) != _STEP:
+        return []
+    statements = _head_of(body)[0]["statements"]
+    return [name for one in statements if "stored" in one for name in one["stored"]["files"]]
+
+
+def _head_of(body: memoryview) -> tuple[dict[str, Any], int]:
+    """The head of a step's record, and where its rows begin."""
+    (length,) = _LENGTH.unpack_from(body, 8)
+    head: dict[str, Any] = json.loads(bytes(body[16 : 16 + length]))
+    return head, 16 + length + -length % 8
+
+
+def read(body: memoryview, catalog: Catalog, directory: str) -> Definition | Step:
+    """What a record says. `catalog`: as it was when the record was written; `directory`: of the
+    files that it refers to, which are mapped.
+
+    Raises: StoreError for what this version does not know, and for files that are not there.
     """
     kind, rest = bytes(body[:8]), body[8:]
     if kind == _DEFINITION:
@@ -289,14 +332,19 @@ def read(body: memoryview, catalog: Catalog) -> Definition | Step:
             raise _unknown(error.detail) from error
     if kind != _STEP:
         raise _unknown(f"It has a record of the kind {kind!r}.")
-    (length,) = _LENGTH.unpack_from(rest)
-    head = json.loads(bytes(rest[8 : 8 + length]))
-    at = 8 + length + -length % 8
-    first, statements = head["first"], []
+    head, at = _head_of(body)
+    first = head["first"]
+    statements: list[Dated] = []
     for one in head["statements"]:
         table = catalog.entry(one["table"])
         assert not isinstance(table, View), "views are not changed"
-        statements.append(_statement(table, one, rest[at : at + one["bytes"]], first))
+        data = body[at : at + one["bytes"]]
+        if "stored" in one:
+            stored = _stored(table, one["stored"], data, directory)
+            statement = Statement(table, one["action"], [], stored=stored)
+            statements.append((statement, first + one["epoch"]))
+        else:
+            statements.append(_statement(table, one, data, first))
         at += one["bytes"] + -one["bytes"] % 8
     return Step(first, head["count"], statements, _positions(head["sources"]))
 
@@ -329,6 +377,28 @@ def _statement(table: Table | Stream, head: dict[str, Any], body: memoryview, fi
         return Statement(table, head["action"], unpacked(body, fields)), first + epoch
     *columns, times = unpacked(body, (*fields, _TIMES))
     return Statement(table, head["action"], columns, times.values), times.values + first
+
+
+def _stored(
+    table: Table | Stream, head: dict[str, Any], body: memoryview, directory: str
+) -> StoredRows:
+    places = pieces.values_in(np.frombuffer(body, np.int64).reshape(-1, 6), head["files"])
+    files = MappedFiles(directory)
+    blocks = (
+        StoredBlock(home, rows, None if ends is None else np.array(ends, np.int64))
+        for (_, home), rows, ends in zip(places, head["rows"], head["ends"], strict=True)
+    )
+    found = StoredRows(table.schema, files, tuple(blocks), tuple(head["nulls"]))
+    try:
+        files.open(head["files"])
+        found.check()
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f'rows that were loaded into "{table.name}" cannot be read',
+            detail=f"{error}.",
+            hint="Restore the store from a backup.",
+        ) from error
+    return found
 
 
 def _fields(table: Table | Stream, action: int) -> Schema:

@@ -19,7 +19,7 @@ import shutil
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TypeAlias
@@ -85,6 +85,8 @@ class Store:
         self.checkpoints_written = 0
         #: Files of what never changes, which checkpoints share, and Spark's tasks read.
         self.values = ValueFiles(self.path, durable=True)
+        #: Files to which the log refers, each with the record that does.
+        self._referred: dict[str, int] = {}
         #: Record, bytes appended, and when: of the latest checkpoint. What it took, in seconds.
         self._saved, self._saved_bytes, self._saved_at = 0, 0, time.monotonic()
         self._saving_seconds = 0.0
@@ -126,7 +128,6 @@ class Store:
             if name.startswith("session-"):  # what Spark tasks read, of a writer that was killed
                 shutil.rmtree(os.path.join(self.path, name), ignore_errors=True)
         self._find_checkpoint()
-        self._discard_old()
 
     def _find_checkpoint(self) -> None:
         try:
@@ -182,6 +183,7 @@ class Store:
             self._log = Log(self.path, self._mark, self._durability == "commit", self.read_to)
         except OSError as error:
             raise _unusable(self.path, error) from error
+        self._discard_old()
         if self._durability == "interval":
             self._run(self._sync)
 
@@ -232,6 +234,9 @@ class Store:
             self.checkpoints_written += 1
             self.checkpoint = checkpoints.write(self.values, self._mark, taken)
             self._saved, self._saved_bytes = taken.end.number, appended
+            for name, record in list(self._referred.items()):
+                if record <= self._saved:
+                    self._referred.pop(name, None)
             self._discard_old()
         except OSError as error:
             raise self._not_saved(error) from error
@@ -254,10 +259,15 @@ class Store:
             with unheld(self.path) as is_free:
                 self._superfluous = not is_free
                 if is_free:
-                    used = self.values.written | claimed(self.path)
-                    checkpoints.discard_old(self.path, self.checkpoint, used)
+                    held = claimed(self.path)
+                    checkpoints.discard_old(
+                        self.path, self.checkpoint, lambda n: n in held or self._may_be_used(n)
+                    )
         except OSError:
             _log.warning("files that are used no more cannot be deleted", exc_info=True)
+
+    def _may_be_used(self, name: str) -> bool:
+        return name in self._referred or self.values.may_be_used(name)
 
     def _not_saved(self, error: OSError) -> StoreError:
         return StoreError(
@@ -309,32 +319,46 @@ class Store:
             if thread is not threading.current_thread():
                 thread.join()
 
-    def append(self, parts: Parts, undo: Undo) -> int:
+    def refers(self, files: Sequence[str], record: int) -> None:
+        """A record refers to these files: they stay until a checkpoint has what it says."""
+        self._referred.update(dict.fromkeys(files, record))
+        self.values.keep(files)
+
+    def append(self, parts: Parts, undo: Undo, files: Sequence[str] = ()) -> int:
         """Write a record, which is taken back with the work that it is the end of; returns its
-        number. Raises: StoreError, with nothing written."""
+        number. `files`: to which it refers. Raises: StoreError, with nothing written."""
         log = self._writable
         undo.before(log)
         with self._writing_log():
-            return log.append(parts)
+            number = log.append(parts)
+        self.refers(files, number)
+        return number
 
     @contextmanager
     def appending(
-        self, pack: Callable[[], Parts], undo: Undo, beside: bool
+        self,
+        pack: Callable[[], Parts],
+        undo: Undo,
+        beside: bool,
+        files: Sequence[str] = (),
     ) -> Iterator[Callable[[], int]]:
         """A record of what `pack` returns: what this yields appends it, at the end of the work that
-        it is of. `beside`: it is large, and a thread writes it while that work goes on.
+        it is of. `beside`: it is large, and a thread writes it while that work goes on. `files`: as
+        of `append`.
 
         Raises: as `append`.
         """
         if not beside:
-            yield lambda: self.append(pack(), undo)
+            yield lambda: self.append(pack(), undo, files)
             return
         with self._writable.begin(pack) as pending:
 
             def finish() -> int:
                 undo.before(self._writable)
                 with self._writing_log():
-                    return pending.finish()
+                    number = pending.finish()
+                self.refers(files, number)
+                return number
 
             yield finish
 

@@ -43,7 +43,7 @@ def read_dataframe(df: DataFrame, directory: str) -> list[pa.Table]:
     Raises: DataError for a column of another type; OSError for a directory that cannot be used.
     Cost: one Spark job; the rows are written once, and read when somebody looks at them.
     """
-    _check_types(df)
+    check_types(df)
     directory = os.path.abspath(directory)
     make_directory(directory)
     prefix = f"ingest-{uuid.uuid4().hex}"
@@ -99,7 +99,8 @@ def write_partition(prefix: str, batches: Iterator[pa.RecordBatch]) -> Iterator[
             discard(path)
 
 
-def _check_types(df: DataFrame) -> None:
+def check_types(df: DataFrame) -> None:
+    """Raises: DataError for a column of a type that no table has."""
     for field in df.schema.fields:
         if type(field.dataType) not in _TYPES:
             raise DataError(

@@ -1,0 +1,214 @@
+"""Loading a DataFrame by tasks: they write its rows as a store keeps them, and tell the files.
+
+Each task takes its partition as Arrow batches, checks them as the driver would, and writes segments
+(`operators.state.stored`) into the store; what it returns is a row for each file. So the driver's
+work is in proportion to the blocks of 65,536 rows, and no row passes through it. A task that is
+tried again writes other files; only those count that the job returned.
+
+Invariant: the blocks hold the DataFrame's rows once each, and files that are told are on disk.
+Source: the commit protocol of Hadoop's output committers, without renaming: attempts have names of
+their own, and who commits lists those that count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from operators.executor.spark.ingest import check_types
+from operators.flight import arrow
+from operators.flight.column import Column
+from operators.naive import naive_in
+from operators.state.pieces import Home, MappedFiles
+from operators.state.stored import Segment, StoredBlock, StoredRows, write_rows
+from operators.state.values import ValueFiles
+from planner import zones
+from planner.errors import DataError, SqlViewError
+from planner.types import Schema
+
+_SCHEMA = (
+    "partition int, name string, numbers array<bigint>, rows array<bigint>, "
+    "ends array<bigint>, nulls array<bigint>, places array<bigint>, error string"
+)
+_LISTS = ("numbers", "rows", "ends", "nulls", "places")
+_TOLD = pa.schema(
+    [("partition", pa.int32()), ("name", pa.string())]
+    + [(name, pa.list_(pa.int64())) for name in _LISTS]
+    + [("error", pa.string())]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What a task needs. `mark`: what the store's own file says, by which a task sees that it is
+    there. `zone`: of data without one."""
+
+    directory: str
+    mark: bytes
+    token: str
+    schema: Schema
+    key: tuple[int, ...]
+    cast: bool
+    zone: str
+
+
+def write_dataframe(
+    df: DataFrame, schema: Schema, key: Sequence[int], cast: bool, zone: str, values: ValueFiles
+) -> StoredRows:
+    """Write the rows of `df` into the files of a store, for a table with these columns.
+
+    `key`: those of its primary key. Returns: the rows; files without a reference go with it.
+    Raises: DataError for what does not fit, see operators.flight.arrow; SqlViewError where tasks do
+    not see the store; Spark's exceptions if computing the rows fails.
+    Cost: one Spark job; in the driver O(blocks).
+    """
+    check_types(df)
+    with open(os.path.join(values.directory, "store.json"), "rb") as file:
+        mark = file.read()
+    lent = values.lend()
+    order = _Order(values.directory, mark, lent.token, schema, tuple(key), cast, zone)
+    try:
+        told = df.mapInArrow(_writer(order), _SCHEMA).toArrow().to_pylist()
+        errors = [row for row in told if row["error"] is not None]
+        if errors:
+            raise _error(min(errors, key=lambda row: int(row["partition"])), values.directory)
+        return StoredRows(schema, *_found(told, len(order.key), values.directory), lent)
+    except BaseException:
+        values.give_back(lent.token)  # whoever keeps the error keeps this one
+        raise
+
+
+def _found(
+    told: list[dict[str, Any]], width: int, directory: str
+) -> tuple[MappedFiles, tuple[StoredBlock, ...], tuple[int, ...]]:
+    """The files, their blocks in order, and the columns with NULLs. `width`: columns of the key."""
+    blocks: list[tuple[Any, StoredBlock]] = []
+    nulls: set[int] = set()
+    for row in told:
+        segment = _segment(row, width)
+        nulls.update(segment.nulls)
+        blocks += [
+            ((row["partition"], number), block)
+            for number, block in zip(segment.numbers, segment.blocks, strict=True)
+        ]
+    ends = [block.ends for _, block in blocks if block.ends is not None]
+    if len(ends) == len(blocks):
+        # Spark deals files out by size: where keys ascend in each block, they may in all.
+        blocks = [
+            (tuple(first.tolist()), block)
+            for (first, _), (_, block) in zip(ends, blocks, strict=True)
+        ]
+    files = MappedFiles(directory)
+    files.open([row["name"] for row in told])
+    ordered = tuple(block for _, block in sorted(blocks, key=lambda each: each[0]))
+    return files, ordered, tuple(sorted(nulls))
+
+
+def _writer(order: _Order) -> Any:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from operators.executor.spark.load import write_partition
+
+        yield from write_partition(order, batches)
+
+    return write
+
+
+def write_partition(order: _Order, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write one partition, in a task; yields a row for each complete file, or for what is wrong."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    # Attempts have names of their own; outside of Spark drawn ones.
+    partition, attempt = (
+        (0, secrets.randbits(60))
+        if context is None
+        else (context.partitionId(), context.taskAttemptId())
+    )
+    if not _sees_store(order):
+        yield _told(partition, error={"unseen": True})
+        return
+    numbers = count(1)
+
+    def new_path() -> str:
+        return os.path.join(order.directory, f"rows-{order.token}-{attempt}-{next(numbers)}")
+
+    zone = zones.find(order.zone)
+    assert zone is not None, "the driver knows it"
+    try:
+        with naive_in(lambda: zone):
+            for segment in write_rows(_columns(order, batches), order.schema, order.key, new_path):
+                yield _told(partition, segment)
+    except DataError as error:
+        said = {"message": error.message, "detail": error.detail, "hint": error.hint}
+        yield _told(partition, error=said)
+
+
+def _sees_store(order: _Order) -> bool:
+    try:
+        with open(os.path.join(order.directory, "store.json"), "rb") as file:
+            return file.read() == order.mark
+    except OSError:
+        return False
+
+
+def _columns(order: _Order, batches: Iterator[pa.RecordBatch]) -> Iterator[list[Column]]:
+    first = 0
+    for batch in batches:
+        yield arrow.to_columns(batch, order.schema, cast=order.cast, first=first)
+        first += batch.num_rows
+
+
+def _told(
+    partition: int, segment: Segment | None = None, error: dict[str, Any] | None = None
+) -> pa.RecordBatch:
+    """A row of _SCHEMA. `ends`: of each block whether it has some, and those; `places`: of each
+    array the block, and a row of `Home.places`."""
+    row: dict[str, Any] = {"partition": partition, "error": error and json.dumps(error)}
+    if segment is not None:
+        blocks = segment.blocks
+        row |= {
+            "name": blocks[0].home.file,
+            "numbers": list(segment.numbers),
+            "rows": [block.rows for block in blocks],
+            "ends": [n for b in blocks for n in ([0] if b.ends is None else [1, *b.ends.flat])],
+            "nulls": list(segment.nulls),
+            "places": [n for i, b in enumerate(blocks) for at in b.home.places for n in (i, *at)],
+        }
+    return pa.RecordBatch.from_pylist([row], _TOLD)
+
+
+def _segment(row: dict[str, Any], width: int) -> Segment:
+    """What `_told` was given, of a key of so many columns."""
+    places = np.array(row["places"], np.int64).reshape(-1, 5)
+    ends = iter(row["ends"])
+    blocks = []
+    for at, rows in enumerate(row["rows"]):
+        found = None
+        if next(ends):
+            found = np.array([next(ends) for _ in range(2 * width)], np.int64).reshape(2, width)
+        home = Home(row["name"], places[places[:, 0] == at, 1:].copy())
+        blocks.append(StoredBlock(home, rows, found))
+    return Segment(tuple(row["numbers"]), tuple(blocks), tuple(row["nulls"]))
+
+
+def _error(row: dict[str, Any], directory: str) -> SqlViewError:
+    said = json.loads(row["error"])
+    if "unseen" in said:
+        return SqlViewError(
+            "Spark's executors do not see the store",
+            detail=f"A task found no such store in {directory}.",
+            hint="Open the store in a directory that all executors see under this path, or load "
+            'with placement="inline".',
+        )
+    where = f"In partition {row['partition']} of the DataFrame: "
+    detail = said["detail"] and where + said["detail"]
+    return DataError(said["message"], detail=detail, hint=said["hint"])

@@ -1,0 +1,367 @@
+"""Loads whose rows Spark's tasks write into the store, against loads through the driver."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlview
+from operators.executor.spark import load
+from operators.kernels.memory import BLOCK_ROWS
+from sqlview import DataError, Session, SqlViewError
+from sqlview.datasource import SqlViewDataSource
+from sqlview.store import backup
+
+pytestmark = pytest.mark.spark
+
+SEGMENT = re.compile(r"rows-.*")
+TYPES = (
+    "id BIGINT, b BOOLEAN, i TINYINT, n INT, d DECIMAL(9,2), w DECIMAL(30,4), f FLOAT, x DOUBLE, "
+    "s STRING, y BINARY, a DATE, t TIMESTAMP, l TIMESTAMP_NTZ"
+)
+VALUES = (
+    "id", "id % 3 = 0", "cast(id % 100 AS tinyint)", "cast(id * 7 % 100000 AS int)",
+    "cast(id % 1000000 / 100 AS decimal(9,2))", "cast(id * 1000003 AS decimal(30,4))",
+    "cast(cast(id AS double) / 3 AS float)", "cast(id AS double) / 7", "concat('ü', id)",
+    "cast(cast(id AS string) AS binary)", "date_add(DATE '1990-01-01', cast(id % 9999 AS int))",
+    "timestamp_micros(id * 1000003)", "cast(timestamp_micros(id * 977) AS timestamp_ntz)",
+)  # fmt: skip
+NAMES = [column.split()[0] for column in TYPES.split(", ")]
+
+
+def _frame(spark: Any, rows: int, partitions: int, nulls: bool = False) -> Any:
+    """Of all types; every fifth value is NULL, but for the id, if there are `nulls`."""
+    made = [
+        f"if(id % 5 = {place % 5}, NULL, {value}) AS {name}" if nulls and place else
+        f"{value} AS {name}"
+        for place, (value, name) in enumerate(zip(VALUES, NAMES, strict=True))
+    ]  # fmt: skip
+    return spark.range(0, rows, 1, partitions).selectExpr(*made)
+
+
+@contextmanager
+def _open(path: Path, spark: Any = None, **how: Any) -> Iterator[Session]:
+    with sqlview.connect(path, spark=spark, placement="spark", **how) as db:
+        yield db
+
+
+def _segments(path: Path) -> list[str]:
+    return [name for name in os.listdir(path) if SEGMENT.fullmatch(name)]
+
+
+def _log_bytes(path: Path, db: Session) -> int:
+    assert db._store is not None
+    return db._store.appended_bytes
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+def test_rows_as_the_driver_takes_them(spark: Any, tmp_path: Path, nulls: bool) -> None:
+    """All types, full blocks and short ones: what is there, what is logged, and what is there when
+    the store is opened again, from the log and from a checkpoint."""
+    frame, rows = _frame(spark, BLOCK_ROWS + 2_500, 2, nulls), BLOCK_ROWS + 2_500
+    expected = frame.orderBy("id").toArrow()
+    path = tmp_path / "store"
+    with _open(path, spark) as db:
+        db.sql(f"CREATE TABLE t ({TYPES.replace('id BIGINT', 'id BIGINT PRIMARY KEY')})")
+        assert db.load("t", frame) == sqlview.sources.files.Loaded(rows, 0, 1)
+        assert 2 <= len(_segments(path)) <= 4
+        assert _log_bytes(path, db) < 50_000
+        assert _table(db).cast(expected.schema).equals(expected)
+        db.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT i, count(*) AS c, sum(d) AS d FROM t GROUP BY i"
+        )
+        assert db.verify("v", engine="duckdb").equal
+        backup(str(path), str(tmp_path / "copy"))  # the rows are in no checkpoint yet
+        db._save_last = lambda store: None  # type: ignore[method-assign]
+    for where in (path, tmp_path / "copy"):
+        for round in ("from the log", "from a checkpoint"):
+            with sqlview.connect(where) as db:
+                assert _table(db).cast(expected.schema).equals(expected), round
+                assert db.verify("v", engine="duckdb").equal
+                _refuse(db, _table(db)[7:8])
+        with sqlview.connect(where) as db:
+            with db.transaction() as tx:
+                tx.delete("t", [(7,), (BLOCK_ROWS + 1,)])
+                tx.upsert("t", expected[9:10])
+            assert db.verify("v", engine="duckdb").equal
+
+
+def _refuse(db: Session, rows: pa.Table) -> None:
+    tx = db.begin()
+    tx.insert("t", rows)
+    with pytest.raises(DataError, match="the key is there already"):
+        db.apply([tx])
+
+
+def _table(db: Session) -> pa.Table:
+    return db._read("t").sort_by("id")
+
+
+def test_views_follow(spark: Any, tmp_path: Path) -> None:
+    """A view over the table has the rows with the epoch; changes come to what was loaded."""
+    with _open(tmp_path / "store", spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, g BIGINT)")
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g")
+        heard: list[pa.Table] = []
+        db.subscribe("v", heard.append)
+        for first in (0, 30_000):
+            with db.transaction() as tx:
+                tx.insert("t", spark.range(first, first + 20_000).selectExpr("id", "id % 7 AS g"))
+                tx.insert(
+                    "t",
+                    spark.range(first + 20_000, first + 30_000).selectExpr("id", "0 AS g"),
+                    cast=True,
+                )
+            assert db.verify("v", engine="duckdb").equal
+        assert len(heard) == 2
+        with db.transaction(placement="inline") as tx:
+            tx.insert("t", spark.range(100_000, 100_010).selectExpr("id", "1 AS g"), cast=True)
+            tx.delete("t", [(i,) for i in range(20_000)])
+        assert db.verify("v", engine="duckdb").equal
+
+
+def test_beside_other_changes(spark: Any, tmp_path: Path) -> None:
+    """In one transaction with others they are taken in the order of the statements."""
+    path = tmp_path / "store"
+    with _open(path, spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+        with db.transaction() as tx:
+            tx.insert("t", [(5,)])
+            tx.delete("t", [(5,)])
+            tx.insert("t", spark.range(0, 10))
+            tx.delete("t", [(7,)])
+            tx.insert("t", spark.range(7, 8))
+        assert _table(db)["id"].to_pylist() == list(range(10))
+        one, two = db.begin(), db.begin()
+        one.insert("t", spark.range(10, 20))
+        two.insert("t", spark.range(20, 30))
+        assert db.apply([one, two]) == [2, 3]
+        db._save_last = lambda store: None  # type: ignore[method-assign]
+    with sqlview.connect(path) as db:
+        assert _table(db)["id"].to_pylist() == list(range(30))
+        assert db.epoch == 3
+
+
+def test_keys_in_order_need_no_index(spark: Any, tmp_path: Path) -> None:
+    """Partitions whose keys ascend are put in order, and no entry of the index is made."""
+    with _open(tmp_path / "store", spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT, k INT, PRIMARY KEY (id, k))")
+        frame = spark.range(0, 1000, 1, 4).selectExpr("id div 2 AS id", "cast(id % 2 AS int) AS k")
+        falling = frame.repartitionByRange(3, frame.id.desc()).sortWithinPartitions("id", "k")
+        db.load("t", falling)
+        assert _entries(db) == 0
+        with pytest.raises(DataError, match="is there already"):
+            db.load("t", falling)
+        db.load("t", frame.selectExpr("id + 500 AS id", "k"))
+        assert len(_table(db)) == 2000
+        shuffled = frame.selectExpr("1000 + id * 7919 % 500 AS id", "k")
+        db.load("t", shuffled)
+        assert _entries(db) == 3000
+        assert len(_table(db)) == 3000
+
+
+def _entries(db: Session) -> int:
+    return sum(index.state.spine.entries for index in db._dataflow.indexes)
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_duplicates(spark: Any, tmp_path: Path, text: bool) -> None:
+    """Keys that are there twice in the load, or were there, are told; no file is left behind."""
+    path, kind = tmp_path / "store", "STRING" if text else "BIGINT"
+    key = "concat('a text of more than fifteen bytes ', id)" if text else "id"
+    with _open(path, spark) as db:
+        db.sql(f"CREATE TABLE t (k {kind} PRIMARY KEY)")
+        twice = spark.range(0, 20_000, 1, 3).selectExpr(f"{key.replace('id', 'id % 19999')} AS k")
+        for frame in (twice, spark.range(5, 6).selectExpr(f"{key} AS k")):
+            with pytest.raises(DataError) as refused:
+                db.load("t", frame)
+            assert refused.value.message == 'cannot insert into "t": the key is there already'
+            assert "of the data has k = " in str(refused.value.detail)
+            assert db.epoch == (frame is not twice)
+            if frame is twice:
+                del refused  # which knows the transaction
+                gc.collect()
+                assert _segments(path) == []
+                db.load("t", spark.range(0, 20_000).selectExpr(f"{key} AS k"))
+        assert db._read("t").num_rows == 20_000
+
+
+BAD = {
+    "NULL": ("CASE WHEN id <> 700 THEN id END AS id", 'NULL in column "id", which is NOT NULL'),
+    "range": ("id AS id, 1 AS more", 'the data has column "more", which the table lacks'),
+    "type": ("cast(id AS string) AS id", 'column "id" is BIGINT, but the data has string'),
+    "array": ("array(id) AS id", 'cannot take column "id" of type array<bigint>'),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_what_does_not_fit(spark: Any, tmp_path: Path, bad: str) -> None:
+    """Tasks refuse what the driver refuses, and nothing has happened."""
+    path, (columns, message) = tmp_path / "store", BAD[bad]
+    with _open(path, spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT NOT NULL)")
+        with pytest.raises(DataError, match=re.escape(message)), db.transaction() as tx:
+            tx.insert("t", spark.range(0, 1000, 1, 2).selectExpr(*columns.split(", ")))
+        assert (db.epoch, _segments(path)) == (0, [])
+
+
+def test_a_load_that_is_not_committed(spark: Any, tmp_path: Path) -> None:
+    """A task fails for good; a block raises; a transaction is forgotten; a commit fails and is
+    done again; a checkpoint is written meanwhile."""
+    path = tmp_path / "store"
+    with _open(path, spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT)")
+        with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+            db.load("t", spark.range(0, 1000, 1, 1).selectExpr("id div (id - 900) AS id"))
+        assert db.epoch == 0
+        tx = db.begin()
+        tx.insert("t", spark.range(10))
+        forgotten = _segments(path)
+        tx = db.begin()
+        assert forgotten
+        assert not set(forgotten).intersection(_segments(path))
+        tx.insert("t", spark.range(10))
+        db.checkpoint(even_if_same=True)
+        assert len(_segments(path)) >= 1
+        keep, db._writer.keep = db._writer.keep, _fail
+        with pytest.raises(OSError, match="no room"):
+            db.apply([tx])
+        db._writer.keep = keep
+        db.checkpoint(even_if_same=True)
+        db.apply([tx])
+        db.checkpoint()
+        assert len(_table(db)) == 10
+        del tx
+        gc.collect()
+        held = len(_segments(path))
+        db.sql("DROP TABLE t")
+        db.checkpoint()
+        assert (held >= 1, _segments(path)) == (True, [])
+
+
+def _fail(*_: Any) -> None:
+    raise OSError("no room")
+
+
+def test_files_that_the_log_needs_stay(spark: Any, tmp_path: Path) -> None:
+    """What was loaded and dropped since the checkpoint can be read until the next is written."""
+    path = tmp_path / "store"
+    with _open(path, spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT)")
+        db.checkpoint()
+        db.load("t", spark.range(100))
+        db.sql("DROP TABLE t")
+        assert db._store is not None
+        db._store.values.collect(())
+        db._store._discard_old()
+        db._save_last = lambda store: None  # type: ignore[method-assign]
+    with sqlview.connect(path) as db:
+        assert db.sql("SHOW TABLES").to_arrow().num_rows == 0
+        db.checkpoint(even_if_same=True)
+        assert _segments(path) == []
+
+
+def test_damage_before_a_checkpoint(spark: Any, tmp_path: Path) -> None:
+    """A file that the log refers to is missing, or is not what was written."""
+    path = tmp_path / "store"
+    with _open(path, spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT)")
+        db.load("t", spark.range(0, 30_000, 1, 1))
+        db._save_last = lambda store: None  # type: ignore[method-assign]
+    (name,) = _segments(path)
+    whole = (path / name).read_bytes()
+    (path / name).write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
+    with pytest.raises(SqlViewError, match='rows that were loaded into "t" cannot be read'):
+        sqlview.connect(path)
+    (path / name).unlink()
+    with pytest.raises(SqlViewError, match='rows that were loaded into "t" cannot be read'):
+        sqlview.connect(path)
+    (path / name).write_bytes(whole)
+    with sqlview.connect(path) as db:
+        assert len(_table(db)) == 30_000
+
+
+def test_executors_that_do_not_see_the_store(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have another directory under its path, or none."""
+    path, order = tmp_path / "store", load._Order
+    monkeypatch.setattr(load, "_Order", lambda d, mark, *rest: order(d, b"another", *rest))
+    with _open(path, spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT)")
+        with pytest.raises(SqlViewError, match="Spark's executors do not see the store"):
+            db.load("t", spark.range(10))
+        assert (db.epoch, _segments(path)) == (0, [])
+
+
+def test_lost_attempt(spark: Any, tmp_path: Path) -> None:
+    """A task fails after it has written a file: that of the second attempt counts."""
+    path, flag = tmp_path / "store", tmp_path / "failed"
+
+    def fail_once(batches: Any) -> Any:
+        yield from batches
+        try:
+            os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        raise RuntimeError("once")
+
+    frame = spark.range(0, 2 * BLOCK_ROWS, 1, 1).union(spark.range(-70_000, 0, 1, 1))
+    with _open(path, spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, s STRING)")
+        # So many NULLs that a file is full of blocks without them when another begins.
+        failing = frame.selectExpr("id", "nullif('x', if(id < 0, 'x', '')) AS s")
+        db.load("t", failing.mapInArrow(fail_once, "id long, s string"))
+        assert flag.exists()
+        assert _table(db)["id"].to_pylist() == list(range(-70_000, 2 * BLOCK_ROWS))
+        assert _table(db)["s"].null_count == 70_000
+    with sqlview.connect(path) as db:
+        assert len(_segments(path)) == 2
+        assert len(_table(db)) == 2 * BLOCK_ROWS + 70_000
+
+
+def test_read_by_tasks(spark: Any, tmp_path: Path) -> None:
+    """What tasks have written tasks read, where it lies."""
+    path = tmp_path / "store"
+    with _open(path, spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, s STRING)")
+        frame = spark.range(0, BLOCK_ROWS + 5_000, 1, 2).selectExpr("id", "concat('x', id) AS s")
+        db.load("t", frame)
+        with db.transaction() as tx:
+            tx.delete("t", [(3,), (BLOCK_ROWS + 4_999,)])
+        db.checkpoint()
+        spark.dataSource.register(SqlViewDataSource)
+        read = spark.read.format("sqlview").option("store", str(path)).load("t")
+        sums = read.selectExpr("count(*)", "sum(id)", "max(s)").toArrow().to_pylist()
+        n = BLOCK_ROWS + 5_000
+        assert list(sums[0].values()) == [n - 2, n * (n - 1) // 2 - 3 - n + 1, "x9999"]
+
+
+def test_placement(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small DataFrame goes through the driver unless it is placed on Spark; a large one, and
+    files of Parquet, do not."""
+    path = tmp_path / "store"
+    pq.write_table(pa.table({"id": range(1000)}), tmp_path / "t.parquet")
+    frame = spark.read.parquet(str(tmp_path / "t.parquet"))
+    with sqlview.connect(path, spark=spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT)")
+        assert db.load("t", frame).files == 1
+        assert _segments(path) == []
+        monkeypatch.setattr("sqlview.spark.DRIVER_BYTES", 100)
+        db.load("t", frame)
+        assert len(_segments(path)) == 1
+        with db.transaction(placement="inline") as tx:
+            tx.insert("t", frame)
+        assert len(_segments(path)) == 1
+        with pytest.raises(ValueError, match="format is for paths"):
+            db.load("t", frame, format="csv")
+        assert len(_table(db)) == 3000
