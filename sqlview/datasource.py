@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -27,12 +26,12 @@ from pyspark.sql.types import StructType
 
 from operators.executor.source import PlannedSource
 from planner.errors import DataError, suggestion
-from sqlview.reads import Planned, names_in
+from sqlview.lending import spark_schema
+from sqlview.reads import Planned, names_in, values_in
 from sqlview.session import Session
-from sqlview.spark import spark_schema
-from sqlview.store.hold import claim, hold
+from sqlview.store.hold import hold
 
-OPTIONS = ("store", "path", "columns", "epoch")
+OPTIONS = ("store", "path", "columns", "where", "epoch")
 
 
 class SqlViewDataSource(DataSource):
@@ -40,11 +39,13 @@ class SqlViewDataSource(DataSource):
 
     Options: `store`: its directory, which the driver and all executors see under this name; the
     argument of `load` (`path`): the table or view; `columns`: those that are read, with commas
-    between them, or as a JSON list; `epoch`: of a view whose changes are retained, an earlier one.
-    An ordered view comes in its order.
+    between them, or as a JSON list; `where`: values of columns as a JSON object, of which an index
+    finds the rows, so that no others are read; `epoch`: of a view whose changes are retained, an
+    earlier one. An ordered view comes in its order.
     Raises, as Spark's AnalysisException with our text: StoreError for a path that is no store;
-    CatalogError for an unknown table or view; DataError for an unknown column or option, and an
-    epoch that is not retained; ViewError for a view in error.
+    CatalogError for an unknown table or view; DataError for an unknown column or option, values
+    that a column cannot hold or no index finds, and an epoch that is not retained; ViewError for a
+    view in error.
     Cost: at `load` the store is opened: what was committed after its last checkpoint goes through
     its steps again.
     """
@@ -89,13 +90,13 @@ def _plan(options: dict[str, str]) -> Planned:
             hint='Write spark.read.format("sqlview").option("store", DIRECTORY).load(NAME).',
         )
     columns = names_in(given["columns"]) if "columns" in given else None
+    where = values_in(given["where"]) if "where" in given else None
     epoch = _epoch(given["epoch"]) if "epoch" in given else None
+    if where is not None and epoch is not None:
+        raise DataError("where finds rows of the latest epoch, not of an earlier one")
     path = os.path.abspath(store)
     with _held(path), Session(path, read_only=True, placement="inline", progress=False) as db:
-        planned = db._plan_read(name, columns, epoch)
-        if not planned.files:
-            return planned
-        return replace(planned, reading=replace(planned.reading, claim=claim(path, planned.files)))
+        return db._plan_read(name, columns, epoch, where)
 
 
 def _epoch(text: str) -> int:

@@ -156,9 +156,12 @@ class ViewRows:
         reader: Reader,
         dataframe: Callable[[pa.Table], DataFrame],
         past: Callable[[int], tuple[Version, Sequence[Change]]] | None = None,
+        frame: Callable[[], DataFrame] | None = None,
     ) -> None:
-        """`past`: the latest version, and what has made it of that of an epoch."""
+        """`past`: the latest version, and what has made it of that of an epoch. `frame`: a
+        DataFrame of the latest version that need not read it."""
         self._past = past
+        self._frame = frame
         self._version = version
         self._reader = reader
         self._dataframe = dataframe
@@ -170,7 +173,7 @@ class ViewRows:
         return self._reader.count(self._version())
 
     def dataframe(self) -> DataFrame:
-        return self._dataframe(self.table())
+        return self._dataframe(self.table()) if self._frame is None else self._frame()
 
     def lookup(self, names: tuple[str, ...], values: tuple[Any, ...]) -> pa.Table:
         version = self._version()

@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -29,8 +29,11 @@ from operators.dataflow import Dataflow
 from operators.executor.inline import InlineExecutor
 from operators.executor.placement import choose
 from operators.executor.protocol import Executor
+from operators.flight.column import Ints
 from operators.flight.delta import Delta
 from operators.flight.rows import represented
+from operators.naive import naive_in
+from operators.state.relation import Relation
 from operators.state.stored import StoredRows
 from planner import dataflow as ir
 from planner import parse
@@ -59,7 +62,7 @@ from sqlview.oracle import CannotSay, Oracle
 from sqlview.positions import NOWHERE, Positions
 from sqlview.progress import Progress, ignore
 from sqlview.reader import Reader, ViewRows, check
-from sqlview.reads import Planned
+from sqlview.reads import Planned, Readable
 from sqlview.recovery import Recovery, counter_of
 from sqlview.settings import Settings
 from sqlview.sink import MODES as SINK_MODES
@@ -385,6 +388,7 @@ class Session:
             self._reader,
             self._dataframe,
             lambda epoch: self._past(name, epoch),
+            lambda: self._frame(name),
         )
         return ViewReader(self._version(name).entry.name, rows)
 
@@ -777,36 +781,71 @@ class Session:
     def _read(self, name: str) -> pa.Table:
         """All rows of a table or view."""
         with self._working():
-            entry = self._catalog.find(name)
-            version = self._versions.taken(
-                entry if isinstance(entry, View) else self._catalog.table(name)
-            )
+            version = self._versions.taken(self._readable_entry(name))
         return self._reader.rows(version)
 
     def _plan_read(
-        self, name: str, columns: Sequence[str] | None = None, epoch: int | None = None
+        self,
+        name: str,
+        columns: Sequence[str] | None = None,
+        epoch: int | None = None,
+        where: Mapping[str, Any] | None = None,
     ) -> Planned:
         """What others read of a table or view at the latest epoch, or of a view at an earlier one
-        that is retained."""
+        that is retained; all rows, or those of the latest that have the values of `where`."""
         with self._working():
-            entry, store = self._catalog.any(name), self._store
-            assert store is not None, "what lies in no store has no files"
-            if isinstance(entry, Stream):
-                raise CatalogError(
-                    f'stream "{entry.name}" has no rows to read',
-                    detail="A stream keeps none of its events.",
-                    hint="Create a materialized view over it, and read that.",
-                )
+            entry = self._readable_entry(name)
             places = reads.chosen(entry, columns)
-            if epoch is not None and epoch != self.epoch:
+            only = None
+            if where is not None:
+                with naive_in(self._settings.zone):
+                    only = reads.rows_with(entry, self._dataflow, self.epoch, where)
+            elif epoch is not None and epoch != self.epoch:
                 return reads.given(self._rows_as_of(name, epoch).select(places), epoch)
-            if isinstance(entry, Table):
-                relation = entry.state.relation
-            else:
-                check(entry, self._dataflow.errors_of(entry.reader))
-                relation = self._dataflow.relation(entry.root, entry.owner)
-            values = None if store.read_only else store.values
-            return reads.plan(entry, relation, self.epoch, places, store.path, values)
+            return self._planned(entry, places, only)
+
+    def _planned(
+        self, entry: Table | View, places: Sequence[int], only: Ints | None = None
+    ) -> Planned:
+        store = self._store
+        assert store is not None, "what lies in no store has no files"
+        relation, epoch = self._relation(entry), self.epoch
+        if store.read_only:
+            return reads.claimed_plan(entry, relation, epoch, places, store.path, only)
+        return reads.plan(entry, relation, epoch, places, store.path, store.values, only)
+
+    def _readable_entry(self, name: str) -> Table | View:
+        entry = self._catalog.any(name)
+        if isinstance(entry, Stream):
+            raise CatalogError(
+                f'stream "{entry.name}" has no rows to read',
+                detail="A stream keeps none of its events.",
+                hint="Create a materialized view over it, and read that.",
+            )
+        if isinstance(entry, View):
+            check(entry, self._dataflow.errors_of(entry.reader))
+        return entry
+
+    def _relation(self, entry: Table | View) -> Relation:
+        if isinstance(entry, Table):
+            return entry.state.relation
+        return self._dataflow.relation(entry.root, entry.owner)
+
+    def _readable(self, name: str) -> Readable:
+        """What Spark reads of a table or view now; whoever calls holds the lock."""
+        entry = self._readable_entry(name)
+        relation = self._relation(entry)
+
+        return Readable(
+            (entry.id, self.epoch, weakref.ref(relation), len(entry.schema)),
+            relation.nbytes,
+            lambda: self._reader.shown(self._read(name)),
+            None if self._store is None else lambda: self._planned(entry, range(len(entry.schema))),
+        )
+
+    def _frame(self, name: str) -> DataFrame:
+        with self._working():
+            return self._side().dataframe(self._readable(self._catalog.view(name).name))
 
     def _dataframe(self, table: pa.Table) -> DataFrame:
         with self._working():
@@ -818,8 +857,8 @@ class Session:
         text, asked = parse.without_epochs(text, self._catalog.names())
         past = {a.called: self._rows_as_of(a.name, a.epoch) for a in asked}
 
-        def read(name: str) -> pa.Table:
-            return past[name] if name in past else self._read(name)
+        def read(name: str) -> pa.Table | Readable:
+            return past[name] if name in past else self._readable(name)
 
         with interrupts.let_through():
             side = self._side()
@@ -871,7 +910,9 @@ class Session:
             from sqlview.spark import SparkSide  # Spark costs seconds: only when it is needed
 
             values = None if self._spark_path is None or self._store is None else self._store.values
-            self._spark_side = SparkSide(self._given_spark, self._spark_path, values)
+            self._spark_side = side = SparkSide(self._given_spark, self._spark_path, values)
+            if self._store is not None:
+                self._store.lent = side.lending.files
         return self._spark_side
 
     def _spark_oracle(self, zone: str) -> Oracle:

@@ -3,8 +3,8 @@
 Only the DataFrame API is used, so that a Spark Connect session does as well as a classic one.
 
 Invariant: a DataFrame that this module hands out is a snapshot: whatever changes later, it gives
-the rows of the epoch at which it was made, until the session is closed. Names in the user's Spark
-session (temporary views, catalog tables) are neither replaced nor left behind.
+the rows of the epoch at which it was made, until the session is closed (see `lending`). Names in
+the user's Spark session (temporary views, catalog tables) are neither replaced nor left behind.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,6 @@ from pyspark.errors import (
 )
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
 from operators.state.files import make_directory
 from operators.state.stored import StoredRows
@@ -49,9 +48,10 @@ from planner.errors import (
 from planner.names import folded
 from planner.parse import words_of
 from planner.zones import Zone
-from sqlview import spark_files
 from sqlview.java import JavaNotFoundError, ensure_java
+from sqlview.lending import Lending, spark_schema
 from sqlview.quoting import spark_name, spark_template
+from sqlview.reads import Readable
 from sqlview.settings import TIME_ZONE
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ class SparkSide:
             self.directory = Path(tempfile.mkdtemp(prefix="sqlview-"))
         else:
             self.directory = Path(path).absolute() / f"session-{uuid.uuid4().hex}"
+        #: What DataFrames that it made read.
+        self.lending = Lending(self.directory)
         self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
 
     @property
@@ -159,6 +161,7 @@ class SparkSide:
         self._spark = self._beside = self._executor = None
         with ExitStack() as released:  # each, whatever another one raises
             released.callback(self._remove)
+            released.callback(self.lending.close)
             if spark is not None and self._given is None:
                 released.callback(_LOCAL.release, spark)
             if executor is not None:
@@ -219,28 +222,27 @@ class SparkSide:
 
     # -- out -------------------------------------------------------------------------------------
 
-    def dataframe(self, table: pa.Table) -> DataFrame:
+    def dataframe(self, data: pa.Table | Readable) -> DataFrame:
         """A DataFrame of these rows, with exactly these types and NOT NULLs.
 
-        Cost: the rows are copied once, into Spark's driver or into files.
+        Cost: those that lie in no files yet are copied once, into Spark's driver or into files.
         """
-        return self._dataframe(self.spark, table)
+        return self._dataframe(self.spark, data)
 
-    def _dataframe(self, spark: SparkSession, table: pa.Table) -> DataFrame:
-        if table.nbytes <= LOCAL_BYTES or not self.sees_files:
+    def _dataframe(self, spark: SparkSession, data: pa.Table | Readable) -> DataFrame:
+        if isinstance(data, pa.Table):
+            data = Readable(uuid.uuid4(), data.nbytes, partial(_itself, data))
+        if data.nbytes <= LOCAL_BYTES or not (data.plan or self.sees_files):
+            table = data.table()
             return spark.createDataFrame(table, spark_schema(table.schema))
-        numbered = spark_files.numbered(table)
         with self._files():
-            paths = spark_files.write(numbered, self.directory / f"snapshot-{uuid.uuid4().hex}")
-        files = spark.range(0, len(paths), 1, len(paths))
-        rows = files.mapInArrow(spark_files.reader(paths), spark_schema(numbered.schema))
-        return rows.toDF(*table.column_names)
+            return self.lending.frame(spark, data.key, data.plan or data.table, self.sees_files)
 
     def select(
         self,
         text: str,
         names: Iterable[str],
-        read: Callable[[str], pa.Table],
+        read: Callable[[str], pa.Table | Readable],
         zone: Zone,
         streams: Iterable[str] = (),
     ) -> DataFrame:
@@ -452,20 +454,16 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
         ) from error
 
 
+def _itself(table: pa.Table) -> pa.Table:
+    return table
+
+
 def _estimated_bytes(frame: DataFrame) -> int:
     """Spark's own estimate of all rows; 0 over Spark Connect, which does not tell."""
     plan = getattr(frame, "_jdf", None)
     if plan is None:
         return 0
     return int(plan.queryExecution().optimizedPlan().stats().sizeInBytes())
-
-
-def spark_schema(schema: pa.Schema) -> StructType:
-    """Spark's columns for Arrow's: timestamps without a zone are TIMESTAMP_NTZ, whatever the
-    session's `spark.sql.timestampType` says."""
-    struct = from_arrow_schema(schema, prefer_timestamp_ntz=True)
-    assert isinstance(struct, StructType)
-    return struct
 
 
 @contextmanager

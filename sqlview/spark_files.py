@@ -1,9 +1,10 @@
 """Files for Spark: the rows of a table or view at one epoch, which Spark's tasks read.
 
-A *snapshot* is a directory of Arrow IPC files that never change; Spark reads each file as one
-partition, by `mapInArrow`. A Python Data Source would do the same behind `spark.read.format`, but
-costs 0.3 s more for each query: its planning runs in Python processes of its own, on the driver,
-where an environment that was shipped to the executors with `--archives` does not exist.
+A *snapshot* is a directory of Arrow IPC files that never change, each of which is a part of a read
+(`operators.state.reading`), by `mapInArrow`. A Python Data Source would do the same behind
+`spark.read.format`, but costs 0.3 s more for each query: its planning runs in Python processes of
+its own, on the driver, where an environment that was shipped to the executors with `--archives`
+does not exist. It is for other applications (`sqlview.datasource`).
 
 Invariant: Spark's columns are those of the table, in type, order and nullability; in the files they
 are named by number, since Spark reads by name and a table may have a name twice.
@@ -11,7 +12,6 @@ are named by number, since Spark reads by name and a table may have a name twice
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,27 +35,13 @@ def write(table: pa.Table, directory: Path) -> list[str]:
     make_directory(str(directory))
     paths: list[str] = []
     for start in range(0, max(table.num_rows, 1), FILE_ROWS):
-        paths.append(str(directory / f"{len(paths):06}.arrow"))
-        with create(paths[-1]) as file, pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table.slice(start, FILE_ROWS), max_chunksize=BATCH_ROWS)
+        paths.append(write_file(table.slice(start, FILE_ROWS), directory, len(paths)))
     return paths
 
 
-def reader(paths: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What takes positions in `paths` to the rows of those files, for `mapInArrow`.
-
-    It travels by value: a worker that only reads need not load this package, which would take
-    longer than the reading.
-    """
-
-    def read(positions: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        for batch in positions:
-            for position in batch.column(0).to_pylist():
-                with pa.memory_map(paths[position]) as file:
-                    rows = pa.ipc.open_file(file)
-                    for i in range(rows.num_record_batches):
-                        yield rows.get_batch(i)
-
-    return read
+def write_file(table: pa.Table, directory: Path, number: int) -> str:
+    """Write a file into a snapshot's directory; its path. Raises: OSError."""
+    path = str(directory / f"{number:06}.arrow")
+    with create(path) as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=BATCH_ROWS)
+    return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,21 +12,21 @@ from operators.flight import arrow
 from operators.flight.column import Ints
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state.pieces import Home
-from operators.state.reading import BATCH_ROWS, StoredBlock, StoredColumn
+from operators.state.reading import BATCH_ROWS, FileBlock, FileColumn
 from operators.state.relation import Relation
 from operators.state.values import ValueFiles
 from planner.types import Schema
 
 #: Rows that come along with one part.
-PIECE_ROWS = 4 * BLOCK_ROWS
+PIECE_ROWS = 2 * BLOCK_ROWS
 
 
-def stored_columns(relation: Relation, columns: Sequence[int]) -> tuple[StoredColumn, ...]:
+def stored_columns(relation: Relation, columns: Sequence[int]) -> tuple[FileColumn, ...]:
     """How columns lie in blocks."""
     form = relation.form(columns)
     found = (form.columns[c] for c in columns)
     return tuple(
-        StoredColumn(slot, layout.storage.str, layout.words, layout.textual)
+        FileColumn(slot, layout.storage.str, layout.words, layout.textual)
         for _, layout, slot in found
     )
 
@@ -42,28 +43,31 @@ def write_blocks(relation: Relation, values: ValueFiles) -> None:
 
 
 def stored_blocks(
-    relation: Relation, columns: Sequence[int], epoch: int
-) -> tuple[list[StoredBlock], Ints]:
-    """The blocks that lie in files, and the rows, ascending, that lie in none: all that is visible
-    as of `epoch`, the latest one, between steps. Cost: O(blocks), and those rows."""
+    relation: Relation, columns: Sequence[int], epoch: int, directory: str
+) -> tuple[list[FileBlock], Ints]:
+    """The blocks that lie in files of the directory, and the rows, ascending, that lie in none: all
+    that is visible as of `epoch`, the latest one, between steps. Cost: O(blocks), and those rows.
+    """
     slots = relation.slots_of(columns)
     dead = {block: bits for block, bits, _ in relation.dead_bits()}
-    found: list[StoredBlock] = []
+    found: list[FileBlock] = []
     others: list[Ints] = []
     stored, full = relation.stored_blocks, relation.next_row >> BLOCK_BITS
+    files = {s.home.file for s in stored if s.home is not None}
+    gone = {name for name in files if not os.path.exists(os.path.join(directory, name))}
     for block in range((relation.next_row + BLOCK_MASK) >> BLOCK_BITS):
         rows = relation.stored_rows(block)
         home = stored[block].home if block < full else None
         if rows == 0:
             continue
-        if home is None:
+        if home is None or home.file in gone:
             first = block << BLOCK_BITS
             end = min(first + BLOCK_ROWS, relation.next_row)
             others.append(relation.visible(epoch, first, end))
             continue
         bits = dead.get(block)
         found.append(
-            StoredBlock(
+            FileBlock(
                 rows, home.file, _within(home, slots), None if bits is None else bits.tobytes()
             )
         )

@@ -33,7 +33,7 @@ PART_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class StoredColumn:
+class FileColumn:
     """A column as it lies in a block: `dtype` and `words` of a value at `slot`, NULLs behind that;
     `textual`: offsets, and behind the NULLs the bytes."""
 
@@ -44,7 +44,7 @@ class StoredColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredBlock:
+class FileBlock:
     """A block with so many rows in a file, `slots`: (slot, offset, bytes) of each array that is
     wanted; `ids_slot` among them has the places of a block that was rewritten. `dead`: a bit for
     each place, None where no row is dead."""
@@ -61,11 +61,12 @@ class StoredBlock:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one task reads: blocks in files, and behind them rows that come along, as a stream of
-    Arrow's."""
+    """What one task reads: blocks in files, behind them rows that come along, as a stream of
+    Arrow's, and those of a file of Arrow's at `path`."""
 
-    blocks: tuple[StoredBlock, ...] = ()
+    blocks: tuple[FileBlock, ...] = ()
     rows: bytes = b""
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Reading:
 
     directory: str
     schema: pa.Schema
-    columns: tuple[StoredColumn, ...]
+    columns: tuple[FileColumn, ...]
     ids_slot: int
     epoch: int
     claim: str | None
@@ -91,8 +92,13 @@ class Reading:
                     yield batch.slice(start, BATCH_ROWS)
         if part.rows:
             yield from pa.ipc.open_stream(part.rows)
+        if part.path:
+            with pa.memory_map(part.path) as file:
+                found = pa.ipc.open_file(file)
+                for i in range(found.num_record_batches):
+                    yield found.get_batch(i)
 
-    def _files(self, blocks: tuple[StoredBlock, ...]) -> MappedFiles:
+    def _files(self, blocks: tuple[FileBlock, ...]) -> MappedFiles:
         """The files of blocks, mapped: from now on they may go."""
         self.renew()
         files = MappedFiles(self.directory)
@@ -123,7 +129,7 @@ class Reading:
             "same name, and run them as the same user.",
         )
 
-    def _batch(self, block: StoredBlock, files: MappedFiles) -> pa.RecordBatch:
+    def _batch(self, block: FileBlock, files: MappedFiles) -> pa.RecordBatch:
         arrays = {
             slot: files.array(block.file, offset, nbytes, np.dtype(np.uint8))
             for slot, offset, nbytes in block.slots
@@ -136,7 +142,7 @@ class Reading:
         alive = self._alive(block, arrays)
         return batch if alive is None else batch.filter(pa.array(alive))
 
-    def _alive(self, block: StoredBlock, arrays: dict[int, Array]) -> Array | None:
+    def _alive(self, block: FileBlock, arrays: dict[int, Array]) -> Array | None:
         """Which rows of a block are visible; None: all."""
         if block.dead is None:
             return None
@@ -147,7 +153,7 @@ class Reading:
         return alive
 
 
-def _array(kind: pa.DataType, column: StoredColumn, rows: int, arrays: dict[int, Array]) -> Any:
+def _array(kind: pa.DataType, column: FileColumn, rows: int, arrays: dict[int, Array]) -> Any:
     """A column of a block as Arrow has it: mapped where the layouts agree, else a copy."""
     present = arrays.get(column.slot + 1)
     mask = None if present is None else pa.array(present.view(np.bool_)).buffers()[1]
@@ -168,11 +174,11 @@ def _array(kind: pa.DataType, column: StoredColumn, rows: int, arrays: dict[int,
     return pa.Array.from_buffers(kind, rows, [mask, pa.py_buffer(values)])
 
 
-def dealt(blocks: list[StoredBlock], rows: list[bytes]) -> list[Part]:
+def dealt(blocks: list[FileBlock], rows: list[bytes]) -> list[Part]:
     """The parts of a read: blocks by their bytes, then what comes along, a part each; one at
     least."""
     parts: list[Part] = []
-    here: list[StoredBlock] = []
+    here: list[FileBlock] = []
     size = 0
     for block in blocks:
         if here and size + block.nbytes > PART_BYTES:

@@ -20,6 +20,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TypeAlias
@@ -87,6 +88,8 @@ class Store:
         self.values = ValueFiles(self.path, durable=True)
         #: Files to which the log refers, each with the record that does.
         self._referred: dict[str, int] = {}
+        #: Names of files that DataFrames of the session read.
+        self.lent: Callable[[], AbstractSet[str]] = frozenset
         #: Record, bytes appended, and when: of the latest checkpoint. What it took, in seconds.
         self._saved, self._saved_bytes, self._saved_at = 0, 0, time.monotonic()
         self._saving_seconds = 0.0
@@ -259,7 +262,7 @@ class Store:
             with unheld(self.path) as is_free:
                 self._superfluous = not is_free
                 if is_free:
-                    held = claimed(self.path)
+                    held = claimed(self.path) | self.lent()
                     checkpoints.discard_old(
                         self.path, self.checkpoint, lambda n: n in held or self._may_be_used(n)
                     )

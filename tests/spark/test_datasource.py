@@ -117,6 +117,15 @@ def test_only_the_columns_that_are_asked_for_are_read(filled: Path, read: Read) 
     assert read(filled, "dearest", columns='["price"]').count() == 50
 
 
+def test_rows_are_found_by_an_index(filled: Path, read: Read) -> None:
+    found = read(filled, "things", where='{"ID": 1000}', columns="name, price")
+    assert found.collect() == [("naïve 3", Decimal("0.03"))]
+    assert read(filled, "things", where='{"id": 5}').count() == 0, "it was deleted"
+    assert read(filled, "things", where='{"id": "11", "name": "other"}').count() == 0
+    assert read(filled, "things", where='{"id": 11, "price": 0.11, "raw": null}').count() == 0
+    assert read(filled, "things", where='{"id": 14, "price": null}').count() == 1
+
+
 def test_rows_behind_the_checkpoint_come_along(tmp_path: Path, read: Read) -> None:
     path = tmp_path / "store"
     with sqlview.connect(path) as db:
@@ -180,25 +189,36 @@ def test_what_a_read_needs_stays_until_nobody_has_read_it_for_long(
         ("events", {}, 'stream "events" has no rows to read'),
         ("names", {"columns": "nme"}, '"names" has no column "nme"'),
         ("names", {"columns": ""}, "a read has one column at least"),
+        ("things", {"where": '{"name": "x"}'}, '"things" has no index by which to find these rows'),
+        ("things", {"where": '{"id": "x"}'}, 'column "id" is BIGINT'),
+        ("things", {"where": '{"ix": 1}'}, '"things" has no column "ix"'),
+        ("things", {"where": "id = 1"}, "the option where is a JSON object"),
         ("names", {"epoch": "soon"}, "an epoch is a whole number, not 'soon'"),
         ("names", {"epoch": "1"}, 'changes of view "names" are not retained'),
         ("names", {"column": "name"}, 'there is no option "column"'),
     ],
 )
 def test_what_is_not_there_is_said_at_load(
-    filled: Path, read: Read, name: str, options: dict[str, str], message: str
+    filled: Path, name: str, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(AnalysisException, match=message):
-        read(filled, name, **options)
+    source = SqlViewDataSource({"store": str(filled), "path": name, **options})
+    with pytest.raises(sqlview.SqlViewError, match=message):
+        source.schema()
 
 
-def test_a_path_that_is_no_store_is_refused(
-    tmp_path: Path, filled: Path, read: Read, spark: Any
-) -> None:
+def test_a_path_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    for options, message in (
+        ({"store": str(tmp_path / "nowhere"), "path": "v"}, r'there is no store in ".*/nowhere"'),
+        ({"path": "v"}, "a read names a store and a table or view"),
+        ({"store": str(tmp_path)}, "a read names a store and a table or view"),
+    ):
+        with pytest.raises(sqlview.SqlViewError, match=message):
+            SqlViewDataSource(options).schema()
+
+
+def test_spark_says_what_is_wrong(tmp_path: Path, filled: Path, read: Read, spark: Any) -> None:
     with pytest.raises(AnalysisException, match=r'there is no store in ".*/nowhere"'):
         read(tmp_path / "nowhere", "v")
-    with pytest.raises(AnalysisException, match="a read names a store and a table or view"):
-        spark.read.format("sqlview").load("v")
     loaded = spark.read.format("sqlview").schema("a INT").option("store", str(filled))
     with pytest.raises(PySparkException, match="a table or view of a store has its own columns"):
         loaded.load("names").collect()

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import sqlview
+import sqlview.lending
 import sqlview.spark
 from operators.executor.spark import SparkExecutor, task
 from sqlview.spark import SparkSide
@@ -72,6 +73,7 @@ def test_only_its_owner_reads_it(
 ) -> None:
     """What the driver publishes, what tasks write, snapshots, and DataFrames on their way in."""
     monkeypatch.setattr(sqlview.spark, "LOCAL_BYTES", -1)
+    monkeypatch.setattr(sqlview.lending, "CARRIED_BYTES", -1)
     monkeypatch.setattr(sqlview.spark, "DRIVER_BYTES", -1)
     monkeypatch.setattr(store, "CHECKPOINT_SECONDS", 1e9)  # no file goes while it is looked at
     seen: dict[str, int] = {}
@@ -87,7 +89,8 @@ def test_only_its_owner_reads_it(
         insert(db, 0)
         with db.transaction() as tx:
             tx.insert("t", spark.range(N, 2 * N).selectExpr("id AS a", "CAST(id % 10 AS INT) AS b"))
-        assert db.view("v").to_df().count() == 3
+        frame = db.view("v").to_df()
+        assert frame.count() == 3
     finally:
         os.umask(before)
     seen.update(modes(directory(db).parent))
@@ -157,6 +160,7 @@ def test_a_place_that_cannot_be_used(db: sqlview.Session, monkeypatch: pytest.Mo
     """A file where the directory was: steps go on inline, DataFrames and snapshots say so."""
     insert(db, 0)
     monkeypatch.setattr(sqlview.spark, "LOCAL_BYTES", -1)
+    monkeypatch.setattr(sqlview.lending, "CARRIED_BYTES", -1)
     monkeypatch.setattr(sqlview.spark, "DRIVER_BYTES", -1)
     place = directory(db)
     shutil.rmtree(place)

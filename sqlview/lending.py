@@ -1,0 +1,193 @@
+"""Lending: the files that DataFrames of this session read, until nobody can read them any more.
+
+A loan is a read of one table or view at one epoch: files of the store that its parts name, which
+stay meanwhile, and a directory of the session's with what lies in no file of the store. DataFrames
+of one epoch share it. It ends with the last of them, and of whatever Spark made of them: Spark's
+own plans refer to the function by which tasks read, so a weak reference to that tells. Where there
+is none (another Spark than this module knows), it ends with the session.
+
+Invariant: what a DataFrame reads is there while the DataFrame is, and the session open.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from operators.state.files import discard, make_directory
+from operators.state.reading import Part, Reading
+from sqlview import spark_files
+from sqlview.reads import Planned
+
+#: What comes along with tasks, beyond which it is written to a file for them.
+CARRIED_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class Loan:
+    """`directory`: of its own, if it has one; `readers`: of each DataFrame whether it is there."""
+
+    names: tuple[str, ...]
+    reading: Reading
+    parts: list[Part]
+    files: frozenset[str]
+    directory: Path | None
+    readers: list[Callable[[], bool]] = field(default_factory=list)
+
+    @property
+    def is_read(self) -> bool:
+        self.readers = [is_there for is_there in self.readers if is_there()]
+        return bool(self.readers)
+
+
+class Lending:
+    """State: the loans; any thread."""
+
+    def __init__(self, directory: Path) -> None:
+        """`directory`: of the session's files."""
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._loans: dict[Hashable, Loan] = {}
+        #: Files of the store that stay.
+        self.kept: set[str] = set()
+
+    def frame(
+        self,
+        spark: SparkSession,
+        key: Hashable,
+        make: Callable[[], pa.Table | Planned],
+        sees_files: bool,
+    ) -> DataFrame:
+        """A DataFrame of what `make` gives, or gave for the same key if that is still lent.
+        `sees_files`: whether tasks see the session's files.
+
+        Raises: OSError for a directory that cannot be used.
+        """
+        with self._lock:
+            self._sweep()
+            loan = self._loans.get(key)
+            if loan is None:
+                made = make()
+                loan = self._loans[key] = (
+                    self._of_table(made)
+                    if isinstance(made, pa.Table)
+                    else self._of_plan(made, sees_files)
+                )
+            reading, parts = loan.reading, loan.parts
+            reading.renew()
+            rows = spark.range(0, len(parts), 1, len(parts)).mapInArrow(
+                reader(reading, parts), spark_schema(reading.schema)
+            )
+            loan.readers.append(_presence(spark, rows))
+            return rows.toDF(*loan.names)
+
+    def files(self) -> frozenset[str]:
+        """The names of the store's files that somebody may read yet; what nobody can is let go."""
+        with self._lock:
+            self._sweep()
+            return frozenset(name for loan in self._loans.values() for name in loan.files)
+
+    def close(self) -> None:
+        """Let go everything."""
+        with self._lock:
+            for loan in self._loans.values():
+                _end(loan)
+            self._loans.clear()
+
+    def _sweep(self) -> None:
+        for key, loan in list(self._loans.items()):
+            if not loan.is_read:
+                _end(self._loans.pop(key))
+
+    def _of_table(self, table: pa.Table) -> Loan:
+        table, names = spark_files.numbered(table), tuple(table.column_names)
+        directory = self._directory / f"snapshot-{uuid.uuid4().hex}"
+        parts = [Part(path=path) for path in spark_files.write(table, directory)]
+        reading = Reading(str(directory), table.schema, (), 0, -1, None)
+        return Loan(names, reading, parts, frozenset(), directory)
+
+    def _of_plan(self, planned: Planned, sees_files: bool) -> Loan:
+        reading, directory = planned.reading, None
+        parts, names = planned.parts, tuple(reading.schema.names)
+        schema = spark_files.numbered(reading.schema.empty_table()).schema
+        if sum(len(p.rows) for p in parts) > CARRIED_BYTES and sees_files:
+            directory = self._directory / f"snapshot-{uuid.uuid4().hex}"
+            parts = list(_in_files(parts, directory))
+        files = frozenset(planned.files)
+        return Loan(names, replace(reading, schema=schema), parts, files, directory)
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Spark's columns for Arrow's: timestamps without a zone are TIMESTAMP_NTZ, whatever the
+    session's `spark.sql.timestampType` says."""
+    struct = from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    assert isinstance(struct, StructType)
+    return struct
+
+
+def reader(
+    reading: Reading, parts: list[Part]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What takes numbers of parts to their rows, for `mapInArrow`."""
+
+    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                for rows in reading.batches(parts[number]):
+                    yield rows.rename_columns(reading.schema.names)
+
+    return read
+
+
+def _in_files(parts: Iterable[Part], directory: Path) -> Iterator[Part]:
+    """The parts, what comes along with them in files."""
+    make_directory(str(directory.parent))
+    make_directory(str(directory))
+    for number, part in enumerate(parts):
+        if part.rows:
+            rows = pa.ipc.open_stream(part.rows).read_all()
+            yield replace(part, rows=b"", path=spark_files.write_file(rows, directory, number))
+        else:
+            yield part
+
+
+def _end(loan: Loan) -> None:
+    if loan.directory is not None:
+        shutil.rmtree(loan.directory, ignore_errors=True)
+    if loan.reading.claim is not None:
+        discard(loan.reading.claim)
+
+
+def _presence(spark: SparkSession, rows: DataFrame) -> Callable[[], bool]:
+    """What tells whether the rows of a DataFrame, fresh from `mapInArrow`, can still be read."""
+    plan = getattr(rows, "_plan", None)
+    if plan is not None:  # Spark Connect: plans are Python's, and refer to those under them
+        found = weakref.ref(plan)
+        return lambda: found() is not None
+    with suppress(Exception):  # whatever Py4J raises where Spark has other names for it
+        context: Any = spark.sparkContext
+        function = rows._jdf.queryExecution().logical().functionExpr().func()
+        held = context._jvm.java.lang.ref.WeakReference(function)
+        return partial(_is_held, held)
+    return lambda: True
+
+
+def _is_held(reference: Any) -> bool:
+    """Whether a weak reference of the JVM's still refers to something."""
+    try:
+        return reference.get() is not None
+    except Exception:  # whatever Py4J raises where there is no JVM any more
+        return False
