@@ -93,6 +93,8 @@ class History:
         self._undo = undo
         self.retention = retention
         self._kept: dict[str, _Kept] = {}
+        #: Views that a checkpoint had without their changes.
+        self._not_retained: frozenset[str] = frozenset()
 
     def mark(self) -> dict[str, tuple[_Kept, int]]:
         return {name: (kept, len(kept.changes)) for name, kept in self._kept.items()}
@@ -110,6 +112,7 @@ class History:
         if self.retention:
             nothing = deltas.empty(view.schema)
             self._kept[view.name] = _Kept(epoch, signed(view.schema, nothing, nothing.diff))
+        self._not_retained -= {view.name}
 
     def forget(self, name: str) -> None:
         self._undo.before(self)
@@ -119,9 +122,15 @@ class History:
         self._undo.before(self)
         if old in self._kept:
             self._kept[new] = self._kept.pop(old)
+        if old in self._not_retained:
+            self._not_retained = (self._not_retained - {old}) | {new}
 
     def keeps(self, view: str) -> bool:
         return view in self._kept
+
+    def was_retained(self, view: str) -> bool:
+        """Whether who wrote the store has kept the changes of the view, as far as that was seen."""
+        return view in self._kept and view not in self._not_retained
 
     def add(self, view: str, epoch: int, table: pa.Table) -> None:
         """A step, up to that epoch, has changed the view."""
@@ -188,6 +197,7 @@ class History:
 
     def load(self, image: Mapping[str, Any]) -> None:
         """Be what another one was when its image was made, but for what this one does not keep."""
+        self._not_retained = frozenset(self._kept.keys() - image.keys())
         for name, kept in image.items():
             if name in self._kept:
                 tables = list(_from_bytes(kept["tables"]))

@@ -31,7 +31,9 @@ class PlannedSource(DataSource):
         return PlannedReader(self._reading, self._parts, to_arrow_schema(schema, timezone="UTC"))
 
 
-class _Partition(InputPartition):
+class PlannedPart(InputPartition):
+    """What one task reads."""
+
     def __init__(self, part: Part) -> None:
         super().__init__(part)
         self.part = part
@@ -54,9 +56,9 @@ class PlannedReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         self._reading.renew()
-        return [_Partition(part) for part in self._parts]
+        return [PlannedPart(part) for part in self._parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _Partition)
+        assert isinstance(partition, PlannedPart)
         for batch in self._reading.batches(partition.part):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)

@@ -6,6 +6,7 @@ import datetime
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame
 
 import sqlview
@@ -195,7 +196,7 @@ def test_what_a_read_needs_stays_until_nobody_has_read_it_for_long(
         ("things", {"where": "id = 1"}, "the option where is a JSON object"),
         ("names", {"epoch": "soon"}, "an epoch is a whole number, not 'soon'"),
         ("names", {"epoch": "1"}, 'changes of view "names" are not retained'),
-        ("names", {"column": "name"}, 'there is no option "column"'),
+        ("names", {"column": "name"}, 'a read has no option "column"'),
     ],
 )
 def test_what_is_not_there_is_said_at_load(
@@ -222,6 +223,75 @@ def test_spark_says_what_is_wrong(tmp_path: Path, filled: Path, read: Read, spar
     loaded = spark.read.format("sqlview").schema("a INT").option("store", str(filled))
     with pytest.raises(PySparkException, match="a table or view of a store has its own columns"):
         loaded.load("names").collect()
+
+
+def test_an_earlier_epoch_is_read_while_it_is_retained(tmp_path: Path, read: Read) -> None:
+    path = tmp_path / "store"
+    with sqlview.connect(path, retain=2) as db:
+        add_counts(db)
+        assert sorted(map(tuple, read(path, "v", epoch="1").collect())) == [("a", 1), ("b", 1)]
+        count(db, "a")
+        count(db, "a")
+        assert sorted(map(tuple, read(path, "v", epoch="2").collect())) == [("a", 2), ("b", 1)]
+
+
+def add_counts(db: sqlview.Session) -> None:
+    db.sql("CREATE TABLE t (a STRING)")
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM t GROUP BY a")
+    count(db, "a", "b")
+
+
+def count(db: sqlview.Session, *values: str) -> None:
+    with db.transaction() as tx:
+        tx.insert("t", [(value,) for value in values])
+
+
+def test_a_stream_gives_the_changes_of_a_view(tmp_path: Path, spark: Any) -> None:
+    spark.dataSource.register(SqlViewDataSource)
+    path, rows = tmp_path / "store", Counter[tuple[Any, ...]]()
+    loader = spark.readStream.format("sqlview").option("store", str(path))
+
+    def add(batch: DataFrame, _: int) -> None:
+        for *row, _time, diff in batch.collect():
+            rows[tuple(row)] += diff
+
+    def started(since: int) -> Any:
+        changes = loader.option("changes", "true").option("since", since).load("v")
+        assert changes.columns == ["a", "n", "__time", "__diff"]
+        writer = changes.writeStream.foreachBatch(add)
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    def check(query: Any, db: sqlview.Session) -> None:
+        query.processAllAvailable()
+        assert sorted(rows.elements()) == sorted(db.view("v").rows())
+        assert min(rows.values()) >= 0
+
+    with sqlview.connect(path, retain=4) as db:
+        add_counts(db)
+        query = started(0)
+        check(query, db)
+        count(db, "a", "c")
+        db.checkpoint()
+        count(db, "b")
+        check(query, db)
+        query.stop()
+        count(db, "c", "c")
+        query = started(0)  # goes on at the offset that Spark has noted
+        check(query, db)
+        query.stop()
+        for _ in range(6):
+            count(db, "d")
+        db.checkpoint()
+    query = started(0)
+    with pytest.raises(StreamingQueryException, match='of view "v" since epoch 4 are not there'):
+        query.processAllAvailable()
+    asked = {"store": str(path), "path": "v", "changes": "true"}
+    with sqlview.connect(path) as db:  # which retains nothing
+        count(db, "e")
+    with pytest.raises(sqlview.DataError, match='the changes of view "v" are not retained'):
+        SqlViewDataSource(asked).schema()
+    with pytest.raises(sqlview.DataError, match='a stream of changes has no option "columns"'):
+        SqlViewDataSource({**asked, "columns": "n"}).schema()
 
 
 #: Each transaction takes rows away and adds others, so that the sum is that of the epoch: epoch 1
