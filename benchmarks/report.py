@@ -28,6 +28,7 @@ from benchmarks import (
     durability,
     flatness,
     installation,
+    loads,
     placement,
     rates,
     recompute,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Any] = {
     "scale": scale,
     "recompute": recompute,
     "placement": placement,
+    "loads": loads,
     "compare": compare,
 }
 RESULTS = Path(__file__).parent / "results"

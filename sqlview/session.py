@@ -68,7 +68,7 @@ from sqlview.settings import Settings
 from sqlview.sink import MODES as SINK_MODES
 from sqlview.sink import Sink
 from sqlview.snapshot import Snapshot
-from sqlview.sources.files import Loaded, Paths, find_files
+from sqlview.sources.files import TYPED, File, Loaded, Paths, find_files
 from sqlview.sources.given import Given as GivenRows
 from sqlview.sources.given import is_spark_dataframe, is_unicode, recognised
 from sqlview.sources.schemas import fields, typed
@@ -338,7 +338,10 @@ class Session:
             return Loaded(rows, len(given.inputFiles()), epoch)
         files = find_files(given, format)
         with self._progress.task(f'loading "{table}"') as advance:
-            rows = sum(tx._insert_file(table, f, cast or f.is_text, advance) for f in files)
+            if not tx._insert_written(table, lambda t: self._write_files(t, files, cast)):
+                for file in files:
+                    tx._insert_file(table, file, cast or file.is_text, advance)
+            rows = sum(s.rows for s in tx.statements)
             epoch = self._apply([tx], None)[0] if rows else None
         return Loaded(rows, len(files), epoch)
 
@@ -945,6 +948,17 @@ class Session:
         if not side.writes(data, always=wanted == "spark"):
             return None
         return side.write(data, table, cast, self._settings.zone())
+
+    def _write_files(self, table: Table, files: Sequence[File], cast: bool) -> StoredRows | None:
+        """As `_write_dataframe` the rows of files: those that have types, where all is placed on
+        Spark."""
+        if self._spark_path is None or self._placement != "spark":
+            return None
+        with self._working():
+            side = self._side()
+        if not side.can_write or any(file.format not in TYPED for file in files):
+            return None
+        return side.write_files(files, table, cast, self._settings.zone())
 
     def _read_dataframe(self, data: Any) -> pa.Table:
         with self._working():

@@ -17,8 +17,9 @@ import tempfile
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ from pyspark.errors import (
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
+from operators.flight.rows import represented
 from operators.state.files import make_directory
 from operators.state.stored import StoredRows
 from operators.state.values import ValueFiles
@@ -53,6 +55,7 @@ from sqlview.lending import Lending, spark_schema
 from sqlview.quoting import spark_name, spark_template
 from sqlview.reads import Readable
 from sqlview.settings import TIME_ZONE
+from sqlview.sources.files import File, parts_of, read_part
 
 if TYPE_CHECKING:
     from operators.executor.spark import SparkExecutor
@@ -188,13 +191,47 @@ class SparkSide:
             _refuse_streaming(data)
             return write_dataframe(data, table.schema, table.key or (), cast, zone.id, self._values)
 
+    def write_files(
+        self, files: Sequence[File], table: Table, cast: bool, zone: Zone
+    ) -> StoredRows:
+        """The rows of files, which tasks read by themselves, as `write`. Raises: DataError, naming
+        file and row; SqlViewError if Spark was stopped or does not see the store."""
+        from operators.executor.spark.load import PartError, write_parts
+
+        assert self._values is not None, "there is a store"
+        parts = parts_of(replace(file, path=os.path.abspath(file.path)) for file in files)
+        with using(self.spark):
+            try:
+                return write_parts(
+                    self.spark,
+                    len(parts),
+                    partial(read_part, parts),
+                    table.schema,
+                    table.key or (),
+                    cast,
+                    zone.id,
+                    self._values,
+                )
+            except PartError as refused:
+                path, error = represented(parts[refused.part].path), refused.error
+                raise DataError(
+                    f'cannot load {path} into "{table.name}": {error.message}',
+                    detail=error.detail,
+                    hint=error.hint,
+                ) from None
+
     def writes(self, data: DataFrame, always: bool) -> bool:
         """Whether tasks can write a DataFrame into the store, and it is large or they are to
         `always`."""
-        if self._values is None or not self.sees_files:
+        if not self.can_write:
             return False
         with using(data.sparkSession):
             return always or _is_large(data)
+
+    @property
+    def can_write(self) -> bool:
+        """Whether Spark's tasks can write into the store."""
+        return self._values is not None and self.sees_files
 
     def _read(self, data: DataFrame) -> pa.Table:
         _refuse_streaming(data)

@@ -21,6 +21,7 @@ from operators.flight import arrow
 from operators.flight.column import Column, Ints, joined
 from operators.flight.misfits import merged
 from operators.flight.rows import by_name, inferred, represented
+from operators.kernels.memory import BLOCK_ROWS
 from operators.naive import naive_in
 from operators.state.changes import DELETE, INSERT, UPSERT
 from operators.state.stored import StoredRows
@@ -60,6 +61,9 @@ _LAST_OFFSET = 2**63 - 1
 
 #: Arrow data of an insert into a table is taken in parts of about so many rows or bytes.
 PART_ROWS, PART_BYTES = 1 << 20, 256 << 20
+
+#: Fewer rows that were written into files are no load.
+FEW_ROWS = BLOCK_ROWS
 
 _COMMITTING = "is being committed"
 
@@ -169,6 +173,11 @@ class _Changes:
             self._check_open()
             self.statements += statements
 
+    def _keep_stored(self, statement: Statement) -> None:
+        """Few rows are taken as any others: they would have blocks of their own for good."""
+        if statement.rows:
+            self._keep([statement if statement.rows >= FEW_ROWS else statement.read()])
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -206,7 +215,7 @@ class _Changes:
                 if is_spark_dataframe(data):
                     stored = self._write_dataframe(table, data, cast)
                     if stored is not None:
-                        self._keep([Statement(table, action, [], stored=stored)][: len(stored)])
+                        self._keep_stored(Statement(table, action, [], stored=stored))
                         return
             self._take(table, action, recognised(data, self._read_dataframe), cast, times)
         except DataError as error:
@@ -214,8 +223,7 @@ class _Changes:
 
     def _take(
         self, table: Table | Stream, action: int, given: Given, cast: bool, times: Times | None
-    ) -> int:
-        """The number of rows."""
+    ) -> None:
         intake = _Intake(table, action, cast)
         with naive_in(self._zone):
             if times is None and action == INSERT and isinstance(table, Table):
@@ -234,7 +242,6 @@ class _Changes:
                 statements.append(Statement(table, action, columns, checked, rows))
             rows += here
         self._keep(statements)
-        return rows
 
     def _kept(self, name: str, verb: str) -> Table:
         check_text("table", name)
@@ -378,7 +385,8 @@ class Transaction(_Changes):
 
     def insert(self, table: str, data: Data, *, cast: bool = False) -> None:
         """Insert rows into a table, or events into a stream; all columns, matched by name (tuples:
-        by position).
+        by position). In a session with a store Spark's tasks write a large DataFrame into its
+        files, for a table, and with placement="spark" any (see the README).
 
         Raises: CatalogError, DataError; TypeError if `table` is no str; what Spark raises if it
         cannot compute a DataFrame (pyspark.errors.PySparkException), and what reading `data`
@@ -393,17 +401,26 @@ class Transaction(_Changes):
         except DataError as error:
             raise about(f'create "{table.name}"', error) from None
 
-    def _insert_file(self, table: str, file: File, cast: bool, advance: Advance) -> int:
-        """Insert the rows of a file; how many. `advance` is told as they are read.
+    def _insert_file(self, table: str, file: File, cast: bool, advance: Advance) -> None:
+        """Insert the rows of a file. `advance` is told as they are read.
 
         Raises: as `insert`, naming the file and the row in it.
         """
         entry = self._catalog.changeable(table)
         try:
-            return self._take(entry, INSERT, file.read(entry.schema, advance), cast, None)
+            self._take(entry, INSERT, file.read(entry.schema, advance), cast, None)
         except DataError as error:
             path = represented(file.path)
             raise about(f'load {path} into "{entry.name}"', error) from None
+
+    def _insert_written(self, table: str, write: Callable[[Table], StoredRows | None]) -> bool:
+        """Insert what `write` has written for a table into files; whether there is such a thing.
+        Raises: CatalogError, and what it raises."""
+        entry = self._catalog.changeable(table)
+        stored = write(entry) if isinstance(entry, Table) else None
+        if stored is not None:
+            self._keep_stored(Statement(entry, INSERT, [], stored=stored))
+        return stored is not None
 
     def upsert(self, table: str, data: Data, *, cast: bool = False) -> None:
         """Insert rows, replacing those with the same primary key. Raises: as `insert`."""

@@ -258,6 +258,8 @@ def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:
     shown = (shortened(texts(column, quoted=True)[0], 100) for column in values.columns)
     listed = ", ".join(f"{f.name} = {text}" for f, text in zip(fields, shown, strict=True))
     place = f"Row {statement.first + refusal.row} of the data"
+    if statement.stored is not None:  # whose rows have no order
+        place = "A row of the data"
     nothing = "Nothing of the transaction was applied."
     if statement.times is not None:
         place += f", at time {statement.times[refusal.row]},"

@@ -37,6 +37,19 @@ def ascend(keys: Sequence[Column]) -> bool:
     return not equal.any()
 
 
+def falls(keys: Sequence[Ints], before: Sequence[int]) -> Ints:
+    """Positions of keys, whose columns are int64[n] each, that are not greater than the one before
+    them; `before`: the key before the first, if there is one."""
+    greater, equal = np.zeros(len(keys[0]), np.bool_), np.ones(len(keys[0]), np.bool_)
+    for place, values in enumerate(keys):
+        earlier = np.concatenate((before[place : place + 1] or values[:1], values[:-1]))
+        greater |= equal & (values > earlier)
+        equal &= values == earlier
+    if not before:
+        greater[:1] = True
+    return np.flatnonzero(~greater)
+
+
 def _is_integral(kind: t.SqlType) -> bool:
     match kind:
         case t.IntegerType() | t.DateType() | t.TimestampType():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state import ascending
 from operators.state.files import sync_directory
 from operators.state.pieces import Home, MappedFiles, checksum
-from operators.state.relation import Relation
+from operators.state.relation import BULK_ROWS, Relation
 from operators.state.segments import MOST_BLOCKS, SegmentWriter, arrays_of
 from planner.types import Schema
 
@@ -120,7 +121,7 @@ def write_rows(
     """
     making: dict[frozenset[int], _Making] = {}
     try:
-        for number, columns in enumerate(_blocks(pieces)):
+        for number, columns in enumerate(_blocks(_runs(pieces, schema, key))):
             relation = Relation(schema)
             relation.append(columns, np.zeros(len(columns[0]), np.int64))
             arrays = arrays_of(relation.form(), relation.block(0))
@@ -177,11 +178,38 @@ class _Making:
         return Segment(tuple(self._numbers), tuple(blocks), self._nulls)
 
 
-def _blocks(pieces: Iterable[list[Column]]) -> Iterator[list[Column]]:
-    """The rows, as many as a block has at a time."""
+def _runs(
+    pieces: Iterable[list[Column]], schema: Schema, key: Sequence[int]
+) -> Iterator[tuple[list[Column], bool]]:
+    """The rows, and of each piece whether a block is to begin with it: where keys fall that have
+    ascended for long, as where a file ends and the next one begins."""
+    if not ascending.can_be_seen([schema[k].type for k in key]):
+        yield from ((piece, False) for piece in pieces)
+        return
+    last: list[int] = []
+    run = 0
+    for piece in pieces:
+        n = len(piece[0])
+        if n == 0:
+            continue
+        keys = [piece[k].values for k in key]
+        falls = ascending.falls(keys, last)
+        lengths = np.diff(falls, prepend=-run)
+        cuts = falls[lengths >= BULK_ROWS].tolist()
+        run = n - int(falls[-1]) if len(falls) else run + n
+        last = [int(values[-1]) for values in keys]
+        for start, end in pairwise(sorted({0, *cuts, n})):
+            yield [column.part(start, end) for column in piece], start in cuts
+
+
+def _blocks(pieces: Iterable[tuple[list[Column], bool]]) -> Iterator[list[Column]]:
+    """The rows, as many as a block has at a time, or fewer where another one is to begin."""
     waiting: list[list[Column]] = []
     rows = 0
-    for piece in pieces:
+    for piece, begins in pieces:
+        if begins and rows:
+            yield joined(waiting)
+            waiting, rows = [], 0
         if len(piece[0]):
             waiting.append(piece)
             rows += len(piece[0])

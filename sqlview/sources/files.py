@@ -20,7 +20,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -31,7 +31,7 @@ from operators.flight.rows import represented
 from planner.errors import DataError
 from planner.names import folded
 from planner.types import Schema
-from sqlview.progress import Advance
+from sqlview.progress import Advance, ignore
 from sqlview.sources.given import PIECE_ROWS, Given, Pieces, Rows, gathered
 
 Paths: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
@@ -51,6 +51,10 @@ ENDINGS = {
     ".feather": "arrow",
 }
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+#: Formats whose values have types, and which tasks may read by themselves.
+TYPED = ("parquet", "arrow")
+#: Of what is read apart, uncompressed.
+PART_BYTES = 256 << 20
 #: A row of a CSV file has at most so many bytes.
 _BLOCK_BYTES = 64 << 20
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -69,11 +73,14 @@ class Loaded:
 @dataclass(frozen=True, slots=True)
 class File:
     """`format`: csv, tsv, json, parquet or arrow. `named`: the columns that its directories are
-    named for."""
+    named for. `groups`: of a Parquet file, its row groups of which this is, None for all; `first`:
+    how many rows precede them."""
 
     path: str
     format: str
     named: Mapping[str, str | None]
+    groups: tuple[int, ...] | None = None
+    first: int = 0
 
     @property
     def is_text(self) -> bool:
@@ -88,7 +95,10 @@ class File:
         with _reading():
             if self.format == "json":
                 return Rows(_told(_json_rows(self.path, schema, self.named), advance))
-            schema, batches = _READERS[self.format](self.path)
+            if self.groups is None:
+                schema, batches = _READERS[self.format](self.path)
+            else:
+                schema, batches = _parquet(self.path, self.groups)
             return Pieces(schema, _completed(schema, batches, self.named, advance))
 
 
@@ -250,11 +260,58 @@ def _tsv(path: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     return _csv(path, "\t")
 
 
-def _parquet(path: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _parquet(
+    path: str, groups: Sequence[int] | None = None
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     from pyarrow import parquet
 
     file = parquet.ParquetFile(path)
-    return file.schema_arrow, file.iter_batches()
+    return file.schema_arrow, file.iter_batches(row_groups=groups)
+
+
+def parts_of(files: Iterable[File]) -> list[File]:
+    """What may be read apart, in order: Parquet files by row groups, of about PART_BYTES.
+
+    Raises: DataError. Cost: the footers of Parquet files are read.
+    """
+    found: list[File] = []
+    for file in files:
+        if file.format != "parquet":
+            found.append(file)
+            continue
+        try:
+            with _reading():
+                found += _row_groups(file)
+        except DataError as error:
+            raise DataError(
+                f"cannot load {represented(file.path)}: {error.message}", detail=error.detail
+            ) from None
+    return found
+
+
+def _row_groups(file: File) -> Iterator[File]:
+    from pyarrow import parquet
+
+    told = parquet.read_metadata(file.path)
+    groups: list[int] = []
+    first = rows = nbytes = 0
+    for number in range(told.num_row_groups):
+        group = told.row_group(number)
+        groups.append(number)
+        rows, nbytes = rows + group.num_rows, nbytes + group.total_byte_size
+        if nbytes >= PART_BYTES or number == told.num_row_groups - 1:
+            yield replace(file, groups=tuple(groups), first=first)
+            first, groups, rows, nbytes = first + rows, [], 0, 0
+
+
+def read_part(files: Sequence[File], number: int) -> Iterator[tuple[pa.Table, int]]:
+    """The tables of a file by its number, each with the rows before it. Raises: DataError."""
+    file, first = files[number], files[number].first
+    given = file.read((), ignore)
+    assert isinstance(given, Pieces), "its rows have types"
+    for table in given.tables:
+        yield table, first
+        first += table.num_rows
 
 
 def _arrow(path: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:

@@ -22,6 +22,7 @@ from benchmarks import (
     durability,
     flatness,
     installation,
+    loads,
     placement,
     rates,
     recompute,
@@ -197,6 +198,17 @@ def test_placement(data: Path, tmp_path: Path) -> None:
     found = run(placement.main, "placement", tmp_path, "--quick", "--data", str(data))
     assert {step["placement"] for step in found["steps"]} == set(placement.PLACEMENTS)
     assert [load["placement"] for load in found["loads"]] == ["inline", "spark"]
+
+
+@pytest.mark.spark
+def test_loads(spark: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run(loads.main, "loads", tmp_path, "--quick", "--data", str(data))
+    ways = ["scan by Spark", *loads.WAYS]
+    assert [(each["order"], each["way"]) for each in found["loads"]] == [
+        (order, way) for order in loads.ORDERS for way in ways
+    ]
+    assert len(loads.targets(found)) == 8
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
 import sqlview
 from operators.executor.spark import load
 from operators.kernels.memory import BLOCK_ROWS
-from sqlview import DataError, Session, SqlViewError
+from sqlview import DataError, Session, SqlViewError, transaction
 from sqlview.datasource import SqlViewDataSource
 from sqlview.store import backup
 
@@ -36,6 +37,12 @@ VALUES = (
     "timestamp_micros(id * 1000003)", "cast(timestamp_micros(id * 977) AS timestamp_ntz)",
 )  # fmt: skip
 NAMES = [column.split()[0] for column in TYPES.split(", ")]
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No load has too few rows."""
+    monkeypatch.setattr(transaction, "FEW_ROWS", 0)
 
 
 def _frame(spark: Any, rows: int, partitions: int, nulls: bool = False) -> Any:
@@ -303,6 +310,36 @@ def test_executors_that_do_not_see_the_store(
         assert (db.epoch, _segments(path)) == (0, [])
 
 
+def test_files(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of Parquet and Arrow are read by the tasks, Parquet in parts of row groups; what does
+    not fit is told with file and row; text comes through the driver."""
+    monkeypatch.setattr("sqlview.sources.files.PART_BYTES", 1)
+    path, files = tmp_path / "store", tmp_path / "files" / "day=3"
+    files.mkdir(parents=True)
+    pq.write_table(pa.table({"id": range(3000)}), files / "a.parquet", row_group_size=1000)
+    pa.feather.write_feather(pa.table({"id": range(3000, 3500)}), files / "b.arrow")
+    with _open(path, spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, day INT)")
+        assert db.load("t", files.parent) == sqlview.sources.files.Loaded(3500, 2, 1)
+        assert (len(_segments(path)), _entries(db)) == (4, 0)
+        assert _table(db)["id"].to_pylist() == list(range(3500))
+        assert set(_table(db)["day"].to_pylist()) == {3}
+        ids = [*range(5000, 7000), None]
+        pq.write_table(pa.table({"id": ids, "day": [1] * 2001}), files / "c.parquet", 600)
+        with pytest.raises(DataError) as refused:
+            db.load("t", files / "c.parquet")
+        said = 'cannot load .* into "t": NULL in column "id", which is NOT NULL'
+        assert re.fullmatch(said, refused.value.message)
+        assert refused.value.detail == "Row 2000 of the data has it first."
+        assert (files / "c.parquet").write_text("no Parquet")
+        for wrong, said in (("c.parquet", "cannot be read"), ("d.parquet", "there is no file")):
+            with pytest.raises(DataError, match=said):
+                db.load("t", files / wrong)
+        (files / "e.csv").write_text("id,day\n9000,1\n")
+        db.load("t", files / "e.csv")
+        assert (db.epoch, len(_table(db)), len(_segments(path))) == (2, 3501, 4)
+
+
 def test_lost_attempt(spark: Any, tmp_path: Path) -> None:
     """A task fails after it has written a file: that of the second attempt counts."""
     path, flag = tmp_path / "store", tmp_path / "failed"
@@ -364,4 +401,9 @@ def test_placement(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert len(_segments(path)) == 1
         with pytest.raises(ValueError, match="format is for paths"):
             db.load("t", frame, format="csv")
-        assert len(_table(db)) == 3000
+        monkeypatch.setattr(transaction, "FEW_ROWS", 1001)
+        with db.transaction(placement="spark") as tx:
+            tx.insert("t", frame)
+        gc.collect()
+        assert len(_segments(path)) == 1
+        assert len(_table(db)) == 4000

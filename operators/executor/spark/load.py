@@ -1,11 +1,12 @@
-"""Loading a DataFrame by tasks: they write its rows as a store keeps them, and tell the files.
+"""Loading by tasks: they write rows as a store keeps them, and tell the files.
 
-Each task takes its partition as Arrow batches, checks them as the driver would, and writes segments
-(`operators.state.stored`) into the store; what it returns is a row for each file. So the driver's
-work is in proportion to the blocks of 65,536 rows, and no row passes through it. A task that is
-tried again writes other files; only those count that the job returned.
+Each task takes its partition of a DataFrame as Arrow batches, or reads its part of a source itself,
+checks the rows as the driver would, and writes segments (`operators.state.stored`) into the store;
+what it returns is a row for each file. So the driver's work is in proportion to the blocks of
+65,536 rows, and no row passes through it. A task that is tried again writes other files; only those
+count that the job returned.
 
-Invariant: the blocks hold the DataFrame's rows once each, and files that are told are on disk.
+Invariant: the blocks hold the rows of the source once each, and files that are told are on disk.
 Source: the commit protocol of Hadoop's output committers, without renaming: attempts have names of
 their own, and who commits lists those that count.
 """
@@ -15,18 +16,17 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from operators.executor.spark.ingest import check_types
 from operators.flight import arrow
-from operators.flight.column import Column
 from operators.naive import naive_in
 from operators.state.pieces import Home, MappedFiles
 from operators.state.stored import Segment, StoredBlock, StoredRows, write_rows
@@ -61,6 +61,19 @@ class _Order:
     zone: str
 
 
+class PartError(Exception):
+    """Rows of one part, or partition, do not fit."""
+
+    def __init__(self, part: int, error: DataError) -> None:
+        super().__init__(part, error)
+        self.part = part
+        self.error = error
+
+
+#: Arrow data of a part, piece by piece, each with the number of rows before it.
+Read: TypeAlias = "Callable[[int], Iterator[tuple[pa.Table, int]]]"
+
+
 def write_dataframe(
     df: DataFrame, schema: Schema, key: Sequence[int], cast: bool, zone: str, values: ValueFiles
 ) -> StoredRows:
@@ -72,12 +85,48 @@ def write_dataframe(
     Cost: one Spark job; in the driver O(blocks).
     """
     check_types(df)
+    try:
+        return _written(df, None, schema, key, cast, zone, values)
+    except PartError as refused:
+        error, where = refused.error, f"In partition {refused.part} of the DataFrame: "
+        detail = error.detail and where + error.detail
+        raise DataError(error.message, detail=detail, hint=error.hint) from None
+
+
+def write_parts(
+    spark: SparkSession,
+    parts: int,
+    read: Read,
+    schema: Schema,
+    key: Sequence[int],
+    cast: bool,
+    zone: str,
+    values: ValueFiles,
+) -> StoredRows:
+    """As `write_dataframe` the rows of parts that tasks `read`, by their numbers from 0 on: it
+    travels by value.
+
+    Raises: PartError for what does not fit, and for what `read` raises as DataError; as above.
+    """
+    numbers = spark.range(0, parts, 1, max(parts, 1))
+    return _written(numbers, read, schema, key, cast, zone, values)
+
+
+def _written(
+    df: DataFrame,
+    read: Read | None,
+    schema: Schema,
+    key: Sequence[int],
+    cast: bool,
+    zone: str,
+    values: ValueFiles,
+) -> StoredRows:
     with open(os.path.join(values.directory, "store.json"), "rb") as file:
         mark = file.read()
     lent = values.lend()
     order = _Order(values.directory, mark, lent.token, schema, tuple(key), cast, zone)
     try:
-        told = df.mapInArrow(_writer(order), _SCHEMA).toArrow().to_pylist()
+        told = df.mapInArrow(_writer(order, read), _SCHEMA).toArrow().to_pylist()
         errors = [row for row in told if row["error"] is not None]
         if errors:
             raise _error(min(errors, key=lambda row: int(row["partition"])), values.directory)
@@ -113,17 +162,20 @@ def _found(
     return files, ordered, tuple(sorted(nulls))
 
 
-def _writer(order: _Order) -> Any:
+def _writer(order: _Order, read: Read | None) -> Any:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from operators.executor.spark.load import write_partition
 
-        yield from write_partition(order, batches)
+        yield from write_partition(order, read, batches)
 
     return write
 
 
-def write_partition(order: _Order, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write one partition, in a task; yields a row for each complete file, or for what is wrong."""
+def write_partition(
+    order: _Order, read: Read | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Write one partition, or the parts that it numbers, in a task; yields a row for each complete
+    file, or for what is wrong."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -143,13 +195,32 @@ def write_partition(order: _Order, batches: Iterator[pa.RecordBatch]) -> Iterato
 
     zone = zones.find(order.zone)
     assert zone is not None, "the driver knows it"
+    tables = _batches(batches) if read is None else _parts(read, batches)
     try:
         with naive_in(lambda: zone):
-            for segment in write_rows(_columns(order, batches), order.schema, order.key, new_path):
+            columns = (
+                arrow.to_columns(table, order.schema, cast=order.cast, first=first)
+                for table, first in tables
+            )
+            for segment in write_rows(columns, order.schema, order.key, new_path):
                 yield _told(partition, segment)
     except DataError as error:
         said = {"message": error.message, "detail": error.detail, "hint": error.hint}
         yield _told(partition, error=said)
+
+
+def _batches(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    first = 0
+    for batch in batches:
+        yield batch, first
+        first += batch.num_rows
+
+
+def _parts(read: Read, numbers: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.Table, int]]:
+    """Of a partition that has one number, which is its own."""
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            yield from read(number)
 
 
 def _sees_store(order: _Order) -> bool:
@@ -158,13 +229,6 @@ def _sees_store(order: _Order) -> bool:
             return file.read() == order.mark
     except OSError:
         return False
-
-
-def _columns(order: _Order, batches: Iterator[pa.RecordBatch]) -> Iterator[list[Column]]:
-    first = 0
-    for batch in batches:
-        yield arrow.to_columns(batch, order.schema, cast=order.cast, first=first)
-        first += batch.num_rows
 
 
 def _told(
@@ -200,7 +264,7 @@ def _segment(row: dict[str, Any], width: int) -> Segment:
     return Segment(tuple(row["numbers"]), tuple(blocks), tuple(row["nulls"]))
 
 
-def _error(row: dict[str, Any], directory: str) -> SqlViewError:
+def _error(row: dict[str, Any], directory: str) -> Exception:
     said = json.loads(row["error"])
     if "unseen" in said:
         return SqlViewError(
@@ -209,6 +273,5 @@ def _error(row: dict[str, Any], directory: str) -> SqlViewError:
             hint="Open the store in a directory that all executors see under this path, or load "
             'with placement="inline".',
         )
-    where = f"In partition {row['partition']} of the DataFrame: "
-    detail = said["detail"] and where + said["detail"]
-    return DataError(said["message"], detail=detail, hint=said["hint"])
+    error = DataError(said["message"], detail=said["detail"], hint=said["hint"])
+    return PartError(row["partition"], error)
