@@ -1,4 +1,4 @@
-"""When two names are one name.
+"""When two names are one name, and how a name is written.
 
 Spark compares identifiers without regard to case, character by character, as Java's
 equalsIgnoreCase does: two are the same if the lower cases of their upper cases are. So `ſ` is `s`
@@ -6,6 +6,22 @@ and `İ` is `i`, but `ß` is not `ss`, and a letter with its accent apart is not
 """
 
 from __future__ import annotations
+
+import re
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE | re.ASCII)
+#: Words that have a meaning where a name may stand.
+_RESERVED = frozenset(
+    "AS CHECK CONSTRAINT EXISTS FOREIGN IF MATERIALIZED NOT OR PRIMARY STREAM TABLE UNIQUE "
+    "VIEW".split()
+)
+
+
+def quoted(name: str) -> str:
+    """The name as a statement has it: in backticks, if it needs them."""
+    if _PLAIN.fullmatch(name) and name.upper() not in _RESERVED:
+        return name
+    return "`" + name.replace("`", "``") + "`"
 
 
 def folded(name: str) -> str:

@@ -6,13 +6,13 @@ names, if the view depends on it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import pyarrow as pa
 from typing_extensions import assert_never
 
 from planner import parse
+from planner.names import quoted
 from planner.types import Field
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
 
@@ -24,13 +24,6 @@ COLUMNS_SCHEMA = pa.schema(
         pa.field("key", pa.int32()),  # the column's place in the primary key, from 1; or NULL
         pa.field("comment", pa.string()),
     ]
-)
-
-_PLAIN = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE | re.ASCII)
-#: Words that have a meaning where a name may stand.
-_RESERVED = frozenset(
-    "AS CHECK CONSTRAINT EXISTS FOREIGN IF MATERIALIZED NOT OR PRIMARY STREAM TABLE UNIQUE "
-    "VIEW".split()
 )
 
 
@@ -101,10 +94,3 @@ def _column(field: Field, comment: str | None) -> str:
         return text
     escaped = comment.replace("\\", "\\\\").replace("'", "\\'")
     return f"{text} COMMENT '{escaped}'"
-
-
-def quoted(name: str) -> str:
-    """The name as a statement has it: in backticks, if it needs them."""
-    if _PLAIN.fullmatch(name) and name.upper() not in _RESERVED:
-        return name
-    return "`" + name.replace("`", "``") + "`"

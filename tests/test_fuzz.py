@@ -24,14 +24,14 @@ from tests.reference.tables import insert
 
 def test_cases_are_counted_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = tmp_path / "cases.jsonl"
-    options = ["--cases", "2", "--epochs", "3", "--processes", "1", "--reference", "none"]
+    options = ["--cases", "4", "--epochs", "3", "--processes", "1", "--reference", "none"]
     assert fuzz.main([*options, "--output", str(kept)]) == 0
     shown = capsys.readouterr().out
-    assert "seeds 0 to 1: 2 cases" in shown
+    assert "seeds 0 to 3: 4 cases" in shown
     assert "without a difference" in shown
     assert "uses of each SQL feature" in shown
     lines = [json.loads(line) for line in kept.read_text().splitlines()]
-    assert [line["seed"] for line in lines] == [0, 1]
+    assert [line["seed"] for line in lines] == [0, 1, 2, 3]
     assert all(line["difference"] is None for line in lines)
     assert sum(line["tally"]["pairs"] for line in lines) > 0
 

@@ -9,6 +9,7 @@
     subqueries  subqueries in expressions
     aggregates  the calls that an aggregate stands for
     grouping    aggregates, and what may be read above them
+    grouping_sets  ROLLUP, CUBE, GROUPING SETS
     relations   FROM, joins
     sets        UNION, INTERSECT, EXCEPT, VALUES
     queries     SELECT, WITH, ORDER BY, LIMIT

@@ -8,13 +8,16 @@ a key becomes that key, and a column of FROM that is left over is an error.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from sqlglot import exp
 
-from planner.algebra import Aggregate, AggregateCall
+from planner.algebra import Aggregate, AggregateCall, identity
 from planner.bind.aggregates import Keep, aggregate
 from planner.bind.group_aggregates import GROUP_AGGREGATES, Ordered, group_aggregate, written
+from planner.bind.grouping_sets import grouping_id, is_grouped, spread
 from planner.bind.report import Refusal, Report
 from planner.bind.resolve import FromResolver
 from planner.bind.scalars import NoAggregates, Scalars
@@ -22,7 +25,18 @@ from planner.bind.subqueries import FIRST, Placement, Subqueries
 from planner.bind.tables import aggregate_name
 from planner.expr import Call, Column, Expr, Literal, Outer, walk
 from planner.names import folded
-from planner.types import Field
+from planner.types import BIGINT, INT, TINYINT, Field
+
+#: The first column of the wide row that is GROUPING or GROUPING_ID of something.
+_GROUPING = FIRST >> 1
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """A call of `name`, "grouping" or "grouping_id", of grouping expressions; none: all of them."""
+
+    name: str
+    args: tuple[Expr, ...]
 
 
 class AggregateCalls:
@@ -42,7 +56,10 @@ class AggregateCalls:
         self.grouped = grouped
         self.calls: list[AggregateCall] = []
         self.places: list[exp.Expression] = []
+        self.groupings: list[Grouping] = []
+        self.grouping_places: list[exp.Expression] = []
         self.width = width
+        self._below = below
         self.report = report
         nested = NoAggregates("an aggregate", report)
         self._arguments = Scalars(below, nested, subqueries, report)
@@ -59,6 +76,8 @@ class AggregateCalls:
             condition = self._arguments.predicate(where.this, "FILTER")
         name = aggregate_name(call)
         assert name is not None
+        if name in ("grouping", "grouping_id"):
+            return self._grouping(name, node)
 
         def keep(made: AggregateCall) -> Expr:
             if made not in self.calls:
@@ -70,8 +89,26 @@ class AggregateCalls:
         if name in GROUP_AGGREGATES:
             return self._group_aggregate(name, call, condition, keep)
         args, distinct = self._written_arguments(call, name)
-        bound = [self._argument(name, a) for a in args]
+        if distinct and len(args) == 1 and isinstance(args[0], exp.Star) and name == "count":
+            self._check_star(args[0])
+            bound: list[Expr] = [c.reference() for c in self._below.scope.visible]
+        else:
+            bound = [self._argument(name, a) for a in args]
         return aggregate(name, bound, distinct, condition, self.grouped, keep)
+
+    def _grouping(self, name: str, node: exp.Expression) -> Expr:
+        """GROUPING or GROUPING_ID; which sets have what it asks for is known when all clauses are
+        bound."""
+        if isinstance(node, exp.Filter):
+            self.report.fail(node, "FILTER belongs to an aggregate")
+        if name == "grouping" and len(node.expressions) != 1:
+            self.report.fail(node, "GROUPING takes one grouping expression")
+        asked = Grouping(name, tuple(map(self._arguments.bind, node.expressions)))
+        if asked not in self.groupings:
+            self.groupings.append(asked)
+            self.grouping_places.append(node)
+        kind = TINYINT if name == "grouping" else BIGINT
+        return Column(_GROUPING + self.groupings.index(asked), kind, False, name)
 
     def _group_aggregate(
         self, name: str, call: exp.Expression, condition: Expr | None, keep: Keep
@@ -114,9 +151,16 @@ class AggregateCalls:
         if name != "count" and len(args) > 1:
             self.report.fail(node, f"{name.upper()} takes one argument, not {len(args)}")
         if name == "count" and len(args) == 1 and isinstance(args[0], exp.Star) and not distinct:
-            self.report.check(args[0])
+            self._check_star(args[0])
             return [], False
         return args, distinct
+
+    def _check_star(self, star: exp.Star) -> None:
+        self.report.check(star)
+        if star.args.get("except_"):
+            self.report.refuse(
+                star, Refusal("COUNT of * EXCEPT", "counts by some columns", "Name the columns.")
+            )
 
     def _refuse_outer(self, name: str, expr: Expr, node: exp.Expression) -> None:
         if any(isinstance(e, Outer) for e in walk(expr)):
@@ -139,29 +183,67 @@ class Grouped:
         keys: tuple[tuple[Expr, str, exp.Expression], ...],
         calls: AggregateCalls,
         report: Report,
+        sets: Sequence[frozenset[int]] | None = None,
     ) -> None:
+        """`sets`: of each grouping set, the keys in it, by their positions; None: all, once."""
         self._names = {key: name for key, name, _ in reversed(keys)}
         places = {key: node for key, _, node in keys}
         self._keys = tuple(dict.fromkeys(key for key, _, _ in keys))
         self._width = calls.width
         self._report = report
-        schema = [Field(self._names[k], k.type, k.nullable) for k in self._keys]
-        schema += [Field(c.function, c.type, c.nullable) for c in calls.calls]
+        self._sets = sets
         placed = tuple(below.place(k, places[k]) for k in self._keys)
         made = tuple(
             c.over(partial(below.place, node=node))
             for c, node in zip(calls.calls, calls.places, strict=True)
         )
-        self.plan = Aggregate(below.plan, placed, made, tuple(schema))
+        results = tuple(Field(c.function, c.type, c.nullable) for c in calls.calls)
+        if sets is None:
+            fields = tuple(Field(self._names[k], k.type, k.nullable) for k in self._keys)
+            self.plan = Aggregate(below.plan, placed, made, fields + results)
+        else:
+            named = [(key, self._names[k]) for key, k in zip(placed, self._keys, strict=True)]
+            rows, fields = spread(below.plan, named, sets)
+            columns = identity(rows.schema)[len(below.plan.schema) :]
+            self.plan = Aggregate(rows, columns, made, fields + results)
+        #: Of the aggregate's columns: keys, and the number of the set.
+        self._first_result = len(fields)
+        self._groupings = [
+            self._grouping(asked, node)
+            for asked, node in zip(calls.groupings, calls.grouping_places, strict=True)
+        ]
+
+    def _grouping(self, asked: Grouping, node: exp.Expression) -> Expr:
+        if self._sets is None:
+            self._report.fail(
+                node,
+                f"{asked.name.upper()} belongs to GROUP BY with ROLLUP, CUBE or GROUPING SETS",
+            )
+        number = Column(self._first_result - 1, INT, False, "grouping_set")
+        if asked.name == "grouping_id":
+            if asked.args not in ((), self._keys):
+                self._report.fail(
+                    node,
+                    "GROUPING_ID is of all grouping expressions, in their order",
+                    hint="Write GROUPING_ID().",
+                )
+            return grouping_id(self._sets, len(self._keys), number)
+        (arg,) = asked.args
+        if arg not in self._keys:
+            self._report.fail(node, "GROUPING is of a grouping expression")
+        return is_grouped(self._sets, self._keys.index(arg), number)
 
     def above(self, expr: Expr, node: exp.Expression) -> Expr:
         """The expression, bound from `node` over the wide row, over the aggregate's output."""
         if expr in self._keys:
             position = self._keys.index(expr)
-            return Column(position, expr.type, expr.nullable, self._names[expr])
+            nullable = expr.nullable or self._sets is not None
+            return Column(position, expr.type, nullable, self._names[expr])
         match expr:
+            case Column(index=index) if _GROUPING <= index < FIRST:
+                return self._groupings[index - _GROUPING]
             case Column(index=index) if self._width <= index < FIRST:
-                position = index - self._width + len(self._keys)
+                position = index - self._width + self._first_result
                 return Column(position, expr.type, expr.nullable, expr.name)
             case Column(index=index) if index < FIRST:
                 raise self._report.error(
@@ -173,7 +255,13 @@ class Grouped:
                 return expr
             case Call():
                 args = tuple(self.above(a, node) for a in expr.args)
-                return Call(expr.function, args, expr.type, expr.nullable)
+                nullable = expr.nullable
+                if self._sets is not None and expr.function not in _NEVER_NULL:
+                    nullable |= any(a.nullable for a in args)  # a key may be NULL
+                return Call(expr.function, args, expr.type, nullable)
+
+
+_NEVER_NULL = ("is_null", "eq_null_safe")
 
 
 def _is_argument(node: object) -> bool:

@@ -73,6 +73,8 @@ _FUNCTIONS: dict[type[exp.Expression], str] = {
     exp.Left: "left",
     exp.Between: "between",
     exp.RegexpLike: "RLIKE",
+    exp.Grouping: "grouping",
+    exp.GroupingId: "grouping_id",
 }
 
 

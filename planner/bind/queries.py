@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from sqlglot import exp
 
-from planner.algebra import Plan, SortKey, TopK, Values, identity
+from planner.algebra import Plan, SortKey, TopK, Values, identity, nullable
 from planner.bind import sets
 from planner.bind.grouping import AggregateCalls, Grouped
+from planner.bind.grouping_sets import GroupingSets, grouping_sets
 from planner.bind.naming import output_name
 from planner.bind.outer import Environment
 from planner.bind.relations import Reference, Relations, Source, project, rename
@@ -31,7 +33,7 @@ from planner.bind.resolve import (
     check_reference,
 )
 from planner.bind.scalars import NoAggregates, Scalars, is_constant
-from planner.bind.scope import Scope
+from planner.bind.scope import Scope, ScopeColumn
 from planner.bind.subqueries import (
     FIRST,
     NoSubqueries,
@@ -42,7 +44,7 @@ from planner.bind.subqueries import (
 )
 from planner.context import CatalogReader
 from planner.expr import Expr, Literal
-from planner.names import folded
+from planner.names import folded, quoted
 from planner.parse import CreateView, Query
 from planner.parse.tokens import shortened
 from planner.room import with_room
@@ -124,11 +126,28 @@ def bind_view(view: CreateView, catalog: CatalogReader, zone: Zone = UTC) -> Bou
             report.fail(
                 view.query.tree,
                 f'view "{view.name}" has more than one column "{names[i]}"',
-                hint="Give the columns different aliases.",
+                hint="Give the columns different aliases, or name all of them: CREATE MATERIALIZED"
+                f" VIEW {quoted(view.name)} ({', '.join(_different(names))}) AS …",
             )
     fields = tuple(Field(n, f.type, f.nullable) for n, f in zip(names, schema, strict=True))
     renamed = project(bound.plan, identity(schema), fields)
     return replace(bound, plan=retain_events(renamed))
+
+
+#: A grouping expression, its name, and its place.
+_Key: TypeAlias = tuple[Expr, str, exp.Expression]
+
+
+def _different(names: Sequence[str]) -> list[str]:
+    """The names, with numbers behind those that were there already."""
+    found: list[str] = []
+    for name in names:
+        taken, new, number = [folded(n) for n in (*names, *found)], name, 2
+        if folded(name) in map(folded, found):
+            while folded(new) in taken:
+                new, number = f"{name}_{number}", number + 1
+        found.append(quoted(new))
+    return found
 
 
 class _Queries:
@@ -226,11 +245,24 @@ class _Queries:
             input = filtered(input, rows.predicate(where.this, "WHERE"), where.this, found)
 
         group = node.args.get("group")
+        sets = None
+        if group is not None:
+            self.report.check(group)
+            sets = grouping_sets(group, self.report)
+        if sets is not None:  # a key is NULL where it is not in the set
+            nullable_scope = source.scope.typed(nullable(input.schema))
+            below = FromResolver(nullable_scope, self.report, environment.outer, environment.beside)
         has_keys = group is not None and bool(group.expressions)
+        has_keys = has_keys and not (sets is not None and sets.is_total)
         found = self._subqueries(environment)
         calls = AggregateCalls(below, width, has_keys, found, self.report)
         outputs = self._select_list(node, below, calls, found)
-        keys = self._group_keys(group, outputs, below, width, found) if group is not None else ()
+        keys: tuple[_Key, ...] = ()
+        if group is not None and group.args.get("all"):
+            keys = _not_aggregated(outputs, width, found)
+        elif group is not None:
+            nodes = group.expressions if sets is None else sets.nodes
+            keys = tuple(self._group_key(n, outputs, below, width, found) for n in nodes)
         distinct = self._is_distinct(node)
         having = node.args.get("having")
         condition: Expr | None = None
@@ -243,8 +275,8 @@ class _Queries:
         sorts = self._sorts(node, outputs, Scalars(resolver, calls, found, self.report))
 
         placement = Placement(input, found)
-        if group is not None or calls.calls:
-            grouped = Grouped(placement, keys, calls, self.report)
+        if group is not None or calls.calls or calls.groupings:
+            grouped = Grouped(placement, keys, calls, self.report, _members(sets, keys))
             placement = Placement(grouped.plan, found, grouped.above)
             if having is not None and condition is not None:
                 placement.filter(condition, having.this)
@@ -283,16 +315,15 @@ class _Queries:
         binder = Scalars(SelectResolver(below, outputs), calls, subqueries, self.report)
         for item in node.expressions:
             if isinstance(item, exp.Star):
-                self.report.check(item)
-                columns = below.scope.visible
-                if not columns:
+                if not below.scope.visible:
                     self.report.fail(item, "there are no columns that * could stand for")
+                columns = self._starred(item, below.scope.visible)
                 outputs += [Output(c.name, c.reference(), item, False) for c in columns]
             elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
-                self.report.check(item.this)
                 columns = below.scope.of_relation(item.table)
                 if not columns:
                     self.report.fail(item, f'relation "{item.table}" of * is not in FROM')
+                columns = self._starred(item.this, columns)
                 outputs += [Output(c.name, c.reference(), item, False) for c in columns]
             elif isinstance(item, exp.Alias):
                 self.report.check(item)
@@ -305,40 +336,54 @@ class _Queries:
                 outputs.append(Output(output_name(item), expr, item, False))
         return outputs
 
+    def _starred(self, star: exp.Star, columns: tuple[ScopeColumn, ...]) -> tuple[ScopeColumn, ...]:
+        """The columns without those of its EXCEPT."""
+        self.report.check(star)
+        for node in star.args.get("except_") or ():
+            check_reference(node, self.report)
+            named = [
+                c
+                for c in columns
+                if folded(c.name) == folded(node.name)
+                and (not node.table or folded(c.qualifier) == folded(node.table))
+            ]
+            if len(named) != 1:
+                problem = "is ambiguous" if named else "is not one of *, or is there twice"
+                self.report.fail(node, f'column "{node.name}" of EXCEPT {problem}')
+            columns = tuple(c for c in columns if c is not named[0])
+        if not columns:
+            self.report.fail(star, "EXCEPT leaves no column of *")
+        return columns
+
     # GROUP BY
 
-    def _group_keys(
+    def _group_key(
         self,
-        group: exp.Expression,
+        node: exp.Expression,
         outputs: Sequence[Output],
         below: FromResolver,
         width: int,
         subqueries: Subqueries,
-    ) -> tuple[tuple[Expr, str, exp.Expression], ...]:
-        """The keys, their names and places. `width`: the columns of FROM."""
-        self.report.check(group)
-        clause = NoAggregates("GROUP BY", self.report)
-        binder = Scalars(below, clause, subqueries, self.report)
-        keys: list[tuple[Expr, str, exp.Expression]] = []
-        for node in group.expressions:
-            aliased = None
-            ordinal = _ordinal(node)
-            if ordinal is not None:
-                aliased = self._at(ordinal, outputs, node, "GROUP BY")
-            elif isinstance(node, exp.Column) and not node.table:
-                check_reference(node, self.report)
-                if below.find(node) is None:
-                    aliased = next(
-                        (o for o in outputs if o.aliased and folded(o.name) == folded(node.name)),
-                        None,
-                    )
-            if aliased is None:
-                keys.append((binder.bind(node), output_name(node), node))
-                continue
-            if any(width <= c < FIRST for c in subqueries.columns(aliased.expr)):
-                self.report.fail(node, "an aggregate is not allowed in GROUP BY")
-            keys.append((aliased.expr, aliased.name, aliased.node))
-        return tuple(keys)
+    ) -> _Key:
+        """An item of GROUP BY. `width`: the columns of FROM."""
+        aliased = None
+        ordinal = _ordinal(node)
+        if ordinal is not None:
+            aliased = self._at(ordinal, outputs, node, "GROUP BY")
+        elif isinstance(node, exp.Column) and not node.table:
+            check_reference(node, self.report)
+            if below.find(node) is None:
+                aliased = next(
+                    (o for o in outputs if o.aliased and folded(o.name) == folded(node.name)),
+                    None,
+                )
+        if aliased is None:
+            clause = NoAggregates("GROUP BY", self.report)
+            binder = Scalars(below, clause, subqueries, self.report)
+            return binder.bind(node), output_name(node), node
+        if _is_aggregated(aliased, width, subqueries):
+            self.report.fail(node, "an aggregate is not allowed in GROUP BY")
+        return aliased.expr, aliased.name, aliased.node
 
     def _at(
         self, ordinal: int, outputs: Sequence[Output], node: exp.Expression, clause: str
@@ -460,6 +505,28 @@ class _Queries:
         if count is not None and 0 <= count <= INT.max:
             return count
         raise self.report.error(node, f"{clause} needs a number from 0 to {INT.max}, as a literal")
+
+
+def _is_aggregated(output: Output, width: int, subqueries: Subqueries) -> bool:
+    return any(width <= c < FIRST for c in subqueries.columns(output.expr))
+
+
+def _not_aggregated(
+    outputs: Sequence[Output], width: int, subqueries: Subqueries
+) -> tuple[_Key, ...]:
+    """What GROUP BY ALL groups by. `width`: the columns of FROM."""
+    return tuple(
+        (o.expr, o.name, o.node) for o in outputs if not _is_aggregated(o, width, subqueries)
+    )
+
+
+def _members(sets: GroupingSets | None, keys: Sequence[_Key]) -> list[frozenset[int]] | None:
+    """Of each set the keys that it has, equal ones counted once."""
+    if sets is None or sets.is_total:
+        return None
+    distinct = list(dict.fromkeys(expr for expr, _, _ in keys))
+    places = [distinct.index(expr) for expr, _, _ in keys]
+    return [frozenset(places[i] for i in members) for members in sets.sets]
 
 
 def _ordinal(node: exp.Expression) -> int | None:

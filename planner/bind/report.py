@@ -42,14 +42,19 @@ _READ = _table(
     (exp.Join, "this side kind method on using"),
     (exp.Where, "this"),
     (exp.Having, "this"),
-    (exp.Group, "expressions"),
+    (exp.Group, "expressions rollup cube grouping_sets all"),
+    (exp.Rollup, "expressions"),
+    (exp.Cube, "expressions"),
+    (exp.GroupingSets, "expressions"),
+    (exp.Grouping, "expressions"),
+    (exp.GroupingId, "expressions"),
     (exp.Distinct, "expressions"),
     (exp.Order, "this expressions"),
     (exp.Ordered, "this desc nulls_first"),
     (exp.Limit, "expression"),
     (exp.Offset, "expression"),
     (exp.Alias, "this alias"),
-    (exp.Star, ""),
+    (exp.Star, "except_"),
     # names and constants
     (exp.Column, "this table db catalog"),
     (exp.Identifier, "this quoted"),
@@ -174,14 +179,9 @@ _RANDOM = Refusal(
 _ARRAY = "gives an ARRAY, and there is no such type here"
 _AS_TEXT = "Use listagg(x, ',') WITHIN GROUP (ORDER BY x)."
 _NEARLY = "is an estimate, and views are exact"
-_GROUPING = "groups the same rows several times"
-_UNION_GROUPS = "Write one GROUP BY for each set of columns, joined by UNION ALL."
 
 _NODES: dict[type[exp.Expression], Refusal] = {
     exp.Window: Refusal("a window function", "depends on the other rows of its partition", _LATER),
-    exp.Rollup: Refusal("ROLLUP", _GROUPING, _UNION_GROUPS),
-    exp.Cube: Refusal("CUBE", _GROUPING, _UNION_GROUPS),
-    exp.GroupingSets: Refusal("GROUPING SETS", _GROUPING, _UNION_GROUPS),
     exp.Interval: Refusal(
         "an interval as a value",
         "is neither added to nor subtracted from a date or timestamp",
@@ -244,10 +244,6 @@ _ARGUMENTS: dict[str, Refusal] = {
     "distribute": Refusal("DISTRIBUTE BY", "would have no effect", "Leave it out."),
     "sort": Refusal("SORT BY", "sorts within partitions only", "Use ORDER BY."),
     "cluster": Refusal("CLUSTER BY", "would have no effect", "Leave it out."),
-    "rollup": Refusal("ROLLUP", _GROUPING, _UNION_GROUPS),
-    "cube": Refusal("CUBE", _GROUPING, _UNION_GROUPS),
-    "grouping_sets": Refusal("GROUPING SETS", _GROUPING, _UNION_GROUPS),
-    "all": Refusal("GROUP BY ALL", "names no columns", "Name the grouping columns."),
     "decimals": Refusal(
         "a number of digits", "is an argument of ROUND alone", "Use ROUND, or leave it out."
     ),
@@ -255,7 +251,6 @@ _ARGUMENTS: dict[str, Refusal] = {
         "a table as of an earlier version", "never changes", "Read the table itself."
     ),
     "recursive": Refusal("WITH RECURSIVE", "may refer to its own result", _OWN_VIEW),
-    "except_": Refusal("* EXCEPT", "leaves columns out by name", "Name the columns."),
     "replace": Refusal("* REPLACE", "changes columns by name", "Name the columns."),
     "format": Refusal("a format", "is not read", "Cast without a format."),
     "into": Refusal("SELECT INTO", "makes a table", "Use CREATE MATERIALIZED VIEW."),

@@ -225,7 +225,6 @@ def check_reference(node: exp.Column, report: Report) -> None:
     """Refuse what is no plain `column` or `relation.column`."""
     report.check(node)
     if isinstance(node.this, exp.Star):
-        report.check(node.this)
         report.refuse(
             node,
             Refusal("* in an expression", "stands for several columns", "Name the columns."),

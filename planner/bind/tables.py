@@ -108,6 +108,8 @@ _AGGREGATES: dict[type[exp.Expression], str] = {
     exp.RegrSxx: "regr_sxx",
     exp.RegrSyy: "regr_syy",
     exp.RegrSxy: "regr_sxy",
+    exp.Grouping: "grouping",
+    exp.GroupingId: "grouping_id",
 }
 #: Aggregates that sqlglot leaves by their name.
 NAMED_AGGREGATES = {

@@ -13,6 +13,8 @@ import re
 
 from sqlglot import exp
 
+from planner.bind.grouping_sets import BEHIND, KINDS, grouping_expressions
+
 
 def respell(query: exp.Expr) -> None:
     """Change the tree in place."""
@@ -20,6 +22,30 @@ def respell(query: exp.Expr) -> None:
         known = _known(node)
         if known is not None:
             node.replace(known)
+
+
+def _group_as_standard(group: exp.Group) -> None:
+    """GROUP BY with sets as DuckDB has it: a, b WITH ROLLUP as ROLLUP (a, b), a, b GROUPING SETS s
+    as GROUPING SETS s, what GROUPING_ID () is of, and no total of no rows."""
+    select = group.parent
+    assert isinstance(select, exp.Select)
+    keys = list(grouping_expressions(group))
+    for name in BEHIND:
+        for part in group.args.get(name) or ():
+            if not part.expressions:
+                part.set("expressions", group.expressions)
+            group.set("expressions", [part])
+            group.set(name, None)
+    sets = [e for e in group.expressions if isinstance(e, KINDS)]
+    if sets and (keys or len(sets) > 1 or len(sets[0].expressions) > 1):
+        for call in select.find_all(exp.GroupingId):
+            if not call.expressions and call.parent_select is select:
+                call.set("expressions", [key.copy() for key in dict.fromkeys(keys)])
+        select.having(exp.GT(this=_count_all(), expression=exp.Literal.number(0)), copy=False)
+
+
+def _count_all() -> exp.Expr:
+    return exp.Count(this=exp.Star())
 
 
 _AGGREGATES = {"every": exp.LogicalAnd, "some": exp.LogicalOr, "std": exp.Stddev}
@@ -44,6 +70,9 @@ def _known(node: exp.Expr) -> exp.Expr | None:
             return _field(node.name, node.expression)
         case exp.Interval(unit=exp.IntervalSpan()):
             return _interval(node)
+        case exp.Group():
+            _group_as_standard(node)
+            return None
         case _:
             return None
 

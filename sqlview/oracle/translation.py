@@ -349,6 +349,9 @@ class _Typer:
         if isinstance(query, exp.Lateral):
             return self._outputs.get(id(query.this.unnest()), ())
         self._scope = scope
+        for distinct in list(scope.find_all(exp.Distinct)):
+            if len(distinct.expressions) == 1 and isinstance(distinct.expressions[0], exp.Star):
+                distinct.set("expressions", self._all_columns())
         if isinstance(query, exp.SetOperation):
             sides = [self._outputs[id(s.expression.unnest())] for s in scope.set_operation_scopes]
             types = tuple(common_type(pair) for pair in zip(*sides, strict=True))
@@ -515,6 +518,19 @@ class _Typer:
             if output.alias_or_name == node.name and not node.table:
                 return self._of(output)
         return None
+
+    def _all_columns(self) -> list[exp.Expr]:
+        """What COUNT(DISTINCT *) counts."""
+        found: list[exp.Expr] = []
+        for alias, (_, source) in self._scope.selected_sources.items():
+            if isinstance(source, exp.Table):
+                names = list(self._catalog[source.name])
+            else:
+                names = [e.alias_or_name for e in _selects(source)]
+            if not names:
+                raise CannotSay("COUNT(DISTINCT *) is of columns that are not known")
+            found += [exp.column(name, alias) for name in names]
+        return found
 
     def _operand(self, node: exp.Expr) -> MaybeType:
         """The type of an operand; an integer literal beside a decimal counts only its digits."""

@@ -61,6 +61,7 @@ AGGREGATES = (
     "moments",
     "filter",
 )
+GROUPING = ("rollup", "cube", "grouping sets", "grouping")
 SETS = ("union", "intersect", "intersect all", "except", "except all", "values", "offset")
 #: Rows that cannot be computed: views are in error for a while.
 ERRORS = ("division", "overflow", "failing cast", "lookup of two")
@@ -73,7 +74,7 @@ GUARDS = (
     "guarded by on",
 )
 
-FEATURES = (*JOINS, *SUBQUERIES, *AGGREGATES, *SETS, *ERRORS, *GUARDS)
+FEATURES = (*JOINS, *SUBQUERIES, *AGGREGATES, *GROUPING, *SETS, *ERRORS, *GUARDS)
 
 #: What the engine maintains and DuckDB can judge: used by CI and `python -m tests.fuzz` unless told
 #: otherwise. DuckDB computes the conditions of an outer join that read one side for all its rows,

@@ -32,6 +32,7 @@ from tests.properties.values import (
 )
 
 _SETS = ("union", "intersect", "intersect all", "except", "except all")
+_GROUPING = ("rollup", "cube", "grouping sets")
 _OUTER = ("left join", "right join", "full join")
 
 Query = tuple[str, tuple[Value, ...]]
@@ -175,14 +176,29 @@ class QueryMaker(Subqueries):
             self._use("subquery in aggregate")
             test = self._subquery_test(scope)
             calls.append(Value(f"sum(CASE WHEN {test} THEN 1 ELSE 0 END)", t.BIGINT, 10_000))
+        sets = self._may(*_GROUPING) if self._chance(0.15) else []
+        if sets and self._may("grouping") and self._chance(0.5):
+            self._use("grouping")
+            asked = self.rng.choice(keys).text
+            calls.append(Value(f"grouping({asked})", t.TINYINT, 1))
         outputs = self._outputs([*keys, *map(self._over_calls, calls)])
         by = [k.text for k in keys]
-        if self._chance(0.2):
+        if self._chance(0.2) and not sets:
             by = [str(i + 1) for i in range(len(keys))]
             self._use("group by position")
-        text = f"SELECT {listed(outputs)} FROM {source} GROUP BY {', '.join(by)}"
+        grouped = self._in_sets(self.rng.choice(sets), by) if sets else ", ".join(by)
+        text = f"SELECT {listed(outputs)} FROM {source} GROUP BY {grouped}"
         text += self._having(scope, [k for k in keys if k in scope])
         return self._limited(text, outputs, [], 0.12), columns(outputs)
+
+    def _in_sets(self, kind: str, keys: list[str]) -> str:
+        self._use(kind)
+        if kind != "grouping sets":
+            return f"{kind.upper()} ({', '.join(keys)})"
+        some = [[k for k in keys if self._chance(0.6)] for _ in range(self.rng.randint(1, 3))]
+        some.append(keys)
+        listed = ["(" + ", ".join(each) + ")" for each in some]
+        return f"GROUPING SETS ({', '.join(listed)})"
 
     def _global(self, depth: int) -> Query:
         self._use("global aggregate")

@@ -10,6 +10,7 @@ from tests.sql import (
     traps_both_sides,
     traps_errors,
     traps_flips,
+    traps_grouping_sets,
     traps_groups,
     traps_inequalities,
     traps_lateral,
@@ -36,6 +37,7 @@ SCENARIOS = (
     *traps_lateral.SCENARIOS,
     *traps_aggregates.SCENARIOS,
     *traps_groups.SCENARIOS,
+    *traps_grouping_sets.SCENARIOS,
     *traps_sets.SCENARIOS,
     *traps_errors.SCENARIOS,
 )

@@ -55,7 +55,8 @@ def killed(directory: Path, seed: int) -> None:
             time.sleep(rng.random() * 0.4)
             writer.kill()
             rest = writer.stdout.read()
-        said = [line.split()[1] for line in rest.splitlines() if line.startswith("done")]
+        whole = [line.split() for line in rest.splitlines(keepends=True) if line.endswith("\n")]
+        said = [line[1] for line in whole if line[0] == "done"]
         acknowledged = max([acknowledged, *map(int, said)])
         if not (path / "store.json").exists():
             continue
