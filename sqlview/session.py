@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -29,12 +29,12 @@ from operators.dataflow import Dataflow
 from operators.executor.inline import InlineExecutor
 from operators.executor.placement import choose
 from operators.executor.protocol import Executor
-from operators.flight.column import Ints
+from operators.flight.column import Column, Ints
 from operators.flight.delta import Delta
 from operators.flight.rows import represented
 from operators.naive import naive_in
 from operators.state.relation import Relation
-from operators.state.stored import StoredRows
+from operators.state.stored import StoredRows, write_stored
 from planner import dataflow as ir
 from planner import parse
 from planner.errors import CatalogError, DataError, SqlViewError, StoreError, ViewError
@@ -685,6 +685,7 @@ class Session:
             self._settings.zone,
             commit,
             lambda table, data, cast: self._write_dataframe(table, data, cast, placement),
+            None if self._memory is None else self._write_columns,
         )
 
     def _run_step(
@@ -948,6 +949,21 @@ class Session:
         if not side.writes(data, always=wanted == "spark"):
             return None
         return side.write(data, table, cast, self._settings.zone())
+
+    def _write_columns(self, table: Table, parts: Iterable[list[Column]]) -> StoredRows:
+        """The rows in files of the store. Raises: StoreError, and what `parts` raise."""
+        assert self._store is not None, "what memory is limited by is in a store"
+        lent = self._store.values.lend()
+        try:
+            return write_stored(
+                parts, table.schema, table.key or (), self._store.path, lent.token, lent
+            )
+        except OSError as error:
+            raise StoreError(
+                f'the rows could not be written to the store "{self._store.path}"',
+                detail=f"{error.strerror or error}.",
+                hint="Make room, or mend what the detail says, and try again.",
+            ) from error
 
     def _write_files(self, table: Table, files: Sequence[File], cast: bool) -> StoredRows | None:
         """As `_write_dataframe` the rows of files: those that have types, where all is placed on

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -106,10 +107,13 @@ class _Changes:
         zone: Callable[[], Zone],
         commit: Callable[[Any], object],
         write_dataframe: Callable[[Table, Any, bool], StoredRows | None] = lambda *_: None,
+        write_columns: Callable[[Table, Iterable[list[Column]]], StoredRows] | None = None,
     ) -> None:
         """`write_dataframe`: lets Spark's tasks write a DataFrame for a table into files; None
-        where it is to be read."""
+        where it is to be read. `write_columns`: writes an insert of several parts into files, where
+        it is not to be kept in memory."""
         self._write_dataframe = write_dataframe
+        self._write_columns = write_columns
         self._zone = zone
         self._catalog = catalog
         self._read_dataframe = read_dataframe
@@ -227,7 +231,14 @@ class _Changes:
         intake = _Intake(table, action, cast)
         with naive_in(self._zone):
             if times is None and action == INSERT and isinstance(table, Table):
-                parts = list(intake.parts(given))
+                coming = intake.parts(given)
+                parts = list(islice(coming, 2))
+                if len(parts) == 2 and self._write_columns is not None:
+                    waiting, parts = iter(parts), []
+                    stored = self._write_columns(table, chain(waiting, coming))
+                    self._keep([Statement(table, action, [], stored=stored)])
+                    return
+                parts += coming
             elif isinstance(times, str):
                 columns, times = intake.dated(given, times)
                 parts = [columns]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 
 import numpy as np
 
@@ -137,6 +137,34 @@ def write_rows(
     finally:
         for left in making.values():
             left.out.close()
+
+
+def write_stored(
+    pieces: Iterable[list[Column]],
+    schema: Schema,
+    key: Sequence[int],
+    directory: str,
+    token: str,
+    holds: object,
+) -> StoredRows:
+    """Write rows into files of this process, in their order, by a token that `holds` them (see
+    `ValueFiles.lend`). Raises, memory: as `write_rows`."""
+    numbers = count(1)
+
+    def new_path() -> str:
+        return os.path.join(directory, f"rows-{token}-0-{next(numbers)}")
+
+    blocks: dict[int, StoredBlock] = {}
+    nulls: set[int] = set()
+    for segment in write_rows(pieces, schema, key, new_path):
+        blocks.update(zip(segment.numbers, segment.blocks, strict=True))
+        nulls.update(segment.nulls)
+    files = MappedFiles(directory)
+    found = StoredRows(
+        schema, files, tuple(blocks[n] for n in sorted(blocks)), tuple(sorted(nulls)), holds
+    )
+    files.open(found.names)
+    return found
 
 
 class _Making:

@@ -1,15 +1,18 @@
-"""Run by test_cluster in a process of its own: steps on a Spark with executors of its own."""
+"""Run by test_cluster in a process of its own: steps and loads on a Spark with executors of its
+own."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from operators.executor.spark import SparkExecutor
+import sqlview
+from operators.executor.spark import SparkExecutor, load
 from tests.spark import twins
 
 
@@ -47,8 +50,45 @@ def main(directory: Path) -> None:
             assert flag.exists() == (what != "nothing")
             pair.close()
             print(f"{what} killed: equal", flush=True)
+        for what in ("task", "executor"):
+            _load(spark, directory, what)
+            print(f"{what} of a load killed: each row once", flush=True)
     finally:
         spark.stop()
+
+
+def _load(spark: SparkSession, directory: Path, what: str) -> None:
+    """A load whose first task is lost when its files are written: the store has those of another
+    attempt alone once it is opened again."""
+    flag, path, writer = (
+        directory / f"died-loading-{what}",
+        directory / f"load-{what}",
+        load._writer,
+    )
+    die = twins.die_once(str(flag), what, stage=0)
+
+    def dying(order: Any, read: Any) -> Any:
+        write = writer(order, read)
+
+        def written(batches: Any) -> Any:
+            yield from write(batches)
+            die(0, 0)
+
+        return written
+
+    load._writer = dying
+    try:
+        with sqlview.connect(path, spark=spark, placement="spark") as db:
+            db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, s STRING)")
+            rows = spark.range(0, 200_000, 1, 3).selectExpr("id", "concat('x', id) AS s")
+            db.load("t", rows)
+    finally:
+        load._writer = writer
+    assert flag.exists()
+    with sqlview.connect(path) as db:
+        assert db._read("t").sort_by("id")["id"].to_pylist() == list(range(200_000))
+        segments = [name for name in os.listdir(path) if name.startswith("rows-")]
+        assert len(segments) == 3, segments
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 def test_local_cluster(tmp_path: Path) -> None:
     """The same answer as inline: undisturbed; with a task lost between two exchanges; with an
-    executor lost there, and the shuffle files that it served."""
+    executor lost there, and the shuffle files that it served. Loads that lose either when it has
+    written its files."""
     run = subprocess.run(
         [sys.executable, "-m", "tests.spark.cluster_steps", str(tmp_path)],
         cwd=ROOT,
@@ -24,8 +25,10 @@ def test_local_cluster(tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr[-5000:]
-    assert run.stdout.splitlines()[-3:] == [
+    assert run.stdout.splitlines()[-5:] == [
         "nothing killed: equal",
         "task killed: equal",
         "executor killed: equal",
+        "task of a load killed: each row once",
+        "executor of a load killed: each row once",
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import weakref
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ import sqlview
 from operators import budget, slabs
 from operators.budget import Budget
 from operators.state import relation, values
-from planner.errors import MemoryLimitError
-from sqlview import arguments, memory
+from planner.errors import DataError, MemoryLimitError
+from sqlview import arguments, memory, transaction
 from tests.store.life import LIFE, state_of, states
 
 MIB = 1 << 20
@@ -220,3 +221,39 @@ def test_a_closed_session_lets_its_state_go(tmp_path: Path, stored: bool) -> Non
         assert {state() for state in kept} == {None}
     finally:
         gc.enable()
+
+
+def test_a_load_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of a load go into files as they come: the driver never has more than some of them."""
+    monkeypatch.setattr(arguments, "LEAST_MEMORY", 0)
+    monkeypatch.setattr(transaction, "PART_ROWS", 1 << 17)
+    pieces, rows = 60, 1 << 17
+    read: list[int] = []
+
+    def coming() -> Iterator[pa.RecordBatch]:
+        for i in range(pieces):
+            read.append(_used())
+            yield from _wide(i * rows, rows).to_batches()
+
+    limit = _used() + 260 * MIB
+    path = tmp_path / "s"
+    with sqlview.connect(path, durability="close", memory_limit=limit) as db:
+        db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, s STRING)")
+        with db.transaction() as tx:
+            tx.insert("t", coming())
+        assert db.metrics().table_bytes > 400 * MIB
+        assert max(read) < read[0] + 120 * MIB
+        assert _used() < read[0] + 120 * MIB
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n, sum(k) AS k FROM t")
+        n = pieces * rows
+        assert list(db.view("v")) == [(n, n * (n - 1) // 2)]
+        with pytest.raises(DataError, match="the key is there already"), db.transaction() as tx:
+            tx.insert("t", [(n // 2, "again")])
+    with sqlview.connect(path) as db:
+        assert list(db.view("v")) == [(n, n * (n - 1) // 2)]
+
+
+def _wide(first: int, n: int) -> pa.Table:
+    keys = np.arange(first, first + n)
+    text = pa.array(["a text of some length, the same for all rows of it"]).take(np.zeros(n, int))
+    return pa.table({"k": keys, "s": text})
