@@ -61,8 +61,6 @@ class Lending:
         self._directory = directory
         self._lock = threading.Lock()
         self._loans: dict[Hashable, Loan] = {}
-        #: Files of the store that stay.
-        self.kept: set[str] = set()
 
     def frame(
         self,

@@ -8,6 +8,7 @@ views with an order, which are sorted here.
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -22,18 +23,21 @@ from operators.dataflow import Dataflow
 from operators.flight import arrow
 from operators.flight.column import Ints
 from operators.flight.rows import RowReader
+from operators.naive import naive_in
 from operators.state import readable
 from operators.state.arrangement import ArrangementState
 from operators.state.encode import equal_values
 from operators.state.reading import Part, Reading, dealt
 from operators.state.relation import Relation
-from operators.state.values import ValueFiles
 from planner import dataflow as ir
-from planner.errors import DataError, suggestion
+from planner.errors import CatalogError, DataError, suggestion
 from planner.names import folded
-from sqlview.catalog import Table, View
-from sqlview.reader import in_order
+from planner.zones import Zone
+from sqlview.catalog import Catalog, Stream, Table, View
+from sqlview.reader import Reader, check, in_order
+from sqlview.store import Store
 from sqlview.store.hold import claim, hold
+from sqlview.versions import Version, Versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,55 +64,124 @@ class Readable:
     plan: Callable[[], Planned] | None = None
 
 
-def plan(
-    entry: Table | View,
-    relation: Relation,
-    epoch: int,
-    columns: Sequence[int],
-    directory: str,
-    values: ValueFiles | None,
-    only: Ints | None = None,
-) -> Planned:
-    """Plan a read of some columns as of the latest epoch, between steps. `values`: the files of
-    who writes the store, where blocks are written that no file has; None: they come along, as do
-    those whose file is gone. `only`: these visible rows, ascending, which come along.
+class Reads:
+    """Plans the reads of one session; whoever calls holds it, between two steps. `store`: where its
+    state lies, if it does."""
 
-    Raises: OSError. Cost: O(blocks), and what comes along.
-    """
-    if only is not None or (isinstance(entry, View) and entry.order):
-        rows = in_order(entry, relation, relation.visible(epoch) if only is None else only)
-        parts = [Part(rows=some) for some in readable.pieces(relation, columns, rows)] or [Part()]
-    else:
-        if values is not None:
-            readable.write_blocks(relation, values)
-        blocks, rows = readable.stored_blocks(relation, columns, epoch, directory)
-        parts = dealt(blocks, readable.pieces(relation, columns, rows))
-    reading = Reading(
-        directory,
-        arrow.arrow_schema(tuple(entry.schema[c] for c in columns)),
-        readable.stored_columns(relation, columns),
-        relation.form(()).ids_slot,
-        epoch,
-        None,
-    )
-    return Planned(reading, parts)
+    def __init__(
+        self,
+        catalog: Catalog,
+        dataflow: Dataflow,
+        versions: Versions,
+        reader: Reader,
+        zone: Callable[[], Zone],
+    ) -> None:
+        self._catalog = catalog
+        self._dataflow = dataflow
+        self._versions = versions
+        self._reader = reader
+        self._zone = zone
+        self.store: Store | None = None
 
+    def version(self, name: str) -> Version:
+        """A table or view now. Raises: CatalogError if there is none, and for a stream; ViewError
+        for a view in error."""
+        return self._versions.taken(self._entry(name))
 
-def claimed_plan(
-    entry: Table | View,
-    relation: Relation,
-    epoch: int,
-    columns: Sequence[int],
-    directory: str,
-    only: Ints | None = None,
-) -> Planned:
-    """A `plan` of who does not write the store, whose files are claimed: see sqlview.store.hold."""
-    with hold(directory):
-        planned = plan(entry, relation, epoch, columns, directory, None, only)
-        if not planned.files:
-            return planned
-        claimed = claim(directory, planned.files)
-    return replace(planned, reading=replace(planned.reading, claim=claimed))
+    def readable(self, name: str) -> Readable:
+        """What Spark reads of a table or view now. Raises: as `version`."""
+        entry = self._entry(name)
+        relation = self._relation(entry)
+        every = range(len(entry.schema))
+        return Readable(
+            (entry.id, self._versions.epoch, weakref.ref(relation), len(every)),
+            relation.nbytes,
+            lambda: self._reader.shown(self._reader.rows(self._versions.taken(entry))),
+            None if self.store is None else lambda: self._plan(entry, every),
+        )
+
+    def plan(
+        self,
+        name: str,
+        columns: Iterable[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> Planned:
+        """What others read of a table or view of the store at the latest epoch: all rows, or those
+        that have the values of `where`; all columns, or some.
+
+        Raises: as `version`; DataError for an unknown column, and as `rows_with`; OSError. Cost:
+        O(blocks), and what comes along.
+        """
+        entry = self._entry(name)
+        places = chosen(entry, columns)
+        if where is None:
+            return self._plan(entry, places)
+        with naive_in(self._zone):
+            only = rows_with(entry, self._dataflow, self._versions.epoch, where)
+        return self._plan(entry, places, only)
+
+    def given(
+        self, name: str, columns: Iterable[str] | None, rows: pa.Table, epoch: int
+    ) -> Planned:
+        """A read of some columns of rows of a table or view that are at hand."""
+        return given(rows.select(chosen(self._entry(name), columns)), epoch)
+
+    def _entry(self, name: str) -> Table | View:
+        entry = self._catalog.any(name)
+        if isinstance(entry, Stream):
+            raise CatalogError(
+                f'stream "{entry.name}" has no rows to read',
+                detail="A stream keeps none of its events.",
+                hint="Create a materialized view over it, and read that.",
+            )
+        if isinstance(entry, View):
+            check(entry, self._dataflow.errors_of(entry.reader))
+        return entry
+
+    def _relation(self, entry: Table | View) -> Relation:
+        if isinstance(entry, Table):
+            return entry.state.relation
+        return self._dataflow.relation(entry.root, entry.owner)
+
+    def _plan(
+        self, entry: Table | View, columns: Sequence[int], only: Ints | None = None
+    ) -> Planned:
+        """`only`: these visible rows, ascending. Of who writes the store, blocks that no file has
+        are written; of others they come along, and files that they read are claimed
+        (sqlview.store.hold)."""
+        store = self.store
+        assert store is not None, "what lies in no store has no files"
+        if not store.read_only:
+            return self._placed(entry, columns, only, store)
+        with hold(store.path):
+            planned = self._placed(entry, columns, only, store)
+            if not planned.files:
+                return planned
+            claimed = claim(store.path, planned.files)
+        return replace(planned, reading=replace(planned.reading, claim=claimed))
+
+    def _placed(
+        self, entry: Table | View, columns: Sequence[int], only: Ints | None, store: Store
+    ) -> Planned:
+        relation, epoch = self._relation(entry), self._versions.epoch
+        if only is not None or (isinstance(entry, View) and entry.order):
+            rows = in_order(entry, relation, relation.visible(epoch) if only is None else only)
+            pieces = readable.pieces(relation, columns, rows)
+            parts = [Part(rows=some) for some in pieces] or [Part()]
+        else:
+            if not store.read_only:
+                readable.write_blocks(relation, store.values)
+            blocks, rows = readable.stored_blocks(relation, columns, epoch, store.path)
+            parts = dealt(blocks, readable.pieces(relation, columns, rows))
+        reading = Reading(
+            store.path,
+            arrow.arrow_schema(tuple(entry.schema[c] for c in columns)),
+            readable.stored_columns(relation, columns),
+            relation.form(()).ids_slot,
+            epoch,
+            None,
+        )
+        return Planned(reading, parts)
 
 
 def rows_with(

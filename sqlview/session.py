@@ -29,17 +29,15 @@ from operators.dataflow import Dataflow
 from operators.executor.inline import InlineExecutor
 from operators.executor.placement import choose
 from operators.executor.protocol import Executor
-from operators.flight.column import Column, Ints
+from operators.flight.column import Column
 from operators.flight.delta import Delta
 from operators.flight.rows import represented
-from operators.naive import naive_in
-from operators.state.relation import Relation
 from operators.state.stored import StoredRows, write_stored
 from planner import dataflow as ir
 from planner import parse
 from planner.errors import CatalogError, DataError, SqlViewError, StoreError, ViewError
 from planner.room import with_room
-from sqlview import describe, introspect, reads
+from sqlview import describe, introspect
 from sqlview.arguments import (
     check_callable,
     check_flag,
@@ -61,8 +59,8 @@ from sqlview.metrics import Metrics, StepMetrics
 from sqlview.oracle import CannotSay, Oracle
 from sqlview.positions import NOWHERE, Positions
 from sqlview.progress import Progress, ignore
-from sqlview.reader import Reader, ViewRows, check
-from sqlview.reads import Planned, Readable
+from sqlview.reader import Reader, ViewRows
+from sqlview.reads import Planned, Readable, Reads
 from sqlview.recovery import Recovery, counter_of
 from sqlview.settings import Settings
 from sqlview.sink import MODES as SINK_MODES
@@ -175,6 +173,9 @@ class Session:
         self._definitions.ended = self._statistics.publish
         self._writer.ended = (self._versions.publish, self._statistics.publish)
         self._reader = Reader(self._versions, self._settings.zone)
+        self._reads = Reads(
+            self._catalog, self._dataflow, self._versions, self._reader, self._settings.zone
+        )
         self._store: Store | None = None
         #: Why it is not to be used, once a file of the store was found damaged.
         self._damaged: StoreError | None = None
@@ -606,7 +607,7 @@ class Session:
 
     def _open(self, store: Store, limit: int | None, repair: bool) -> None:
         """Be what the store says, within a limit of memory."""
-        self._store = store
+        self._store = self._reads.store = store
         self._close_store = weakref.finalize(self, store.close)
         try:
             if limit is not None:
@@ -785,7 +786,7 @@ class Session:
     def _read(self, name: str) -> pa.Table:
         """All rows of a table or view."""
         with self._working():
-            version = self._versions.taken(self._readable_entry(name))
+            version = self._reads.version(name)
         return self._reader.rows(version)
 
     def _plan_read(
@@ -795,61 +796,15 @@ class Session:
         epoch: int | None = None,
         where: Mapping[str, Any] | None = None,
     ) -> Planned:
-        """What others read of a table or view at the latest epoch, or of a view at an earlier one
-        that is retained; all rows, or those of the latest that have the values of `where`."""
+        """See Reads.plan; at an earlier epoch, what is retained of a view comes along."""
         with self._working():
-            entry = self._readable_entry(name)
-            places = reads.chosen(entry, columns)
-            only = None
-            if where is not None:
-                with naive_in(self._settings.zone):
-                    only = reads.rows_with(entry, self._dataflow, self.epoch, where)
-            elif epoch is not None and epoch != self.epoch:
-                return reads.given(self._rows_as_of(name, epoch).select(places), epoch)
-            return self._planned(entry, places, only)
-
-    def _planned(
-        self, entry: Table | View, places: Sequence[int], only: Ints | None = None
-    ) -> Planned:
-        store = self._store
-        assert store is not None, "what lies in no store has no files"
-        relation, epoch = self._relation(entry), self.epoch
-        if store.read_only:
-            return reads.claimed_plan(entry, relation, epoch, places, store.path, only)
-        return reads.plan(entry, relation, epoch, places, store.path, store.values, only)
-
-    def _readable_entry(self, name: str) -> Table | View:
-        entry = self._catalog.any(name)
-        if isinstance(entry, Stream):
-            raise CatalogError(
-                f'stream "{entry.name}" has no rows to read',
-                detail="A stream keeps none of its events.",
-                hint="Create a materialized view over it, and read that.",
-            )
-        if isinstance(entry, View):
-            check(entry, self._dataflow.errors_of(entry.reader))
-        return entry
-
-    def _relation(self, entry: Table | View) -> Relation:
-        if isinstance(entry, Table):
-            return entry.state.relation
-        return self._dataflow.relation(entry.root, entry.owner)
-
-    def _readable(self, name: str) -> Readable:
-        """What Spark reads of a table or view now; whoever calls holds the lock."""
-        entry = self._readable_entry(name)
-        relation = self._relation(entry)
-
-        return Readable(
-            (entry.id, self.epoch, weakref.ref(relation), len(entry.schema)),
-            relation.nbytes,
-            lambda: self._reader.shown(self._read(name)),
-            None if self._store is None else lambda: self._planned(entry, range(len(entry.schema))),
-        )
+            if epoch is None or epoch == self.epoch:
+                return self._reads.plan(name, columns, where)
+            return self._reads.given(name, columns, self._rows_as_of(name, epoch), epoch)
 
     def _frame(self, name: str) -> DataFrame:
         with self._working():
-            return self._side().dataframe(self._readable(self._catalog.view(name).name))
+            return self._side().dataframe(self._reads.readable(self._catalog.view(name).name))
 
     def _dataframe(self, table: pa.Table) -> DataFrame:
         with self._working():
@@ -862,7 +817,7 @@ class Session:
         past = {a.called: self._rows_as_of(a.name, a.epoch) for a in asked}
 
         def read(name: str) -> pa.Table | Readable:
-            return past[name] if name in past else self._readable(name)
+            return past[name] if name in past else self._reads.readable(name)
 
         with interrupts.let_through():
             side = self._side()

@@ -74,6 +74,11 @@ class Versions:
         self._read.add(key)
         return found
 
+    @property
+    def epoch(self) -> int:
+        """The latest one."""
+        return self._epoch()
+
     def taken(self, entry: View | Table) -> Version:
         """What a view or table is now; whoever calls holds the lock."""
         if isinstance(entry, Table):

@@ -17,7 +17,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from operators.state.files import create, discard, names
 
@@ -73,10 +73,14 @@ def claimed(directory: str) -> set[str]:
         path = os.path.join(directory, name)
         if not name.startswith(_CLAIM):
             continue
-        with suppress(FileNotFoundError):
+        try:
             if name.endswith(_PART) or time.time() - os.stat(path).st_mtime > LASTING_SECONDS:
                 discard(path)
                 continue
             with open(path, "rb") as file:
                 found.update(json.load(file))
+        except FileNotFoundError:
+            pass  # who made it let it go
+        except ValueError:  # the machine stopped before it was on disk, and its reader with it
+            discard(path)
     return found

@@ -251,6 +251,8 @@ class Store:
     def save_last(self, present: Present) -> None:
         """`save`, unless that would compare much first, and the next session is sooner done with
         the log. Raises: as `save`."""
+        if self._log is None:  # it was only read, and its checkpoint's files may be gone by now
+            return
         pending = self._verification is not None and not self._verification.is_done
         log_bytes = self._read_bytes + self.appended_bytes
         if not pending or self.checkpoint_bytes < _COMPARED_AT_CLOSE + _LOG_COST * log_bytes:
