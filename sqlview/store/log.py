@@ -169,12 +169,20 @@ def _checksum(length: int, number: int, durable: int, parts: Parts) -> int:
     return checksum
 
 
-def _pieces(parts: Parts) -> Iterator[memoryview]:
-    """The bytes of parts, in pieces of a bounded size."""
+def _pieces(parts: Parts) -> Iterator[Parts]:
+    """The bytes of parts, about as many at a time as the disk is given."""
+    gathered: Parts = []
+    size = 0
     for part in parts:
         view = memoryview(part)
         for start in range(0, len(view), _PIECE_BYTES):
-            yield view[start : start + _PIECE_BYTES]
+            gathered.append(view[start : start + _PIECE_BYTES])
+            size += len(gathered[-1])
+            if size >= _PIECE_BYTES:
+                yield gathered
+                gathered, size = [], 0
+    if gathered:
+        yield gathered
 
 
 class Pending:
@@ -206,12 +214,13 @@ class Pending:
             log._make_room(length)
             number, durable = log.number + 1, log._durable
             checksum, at = _checksum(length, number, durable, []), log._offset + _HEADER.size
-            for piece in _pieces(parts):
-                checksum = zlib.crc32(piece, checksum)
-                _write(log._file, [piece], at)
-                if log._sync_each:  # the disk takes it while the next one is on its way
-                    os.posix_fadvise(log._file, at, len(piece), os.POSIX_FADV_DONTNEED)
-                at += len(piece)
+            for pieces in _pieces(parts):
+                for piece in pieces:
+                    checksum = zlib.crc32(piece, checksum)
+                size = _write(log._file, pieces, at)
+                if log._sync_each:  # the disk takes them while the next ones are on their way
+                    os.posix_fadvise(log._file, at, size, os.POSIX_FADV_DONTNEED)
+                at += size
             _write(log._file, [bytes(-length % 8)], at)
             if log._sync_each:
                 os.fdatasync(log._file)
@@ -449,7 +458,9 @@ class Log:
         self._offset = self._reserved = 0
 
 
-def _write(file: int, parts: Parts, offset: int) -> None:
+def _write(file: int, parts: Parts, offset: int) -> int:
+    """Returns: how many bytes these are."""
+    start = offset
     waiting = [memoryview(part) for part in parts if len(part)]
     while waiting:
         written = os.pwritev(file, waiting[:_MOST_BUFFERS], offset)
@@ -458,3 +469,4 @@ def _write(file: int, parts: Parts, offset: int) -> None:
             written -= len(waiting.pop(0))
         if written:
             waiting[0] = waiting[0][written:]
+    return offset - start

@@ -257,7 +257,7 @@ def is_large(statements: Iterable[Dated]) -> bool:
 def step_parts(
     statements: Sequence[Dated], first: int, count: int, positions: Mapping[str, Position]
 ) -> Parts:
-    """Cost: a copy of the rows."""
+    """Cost: as `packed` of the rows of each."""
     heads: list[dict[str, Any]] = []
     bodies: Parts = []
     for statement, epochs in statements:
@@ -272,9 +272,10 @@ def step_parts(
         if not isinstance(epochs, int):
             fields, columns = (*fields, _TIMES), [*columns, Column(BIGINT, epochs - first)]
         body = packed(columns, fields)
+        nbytes = sum(map(len, body))
         epoch = epochs - first if isinstance(epochs, int) else None
-        heads.append(_head(statement, epoch, len(body)))
-        bodies += [body, bytes(-len(body) % 8)]
+        heads.append(_head(statement, epoch, nbytes))
+        bodies += [*body, bytes(-nbytes % 8)]
     said = {"first": first, "count": count, "statements": heads, "sources": _plain(positions)}
     head = json.dumps(said).encode()
     return [_STEP, _LENGTH.pack(len(head)), head, bytes(-len(head) % 8), *bodies]

@@ -21,10 +21,51 @@ from planner.types import Schema
 _INTEGRAL = (t.IntegerType, t.DateType, t.TimestampType)
 
 
-def packed(columns: Sequence[Column], schema: Schema) -> memoryview:
-    """The columns as bytes. Cost: a copy of them."""
+#: From so many rows on they are not copied, which costs some calls.
+_LARGE_ROWS = 4096
+
+
+def packed(columns: Sequence[Column], schema: Schema) -> list[memoryview]:
+    """The columns as bytes, one part after the other. Cost: a copy of few rows; of many none but
+    of columns that have another form."""
     arrays = [_array(c, f.type) for c, f in zip(columns, schema, strict=True)]
-    return memoryview(pa.RecordBatch.from_arrays(arrays, schema=_arrow_schema(schema)).serialize())
+    batch = pa.RecordBatch.from_arrays(arrays, schema=_arrow_schema(schema))
+    if batch.num_rows < _LARGE_ROWS:
+        return [memoryview(batch.serialize())]
+    parts = _Parts()
+    with pa.ipc.new_stream(pa.PythonFile(parts, mode="w"), batch.schema) as writer:
+        writer.write_batch(batch)
+        found = list(parts.written)  # without the end of the stream
+    begins = batch.schema.serialize().size
+    while begins > 0:
+        begins -= len(found.pop(0))
+    assert begins == 0, "a stream begins with its schema"
+    return found
+
+
+class _Parts:
+    """A file that keeps what is written to it as it is."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.written: list[memoryview] = []
+        self._nbytes = 0
+
+    def write(self, data: Any) -> int:
+        part = memoryview(data).cast("B")
+        self.written.append(part)
+        self._nbytes += len(part)
+        return len(part)
+
+    def tell(self) -> int:
+        return self._nbytes
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def unpacked(data: memoryview, schema: Schema) -> list[Column]:

@@ -31,7 +31,7 @@ from operators.state import files, pieces, relation, segments, values
 from operators.state.publish import Publisher
 from planner.errors import SqlViewError
 from sqlview.oracle import canonical_rows
-from sqlview.store import log, records, store
+from sqlview.store import log, records, rows, store
 
 MODES = ("error", "kill", "torn", "power")
 #: Calls that change the disk.
@@ -227,6 +227,7 @@ class Disk:
             patch.setattr(log, "FILE_BYTES", 2_000)  # records go to several files
             patch.setattr(log, "_LEAVE_BYTES", 1_000)
             patch.setattr(records, "LARGE_ROWS", 3)  # some records are written beside the steps
+            patch.setattr(rows, "_LARGE_ROWS", 3)
             patch.setattr(store, "CHECKPOINT_SECONDS", 1e9)  # when they are said to be written
             patch.setattr(relation, "BULK_ROWS", 3)  # so that there are full blocks
             patch.setattr(values, "_OWN_FILE", 500)
