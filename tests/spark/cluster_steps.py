@@ -1,5 +1,5 @@
-"""Run by test_cluster in a process of its own: steps and loads on a Spark with executors of its
-own."""
+"""Run by test_cluster in a process of its own: steps, loads and reads on a Spark with executors
+of its own."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import sqlview
 from operators.executor.spark import SparkExecutor, load
+from sqlview.datasource import SqlViewDataSource
 from tests.spark import twins
 
 
@@ -53,6 +56,8 @@ def main(directory: Path) -> None:
         for what in ("task", "executor"):
             _load(spark, directory, what)
             print(f"{what} of a load killed: each row once", flush=True)
+        _read(spark, directory / "load-executor")
+        print("a store read: each row once", flush=True)
     finally:
         spark.stop()
 
@@ -89,6 +94,18 @@ def _load(spark: SparkSession, directory: Path, what: str) -> None:
         assert db._read("t").sort_by("id")["id"].to_pylist() == list(range(200_000))
         segments = [name for name in os.listdir(path) if name.startswith("rows-")]
         assert len(segments) == 3, segments
+
+
+def _read(spark: SparkSession, path: Path) -> None:
+    """Executors read a store; those that do not see it say so."""
+    spark.dataSource.register(SqlViewDataSource)
+    rows = spark.read.format("sqlview").option("store", str(path)).load("t")
+    assert rows.selectExpr("count(*)", "sum(id)", "count(DISTINCT s)").collect() == [
+        (200_000, 199_999 * 100_000, 200_000)
+    ]
+    path.rename(path.with_suffix(".moved"))
+    with pytest.raises(PySparkException, match="does not see"):
+        rows.count()
 
 
 if __name__ == "__main__":

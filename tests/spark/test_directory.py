@@ -171,7 +171,7 @@ def test_a_place_that_cannot_be_used(db: sqlview.Session, monkeypatch: pytest.Mo
     with pytest.raises(sqlview.SqlViewError, match="the directory of the session cannot be used"):
         db.view("v").to_df()
     with pytest.raises(sqlview.SqlViewError, match="the directory of the session cannot be used"):
-        db.begin().insert("t", db._side().spark.range(3).selectExpr("id AS a", "1 AS b"))
+        db.begin().upsert("t", db._side().spark.range(3).selectExpr("id AS a", "1 AS b"))
     place.unlink()
     assert db.view("v").to_df().count() == 3
     insert(db, 2 * N)
