@@ -59,21 +59,11 @@ def test_refused_type(spark: Any, tmp_path: Path) -> None:
         read_dataframe(spark.sql("SELECT array(1) AS xs"), str(tmp_path))
 
 
-def test_lost_attempt_leaves_nothing(spark: Any, tmp_path: Path) -> None:
+def test_lost_attempt_leaves_nothing(spark: Any, tmp_path: Path, fail_once: Any) -> None:
     """A task fails after it has written its file: the file of the second attempt counts."""
-    flag = tmp_path / "failed"
     directory = tmp_path / "files"
-
-    def fail_once(batches: Any) -> Any:
-        yield from batches
-        try:
-            os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            return
-        raise RuntimeError("once")
-
     frame = spark.range(0, 1000, 1, 2).mapInArrow(fail_once, "id long")
     tables = read_dataframe(frame, str(directory))
     assert pa.concat_tables(tables).column("id").to_pylist() == list(range(1000))
-    assert flag.exists()
+    assert (tmp_path / "failed").exists()
     assert os.listdir(directory) == []

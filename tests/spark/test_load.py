@@ -340,25 +340,16 @@ def test_files(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert (db.epoch, len(_table(db)), len(_segments(path))) == (2, 3501, 4)
 
 
-def test_lost_attempt(spark: Any, tmp_path: Path) -> None:
+def test_lost_attempt(spark: Any, tmp_path: Path, fail_once: Any) -> None:
     """A task fails after it has written a file: that of the second attempt counts."""
-    path, flag = tmp_path / "store", tmp_path / "failed"
-
-    def fail_once(batches: Any) -> Any:
-        yield from batches
-        try:
-            os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            return
-        raise RuntimeError("once")
-
+    path = tmp_path / "store"
     frame = spark.range(0, 2 * BLOCK_ROWS, 1, 1).union(spark.range(-70_000, 0, 1, 1))
     with _open(path, spark) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, s STRING)")
         # So many NULLs that a file is full of blocks without them when another begins.
         failing = frame.selectExpr("id", "nullif('x', if(id < 0, 'x', '')) AS s")
         db.load("t", failing.mapInArrow(fail_once, "id long, s string"))
-        assert flag.exists()
+        assert (tmp_path / "failed").exists()
         assert _table(db)["id"].to_pylist() == list(range(-70_000, 2 * BLOCK_ROWS))
         assert _table(db)["s"].null_count == 70_000
     with sqlview.connect(path) as db:
