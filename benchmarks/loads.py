@@ -27,7 +27,6 @@ import pyarrow.parquet as pq
 import sqlview
 from benchmarks import common
 from operators import budget
-from sqlview.spark import active_session
 from tpch import generate
 from tpch.schema import TABLES_BY_NAME
 
@@ -63,8 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(given: argparse.Namespace) -> None:
     results = common.Results("loads", given)
     directory = generate.generate(given.sf, given.data)
-    running = active_session()
-    spark = sqlview.start_spark(f"local[{given.tasks}]") if running is None else running
+    spark = sqlview.start_spark(f"local[{given.tasks}]")
     loads: list[Load] = []
     try:
         with tempfile.TemporaryDirectory(dir=".") as name:
@@ -78,8 +76,7 @@ def _main(given: argparse.Namespace) -> None:
                     common.progress().print(f"{order}, {way}")
                     loads.append(_measured(Path(name), spark, frame, files, order, way, expected))
     finally:
-        if running is None:
-            spark.stop()
+        spark.stop()
     found = results.write({"loads": loads})
     common.show_figures(tables(found))
     common.show_targets(targets(found))

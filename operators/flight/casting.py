@@ -105,7 +105,7 @@ def _cast(given: pa.DataType, kind: t.SqlType, target: pa.DataType) -> _Cast | N
         case t.FloatType() if is_decimal:
             return lambda a: _same_digits(a, a.cast(target))
         case t.DecimalType() if is_float:
-            return lambda a: a.cast(pa.string()).cast(target)
+            return lambda a: _decimals(a.cast(pa.string()), target)
         case t.DecimalType(scale=scale) if is_decimal and given.scale > scale:
             return lambda a: a.cast(target)
         case t.StringType() if (
@@ -130,7 +130,9 @@ def _of_text(kind: t.SqlType, target: pa.DataType) -> _Cast | None:
             return lambda a: _trimmed(a).cast(_INTEGER_TEXT).cast(target)
         case t.FloatType():
             return lambda a: _finite(_trimmed(a), target)
-        case t.DecimalType() | t.DateType() | t.BooleanType():
+        case t.DecimalType():
+            return lambda a: _decimals(_trimmed(a), target)
+        case t.DateType() | t.BooleanType():
             return lambda a: _trimmed(a).cast(target)
         case t.TimestampType(local=local):
             return lambda a: _timestamps(_trimmed(a), target, local)
@@ -147,6 +149,14 @@ def is_text(kind: pa.DataType) -> bool:
 def _trimmed(array: pa.Array) -> pa.Array:
     # string_view has no kernels.
     return pc.ascii_trim_whitespace(array.cast(pa.large_string()))
+
+
+def _decimals(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Text as decimals. Of a number with an exponent Arrow may keep the low bits alone."""
+    values = array.cast(target)
+    about = pc.replace_substring_regex(array, r"^\+", "").cast(pa.float64())
+    _require(pc.less_equal(pc.abs(about), float(10 ** (target.precision - target.scale))))
+    return values
 
 
 def _finite(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -194,5 +204,5 @@ def _timestamps(array: pa.Array, target: pa.DataType, local: bool) -> pa.Array:
 
 
 def _require(holds: Any) -> None:
-    if not pc.all(pc.fill_null(holds, True)).as_py():
+    if not pc.all(pc.fill_null(holds, True), min_count=0).as_py():
         raise pa.ArrowInvalid("a value would change")

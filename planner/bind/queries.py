@@ -126,8 +126,8 @@ def bind_view(view: CreateView, catalog: CatalogReader, zone: Zone = UTC) -> Bou
             report.fail(
                 view.query.tree,
                 f'view "{view.name}" has more than one column "{names[i]}"',
-                hint="Give the columns different aliases, or name all of them: CREATE MATERIALIZED"
-                f" VIEW {quoted(view.name)} ({', '.join(_different(names))}) AS …",
+                hint="Give the columns different aliases, or begin with CREATE MATERIALIZED VIEW"
+                f" {quoted(view.name)} ({', '.join(_different(names))}) AS.",
             )
     fields = tuple(Field(n, f.type, f.nullable) for n, f in zip(names, schema, strict=True))
     renamed = project(bound.plan, identity(schema), fields)

@@ -201,7 +201,7 @@ def test_placement(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_loads(spark: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loads(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = run(loads.main, "loads", tmp_path, "--quick", "--data", str(data))
     ways = ["scan by Spark", *loads.WAYS]

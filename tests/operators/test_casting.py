@@ -189,6 +189,16 @@ def _fits(value: float | None, precision: int, scale: int) -> bool:
     return scaled == scaled.to_integral_value() and abs(scaled) < Decimal(10) ** precision
 
 
+@pytest.mark.parametrize("value", ["3.4028226692093847e+38", "1e100", "-7E+39", "1" + "0" * 40])
+def test_numbers_beyond_a_decimal_are_refused(value: str) -> None:
+    """Arrow 26 takes the first for a number within it."""
+    for values in (pa.array(["1", value]), pa.array([1.0, float(value)])):
+        with pytest.raises(DataError):
+            cast(values, D(38, 6))
+    for text in ("+99", " 1.5 ", ".5", "5.", "1e3", "-0e0"):
+        assert cast(pa.array([text]), D(38, 6)) == [Decimal(text)]
+
+
 @given(st.lists(st.integers(-(2**70), 2**70) | st.decimals(-(10**6), 10**6, places=3)))
 def test_numbers_in_text_are_read_exactly(values: list[Any]) -> None:
     texts = pa.array([str(v) for v in values], pa.string())

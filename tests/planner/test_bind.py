@@ -128,11 +128,9 @@ def test_columns_of_one_name_are_told_names_that_work() -> None:
     query = "SELECT a, t.*, b AS a_2, count(*), A FROM t GROUP BY ALL"
     with pytest.raises(BindError) as caught:
         bind_view(_view(f"CREATE MATERIALIZED VIEW `a v` AS {query}"), CATALOG)
-    told = str(caught.value).split("name all of them: ")[1].removesuffix("…")
-    assert (
-        told == "CREATE MATERIALIZED VIEW `a v` (a, a_3, b, d, e, s, f, a_2, `count(1)`, A_4) AS "
-    )
-    assert len(bind_view(_view(told + query), CATALOG).plan.schema) == 10
+    told = str(caught.value).split("or begin with ")[1].removesuffix(".")
+    assert told == "CREATE MATERIALIZED VIEW `a v` (a, a_3, b, d, e, s, f, a_2, `count(1)`, A_4) AS"
+    assert len(bind_view(_view(f"{told} {query}"), CATALOG).plan.schema) == 10
 
 
 def test_places_count_in_the_statement() -> None:
