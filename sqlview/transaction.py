@@ -292,9 +292,7 @@ class _Intake:
                 yield self._named(given)
                 return
             given = pa.table(dict(given.columns))
-        if isinstance(given, pa.Table) and (
-            given.num_rows > PART_ROWS or given.nbytes > PART_BYTES
-        ):
+        if isinstance(given, pa.Table) and given.num_columns and _is_more(given.num_rows, [given]):
             # A part is put together once.
             batches = iter(given.to_batches())
             given = Pieces(given.schema, gathered(batches, given.schema, PART_ROWS, PART_BYTES))
@@ -504,8 +502,15 @@ def _is_much(given: Columns) -> bool:
 
 
 def _is_more(rows: int, data: Sequence[Any]) -> bool:
-    """Whether so many rows of Arrow are more than a part."""
-    return rows > PART_ROWS or sum(d.nbytes for d in data) > PART_BYTES
+    """Whether so many rows of Arrow are more than a part. The bytes of few are not counted, which
+    takes as long as a small insert, unless they are in several pieces, to be put together."""
+    if rows > PART_ROWS:
+        return True
+    if rows <= FEW_ROWS:
+        first: Any = data[0].column(0) if isinstance(data[0], pa.Table) else data[0]
+        if getattr(first, "num_chunks", 1) < 2:
+            return False
+    return bool(sum(d.nbytes for d in data) > PART_BYTES)
 
 
 def _checked_times(times: Times, rows: int) -> Ints:
