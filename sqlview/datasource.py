@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -217,13 +217,7 @@ def _epoch(text: str) -> int:
 @contextmanager
 def _held(path: str) -> Iterator[None]:
     """Hold the store, if it is one: whoever opens it says that better."""
-    try:
-        holding = hold(path)
-        holding.__enter__()
-    except OSError:
+    with ExitStack() as held:
+        with suppress(OSError):
+            held.enter_context(hold(path))
         yield
-        return
-    try:
-        yield
-    finally:
-        holding.__exit__(None, None, None)

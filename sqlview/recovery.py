@@ -56,8 +56,9 @@ class Recovery:
         unfilled = None
         for record in store.records():
             try:
-                store.refers(records.files_of(record.body), record.number)
                 said = records.read(record.body, self._catalog, store.path)
+                if isinstance(said, records.Step):
+                    store.refers(records.files_in(said.statements), record.number)
                 if unfilled is not None and not records.fills(said, unfilled):
                     self._definitions.drop(self._catalog.entry(unfilled), unfilled=True)
                 self._do_again(said)

@@ -329,22 +329,19 @@ class Session:
             check_text("format", format)
         tx = self.begin()
         given: Any = paths
-        if is_spark_dataframe(given):
-            if format is not None:
-                raise ValueError("format is for paths: a DataFrame has none")
-            with self._progress.task(f'loading "{table}"'):
-                tx.insert(table, given, cast=cast)
-                rows = sum(s.rows for s in tx.statements)
-                epoch = self._apply([tx], None)[0] if rows else None
-            return Loaded(rows, len(given.inputFiles()), epoch)
-        files = find_files(given, format)
+        is_frame = is_spark_dataframe(given)
+        if is_frame and format is not None:
+            raise ValueError("format is for paths: a DataFrame has none")
+        files = [] if is_frame else find_files(given, format)
         with self._progress.task(f'loading "{table}"') as advance:
-            if not tx._insert_written(table, lambda t: self._write_files(t, files, cast)):
+            if is_frame:
+                tx.insert(table, given, cast=cast)
+            elif not tx._insert_written(table, lambda t: self._write_files(t, files, cast)):
                 for file in files:
                     tx._insert_file(table, file, cast or file.is_text, advance)
             rows = sum(s.rows for s in tx.statements)
             epoch = self._apply([tx], None)[0] if rows else None
-        return Loaded(rows, len(files), epoch)
+        return Loaded(rows, len(given.inputFiles() if is_frame else files), epoch)
 
     def sink(self, table: str, mode: str = "insert") -> Sink:
         """What `writeStream.foreachBatch` takes: each batch of a Spark stream is committed once,

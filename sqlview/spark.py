@@ -59,6 +59,7 @@ from sqlview.sources.files import File, parts_of, read_part
 
 if TYPE_CHECKING:
     from operators.executor.spark import SparkExecutor
+    from operators.executor.spark.load import Target
     from sqlview.catalog import Table
     from sqlview.oracle.spark_engine import SparkOracle
 
@@ -186,10 +187,9 @@ class SparkSide:
         tasks. Raises: as `read`, and DataError for what does not fit."""
         from operators.executor.spark.load import write_dataframe
 
-        assert self._values is not None, "there is a store"
         with using(data.sparkSession):
             _refuse_streaming(data)
-            return write_dataframe(data, table.schema, table.key or (), cast, zone.id, self._values)
+            return write_dataframe(data, self._target(table, cast, zone))
 
     def write_files(
         self, files: Sequence[File], table: Table, cast: bool, zone: Zone
@@ -198,20 +198,11 @@ class SparkSide:
         file and row; SqlViewError if Spark was stopped or does not see the store."""
         from operators.executor.spark.load import PartError, write_parts
 
-        assert self._values is not None, "there is a store"
         parts = parts_of(replace(file, path=os.path.abspath(file.path)) for file in files)
         with using(self.spark):
             try:
-                return write_parts(
-                    self.spark,
-                    len(parts),
-                    partial(read_part, parts),
-                    table.schema,
-                    table.key or (),
-                    cast,
-                    zone.id,
-                    self._values,
-                )
+                read, target = partial(read_part, parts), self._target(table, cast, zone)
+                return write_parts(self.spark, len(parts), read, target)
             except PartError as refused:
                 path, error = represented(parts[refused.part].path), refused.error
                 raise DataError(
@@ -219,6 +210,12 @@ class SparkSide:
                     detail=error.detail,
                     hint=error.hint,
                 ) from None
+
+    def _target(self, table: Table, cast: bool, zone: Zone) -> Target:
+        from operators.executor.spark.load import Target
+
+        assert self._values is not None, "there is a store"
+        return Target(self._values, table.schema, table.key or (), cast, zone.id)
 
     def writes(self, data: DataFrame, always: bool) -> bool:
         """Whether tasks can write a DataFrame into the store, and it is large or they are to

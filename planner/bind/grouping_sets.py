@@ -52,14 +52,14 @@ def grouping_sets(group: exp.Group, report: Report) -> GroupingSets | None:
     """
     listed = tuple(group.expressions)
     behind = [part for name in BEHIND for part in group.args.get(name) or ()]
-    if not behind and not any(isinstance(e, KINDS) for e in listed):
+    if not behind and not any(isinstance(e, _KINDS) for e in listed):
         return None
     parts = [_sets(part, report, listed) for part in behind or listed]
     if math.prod(map(len, parts)) > MOST_SETS:
         _refuse_many(group, report)
     found = [tuple(itertools.chain(*chosen)) for chosen in itertools.product(*parts)]
     # `a, b WITH ROLLUP` and `a, b GROUPING SETS (…)` list all expressions first.
-    nodes = list(grouping_expressions(group))
+    nodes = [node for part in (*listed, *behind) for node in _expressions(part)]
     if len(nodes) > _MOST_NODES:
         _refuse_many(group, report)
     places = {id(node): place for place, node in enumerate(nodes)}
@@ -67,7 +67,7 @@ def grouping_sets(group: exp.Group, report: Report) -> GroupingSets | None:
 
 
 #: What stands in a clause for sets; and under which names it stands behind the expressions.
-KINDS = (exp.Rollup, exp.Cube, exp.GroupingSets)
+_KINDS = (exp.Rollup, exp.Cube, exp.GroupingSets)
 BEHIND = ("rollup", "cube", "grouping_sets")
 
 
@@ -77,9 +77,9 @@ def _sets(node: exp.Expression, report: Report, listed: _Nodes) -> list[_Nodes]:
         report.check(node)
         return [s for inner in node.expressions for s in _sets(inner, report, listed)]
     if not isinstance(node, (exp.Rollup, exp.Cube)):
-        return [tuple(expressions(node))]
+        return [tuple(_expressions(node))]
     report.check(node)
-    units = [tuple(expressions(e)) for e in node.expressions or listed]
+    units = [tuple(_expressions(e)) for e in node.expressions or listed]
     if isinstance(node, exp.Rollup):
         return [tuple(itertools.chain(*units[:n])) for n in range(len(units), -1, -1)]
     if 2 ** len(units) > MOST_SETS:
@@ -88,18 +88,11 @@ def _sets(node: exp.Expression, report: Report, listed: _Nodes) -> list[_Nodes]:
     return [tuple(itertools.chain(*itertools.compress(units, c))) for c in chosen]
 
 
-def grouping_expressions(group: exp.Group) -> Iterator[exp.Expression]:
-    """All of the clause, in order; those that are written twice, twice."""
-    behind = (part for name in BEHIND for part in group.args.get(name) or ())
-    for part in (*group.expressions, *behind):
-        yield from expressions(part)
-
-
-def expressions(node: exp.Expression) -> Iterator[exp.Expression]:
+def _expressions(node: exp.Expression) -> Iterator[exp.Expression]:
     """The expressions in a part of the clause: of (a, b), (), a, ROLLUP (a, (b, c))."""
-    if isinstance(node, (*KINDS, exp.Tuple)):
+    if isinstance(node, (*_KINDS, exp.Tuple)):
         for part in node.expressions:
-            yield from expressions(part)
+            yield from _expressions(part)
     else:
         yield node.this if isinstance(node, exp.Paren) else node
 

@@ -252,8 +252,8 @@ class _Queries:
         if sets is not None:  # a key is NULL where it is not in the set
             nullable_scope = source.scope.typed(nullable(input.schema))
             below = FromResolver(nullable_scope, self.report, environment.outer, environment.beside)
-        has_keys = group is not None and bool(group.expressions)
-        has_keys = has_keys and not (sets is not None and sets.is_total)
+        is_total = sets is not None and sets.is_total
+        has_keys = group is not None and bool(group.expressions) and not is_total
         found = self._subqueries(environment)
         calls = AggregateCalls(below, width, has_keys, found, self.report)
         outputs = self._select_list(node, below, calls, found)

@@ -13,7 +13,8 @@ import re
 
 from sqlglot import exp
 
-from planner.bind.grouping_sets import BEHIND, KINDS, grouping_expressions
+from planner.bind.grouping_sets import BEHIND, grouping_sets
+from planner.bind.report import Report
 
 
 def respell(query: exp.Expr) -> None:
@@ -29,23 +30,19 @@ def _group_as_standard(group: exp.Group) -> None:
     as GROUPING SETS s, what GROUPING_ID () is of, and no total of no rows."""
     select = group.parent
     assert isinstance(select, exp.Select)
-    keys = list(grouping_expressions(group))
+    found = grouping_sets(group, Report(""))
     for name in BEHIND:
         for part in group.args.get(name) or ():
             if not part.expressions:
                 part.set("expressions", group.expressions)
             group.set("expressions", [part])
             group.set(name, None)
-    sets = [e for e in group.expressions if isinstance(e, KINDS)]
-    if sets and (keys or len(sets) > 1 or len(sets[0].expressions) > 1):
+    if found is not None and not found.is_total:
         for call in select.find_all(exp.GroupingId):
             if not call.expressions and call.parent_select is select:
-                call.set("expressions", [key.copy() for key in dict.fromkeys(keys)])
-        select.having(exp.GT(this=_count_all(), expression=exp.Literal.number(0)), copy=False)
-
-
-def _count_all() -> exp.Expr:
-    return exp.Count(this=exp.Star())
+                call.set("expressions", [key.copy() for key in dict.fromkeys(found.nodes)])
+        rows = exp.Count(this=exp.Star())
+        select.having(exp.GT(this=rows, expression=exp.Literal.number(0)), copy=False)
 
 
 _AGGREGATES = {"every": exp.LogicalAnd, "some": exp.LogicalOr, "std": exp.Stddev}

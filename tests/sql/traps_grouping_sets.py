@@ -71,15 +71,17 @@ SCENARIOS = (
             "v": "SELECT a, count(*) AS c FROM t GROUP BY GROUPING SETS ((a), (a), ())",
             "w": "SELECT count(*) AS c, sum(n) AS s FROM t GROUP BY GROUPING SETS (())",
             "x": "SELECT count(*) AS c FROM t GROUP BY GROUPING SETS ((), ())",
+            "z": "SELECT count(*) AS c FROM t GROUP BY GROUPING SETS (GROUPING SETS ((), ()))",
             "y": "SELECT a, a + 1 AS b, count(*) AS c FROM t GROUP BY a, ROLLUP (a, a + 1)",
         },
         (
-            epoch(v=[], w=[(0, None)], x=[], y=[]),
+            epoch(v=[], w=[(0, None)], x=[], z=[], y=[]),
             epoch(
                 insert("t", (1, 5, None, 1), (2, 5, "x", 2)),
                 v=[(5, 2), (5, 2), (None, 2)],
                 w=[(2, 3)],
                 x=[(2,), (2,)],
+                z=[(2,), (2,)],
                 y=[(5, 6, 2), (5, None, 2), (5, None, 2)],
             ),
             epoch(
@@ -87,9 +89,12 @@ SCENARIOS = (
                 v=[(5, 1), (5, 1), (6, 1), (6, 1), (None, 2)],
                 w=[(2, 3)],
                 x=[(2,), (2,)],
+                z=[(2,), (2,)],
                 y=[(5, 6, 1), (5, None, 1), (5, None, 1), (6, 7, 1), (6, None, 1), (6, None, 1)],
             ),
-            epoch(delete("t", (1, 5, None, 1), (2, 6, "x", 2)), v=[], w=[(0, None)], x=[], y=[]),
+            epoch(
+                delete("t", (1, 5, None, 1), (2, 6, "x", 2)), v=[], w=[(0, None)], x=[], z=[], y=[]
+            ),
         ),
     ),
     Scenario(

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 import sqlview
-from operators.executor.spark.load import write_dataframe
+from operators.executor.spark.load import Target, write_dataframe
 from operators.kernels.memory import BLOCK_ROWS
 from operators.state.changes import INSERT
 from sqlview import DataError, Session
@@ -53,7 +53,8 @@ def _load(db: Session, *partitions: pa.Table) -> int:
     assert db._store is not None
     table = db._catalog.table("t")
     tx, key, values = db.begin(), table.key or (), db._store.values
-    stored = write_dataframe(Frame(*partitions), table.schema, key, False, "UTC", values)  # type: ignore[arg-type]
+    target = Target(values, table.schema, key, False, "UTC")
+    stored = write_dataframe(Frame(*partitions), target)  # type: ignore[arg-type]
     tx._keep([Statement(table, INSERT, [], stored=stored)])
     return db.apply([tx])[0]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias
@@ -74,63 +74,57 @@ class PartError(Exception):
 Read: TypeAlias = "Callable[[int], Iterator[tuple[pa.Table, int]]]"
 
 
-def write_dataframe(
-    df: DataFrame, schema: Schema, key: Sequence[int], cast: bool, zone: str, values: ValueFiles
-) -> StoredRows:
-    """Write the rows of `df` into the files of a store, for a table with these columns.
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where rows go, and how: the files of a store; for a table with these columns, `key` those of
+    its primary key; whether values are converted; the id of the `zone` of data without one."""
 
-    `key`: those of its primary key. Returns: the rows; files without a reference go with it.
+    values: ValueFiles
+    schema: Schema
+    key: tuple[int, ...]
+    cast: bool
+    zone: str
+
+
+def write_dataframe(df: DataFrame, target: Target) -> StoredRows:
+    """Write the rows of `df`.
+
+    Returns: the rows; files without a reference go with it.
     Raises: DataError for what does not fit, see operators.flight.arrow; SqlViewError where tasks do
     not see the store; Spark's exceptions if computing the rows fails.
     Cost: one Spark job; in the driver O(blocks).
     """
     check_types(df)
     try:
-        return _written(df, None, schema, key, cast, zone, values)
+        return _written(df, None, target)
     except PartError as refused:
         error, where = refused.error, f"In partition {refused.part} of the DataFrame: "
         detail = error.detail and where + error.detail
         raise DataError(error.message, detail=detail, hint=error.hint) from None
 
 
-def write_parts(
-    spark: SparkSession,
-    parts: int,
-    read: Read,
-    schema: Schema,
-    key: Sequence[int],
-    cast: bool,
-    zone: str,
-    values: ValueFiles,
-) -> StoredRows:
+def write_parts(spark: SparkSession, parts: int, read: Read, target: Target) -> StoredRows:
     """As `write_dataframe` the rows of parts that tasks `read`, by their numbers from 0 on: it
     travels by value.
 
     Raises: PartError for what does not fit, and for what `read` raises as DataError; as above.
     """
     numbers = spark.range(0, parts, 1, max(parts, 1))
-    return _written(numbers, read, schema, key, cast, zone, values)
+    return _written(numbers, read, target)
 
 
-def _written(
-    df: DataFrame,
-    read: Read | None,
-    schema: Schema,
-    key: Sequence[int],
-    cast: bool,
-    zone: str,
-    values: ValueFiles,
-) -> StoredRows:
+def _written(df: DataFrame, read: Read | None, target: Target) -> StoredRows:
+    values, schema, key = target.values, target.schema, target.key
     with open(os.path.join(values.directory, "store.json"), "rb") as file:
         mark = file.read()
     lent = values.lend()
-    order = _Order(values.directory, mark, lent.token, schema, tuple(key), cast, zone)
+    order = _Order(values.directory, mark, lent.token, schema, key, target.cast, target.zone)
     try:
         told = df.mapInArrow(_writer(order, read), _SCHEMA).toArrow().to_pylist()
         errors = [row for row in told if row["error"] is not None]
         if errors:
             raise _error(min(errors, key=lambda row: int(row["partition"])), values.directory)
-        return StoredRows(schema, *_found(told, len(order.key), values.directory), lent)
+        return StoredRows(schema, *_found(told, len(key), values.directory), lent)
     except BaseException:
         values.give_back(lent.token)  # whoever keeps the error keeps this one
         raise
