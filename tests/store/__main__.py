@@ -16,11 +16,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.store.faults import call, kill, quiet
-from tests.store.life import MODES
+from tests.store.faults import error, kill, quiet, stopped, stops
 from tests.store.streams import Streamed
 
-#: Calls that fail, each in a life of its own, between two lines of progress.
+_FAILURES = ("stops", "errors")
+#: How many are tried between two lines of progress.
 _AT_A_TIME = 100
 
 
@@ -29,8 +29,10 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100, help="processes that are killed")
     parser.add_argument("--streams", type=int, default=10, help="streaming queries that are killed")
     parser.add_argument(
-        "--modes", nargs="*", choices=MODES, default=MODES, help="how every call fails, in turn"
-    )
+        "--only", nargs="*", choices=_FAILURES, default=_FAILURES,
+        help="errors: every call of a life fails; stops: the process stops there, in the middle of"
+        " its writing, or the machine with all that was not synced",
+    )  # fmt: skip
     parser.add_argument("--processes", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -41,23 +43,32 @@ def main() -> int:
 
     # Not forked: the engine has threads.
     with multiprocessing.get_context("spawn").Pool(options.processes, quiet) as pool:
-        for mode in options.modes:
+        if "stops" in options.only:
+            found = stops()
+            times = sum(len(stop.times) for stop in found)
+            say(f"stops: {times:,} times, which leave {len(found):,} different stores")
+            for done, differences in enumerate(pool.imap_unordered(stopped, found), 1):
+                for text in differences:
+                    wrong += 1
+                    say(text)
+                if done % _AT_A_TIME == 0 or done == len(found):
+                    say(f"stops: {done:,} stores, {wrong} wrong")
+        if "errors" in options.only:
             for first in itertools.count(1, _AT_A_TIME):
-                calls = range(first, first + _AT_A_TIME)
-                found = pool.starmap(call, [(mode, at) for at in calls], chunksize=1)
-                for at, (_, difference) in zip(calls, found, strict=True):
+                tried = 0
+                for there, difference in pool.imap(error, range(first, first + _AT_A_TIME)):
+                    tried += there
                     if difference is not None:
                         wrong += 1
-                        say(f"{mode} at call {at}: {difference}")
-                tried = sum(there for there, _ in found)
-                say(f"{mode}: {first - 1 + tried:,} calls, {wrong} wrong")
+                        say(difference)
+                say(f"errors: {first - 1 + tried:,} calls, {wrong} wrong")
                 if tried < _AT_A_TIME:
                     break
         seeds = range(options.seed, options.seed + options.kills)
-        for done, difference in enumerate(pool.imap_unordered(kill, seeds), 1):
-            if difference is not None:
+        for done, killing in enumerate(pool.imap_unordered(kill, seeds), 1):
+            if killing is not None:
                 wrong += 1
-                say(difference)
+                say(killing)
             if done % _AT_A_TIME == 0 or done == options.kills:
                 say(f"kill -9: {done:,} writers, three times each, {wrong} wrong")
     for text in _streams(options.streams, options.seed):

@@ -1,0 +1,194 @@
+"""The calls that change the disk while a store lives, and what a stop at each of them leaves."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from operators.state import files, pieces, relation, segments, values
+from sqlview.store import log, records, rows, store
+
+#: Calls that change the disk, beside the making of files and writes to them.
+_CALLS = (
+    "pwritev",
+    "fdatasync",
+    "fsync",
+    "ftruncate",
+    "posix_fallocate",
+    "rename",
+    "mkdir",
+    "remove",
+)
+
+#: A directory's files by their names in it, and the directories in it, whose names end in "/".
+Image: TypeAlias = dict[str, bytes]
+
+
+class Disk:
+    """The calls of one process that change the disk under `root`, of one thread at a time."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.calls = 0
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in _CALLS:
+                patch.setattr(os, name, self._calling(name, getattr(os, name)))
+            patch.setattr(log, "FILE_BYTES", 2_000)  # records go to several files
+            patch.setattr(log, "_LEAVE_BYTES", 1_000)
+            patch.setattr(records, "LARGE_ROWS", 3)  # some records are written beside the steps
+            patch.setattr(rows, "_LARGE_ROWS", 3)
+            patch.setattr(store, "CHECKPOINT_SECONDS", 1e9)  # when they are said to be written
+            patch.setattr(relation, "BULK_ROWS", 3)  # so that there are full blocks
+            patch.setattr(values, "_OWN_FILE", 500)
+            for module in (log, store, pieces, segments):
+                patch.setattr(module, "create", self._creating(files.create))
+            yield
+
+    def before(self, half: tuple[Path, int, bytes] | None) -> None:
+        """A call is about to be made. `half`: of a write the file, where, and half of the bytes."""
+        self.calls += 1
+
+    def synced(self, path: Path) -> None:
+        """A file or a directory is on the disk."""
+
+    def _calling(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **named: Any) -> Any:
+            with self._lock:
+                half = None
+                if name == "pwritev":
+                    data = b"".join(args[1])
+                    half = _path(args[0]), args[2], data[: len(data) // 2]
+                self.before(half)
+                result = call(*args, **named)
+                if name in ("fsync", "fdatasync"):
+                    self.synced(_path(args[0]))
+            return result
+
+        return called
+
+    def _creating(self, create: Callable[..., Any]) -> Callable[..., Any]:
+        def creating(path: str) -> Any:
+            with self._lock:
+                self.before(None)
+                file = create(path)
+            write = file.write
+
+            class Writing:
+                def write(_, data: bytes) -> int:
+                    with self._lock:
+                        file.flush()
+                        self.before((Path(path), file.tell(), bytes(data[: len(data) // 2])))
+                        return int(write(data))
+
+                def __getattr__(_, name: str) -> Any:
+                    return getattr(file, name)
+
+                def __enter__(_) -> Any:
+                    return _
+
+                def __exit__(_, *error: object) -> None:
+                    file.close()
+
+            return Writing()
+
+        return creating
+
+
+class FailingDisk(Disk):
+    """The `at`-th call fails, once."""
+
+    def __init__(self, root: Path, at: int) -> None:
+        super().__init__(root)
+        self._at = at
+        self.failed = False
+
+    def before(self, half: tuple[Path, int, bytes] | None) -> None:
+        super().before(half)
+        if self.calls == self._at:
+            self.failed = True
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+
+class WatchedDisk(Disk):
+    """What the next process would find if this one, or the machine, stopped at any call.
+
+    - `kill`: the process stops before the call: all that was written is there;
+    - `torn`: in the middle of the call, which is a write;
+    - `power`: the machine stops there: what was not synced is gone, names in directories included.
+
+    `images`: by their digests. `stops`: (mode, call, operations of the life that had returned,
+    which is `done`, digest) of each.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.done = 0
+        self.images: dict[bytes, Image] = {}
+        self.stops: list[tuple[str, int, int, bytes]] = []
+        self._contents: dict[bytes, bytes] = {}  # files that images share
+        self._synced: dict[int, bytes] = {}
+        self._names: dict[str, int] = {}
+
+    def before(self, half: tuple[Path, int, bytes] | None) -> None:
+        super().before(half)
+        image = self._image()
+        self._stop("kill", image)
+        if half is not None:
+            path, at, data = half
+            name = str(path.relative_to(self.root))
+            there = image[name]
+            self._stop("torn", {**image, name: there[:at] + data + there[at + len(data) :]})
+        self._stop("power", {n: self._synced.get(inode, b"") for n, inode in self._names.items()})
+
+    def synced(self, path: Path) -> None:
+        if path == self.root:
+            self._names = {p.name: p.stat().st_ino for p in path.iterdir() if p.is_file()}
+        elif path.parent == self.root:
+            self._synced[path.stat().st_ino] = path.read_bytes()
+
+    def _image(self) -> Image:
+        found: Image = {}
+        for directory, directories, names in os.walk(self.root):
+            inside = Path(directory).relative_to(self.root)
+            for name in directories:
+                found[f"{inside / name}/"] = b""
+            for name in names:
+                found[str(inside / name)] = (Path(directory) / name).read_bytes()
+        return found
+
+    def _stop(self, mode: str, image: Image) -> None:
+        digest = hashlib.sha256()
+        shared: Image = {}
+        for name, data in sorted(image.items()):
+            content = hashlib.sha256(data).digest()
+            shared[name] = self._contents.setdefault(content, data)
+            digest.update(repr(name).encode() + content)
+        self.images.setdefault(digest.digest(), shared)
+        self.stops.append((mode, self.calls, self.done, digest.digest()))
+
+
+def write(image: Image, to: Path) -> None:
+    """Make the directory `to` of an image."""
+    to.mkdir(mode=0o700)
+    for name, data in sorted(image.items()):
+        if name.endswith("/"):
+            (to / name).mkdir(mode=0o700)
+        else:
+            (to / name).write_bytes(data)
+            (to / name).chmod(0o600)
+
+
+def _path(file: int) -> Path:
+    return Path(os.readlink(f"/proc/self/fd/{file}"))
