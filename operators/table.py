@@ -55,11 +55,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why changes cannot be taken: DUPLICATE or ABSENT, in which change, at which of its rows."""
+    """Why changes cannot be taken: DUPLICATE or ABSENT, in which change, at which of its rows.
+    `earlier`: of a load, the change and the row that has the key too, unless that was there."""
 
     problem: int
     change: int
     row: int
+    earlier: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,13 @@ from operators import checkpoint, interrupts
 from operators.budget import OverBudgetError
 from operators.dataflow import Dataflow
 from operators.executor.inline import InlineExecutor
-from operators.executor.placement import choose
+from operators.executor.placement import builds_index, choose
 from operators.executor.protocol import Executor
 from operators.flight.column import Column
 from operators.flight.delta import Delta
 from operators.flight.rows import represented
+from operators.state.arrangement import ArrangementState
+from operators.state.bulk import Built
 from operators.state.stored import StoredRows, write_stored
 from planner import dataflow as ir
 from planner import parse
@@ -121,6 +124,8 @@ class Session:
         self._spark_path = None if read_only else path
         self._given_spark = spark
         self._placement = placement
+        #: Of the step that goes on, if it was given one of its own.
+        self._step_placement: str | None = None
         self._share = share
         self._progress = Progress(progress)
         self._dataflow = Dataflow()
@@ -641,6 +646,7 @@ class Session:
         store.verify_beside(lambda error: _refuse(me, error))
         if not store.read_only:
             store.save_beside(lambda writing: _present_of(me, writing), lambda: _map_of(me))
+            self._dataflow.shared.build = partial(_built_of, me)
 
     def _present(self, writing: threading.Lock) -> Taken:
         """What there is now, see store.Present; whoever calls holds the lock."""
@@ -690,9 +696,13 @@ class Session:
         self, statements: list[Dated], count: int, placement: str | None, positions: Positions
     ) -> None:
         with self._within_memory("step"):
-            self._writer.step(
-                statements, count, lambda rows: self._executor(rows, placement), positions
-            )
+            self._step_placement = placement
+            try:
+                self._writer.step(
+                    statements, count, lambda rows: self._executor(rows, placement), positions
+                )
+            finally:
+                self._step_placement = None
 
     def _within_memory(self, what: str) -> AbstractContextManager[None]:
         """What takes memory; nothing of it happens where there is not enough."""
@@ -710,6 +720,16 @@ class Session:
             if wanted == "spark" and not self._side().can_run_steps:
                 wanted = "inline"
         return self._inline if wanted == "inline" else self._side().executor
+
+    def _built(self, index: ArrangementState, first: int, unique: bool) -> Built | None:
+        """What an index is to have of the rows from `first` on, where Spark's tasks make it."""
+        placement = self._step_placement or self._placement
+        if not builds_index(placement, index.relation.next_row - first):
+            return None
+        if placement == "auto" and not (self._has_spark and self._side().can_run_steps):
+            return None
+        side = self._side()
+        return side.executor.build_index(self._dataflow, index, first, unique)
 
     # -- what goes along with changes ------------------------------------------------------------
 
@@ -981,6 +1001,14 @@ def _held(session: weakref.ref[Session]) -> Iterator[Session | None]:
             return
         del held
     yield None
+
+
+def _built_of(
+    session: weakref.ref[Session], index: ArrangementState, first: int, unique: bool
+) -> Built | None:
+    """See operators.state.shared.Build; the session holds what asks for it."""
+    held = session()
+    return None if held is None else held._built(index, first, unique)
 
 
 def _refuse(session: weakref.ref[Session], error: StoreError) -> None:

@@ -202,7 +202,7 @@ class SparkSide:
         with using(self.spark):
             try:
                 read, target = partial(read_part, parts), self._target(table, cast, zone)
-                return write_parts(self.spark, len(parts), read, target)
+                written = write_parts(self.spark, len(parts), read, target)
             except PartError as refused:
                 path, error = represented(parts[refused.part].path), refused.error
                 raise DataError(
@@ -210,6 +210,7 @@ class SparkSide:
                     detail=error.detail,
                     hint=error.hint,
                 ) from None
+        return replace(written, parts=tuple((part.path, part.first) for part in parts))
 
     def _target(self, table: Table, cast: bool, zone: Zone) -> Target:
         from operators.executor.spark.load import Target

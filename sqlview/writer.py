@@ -137,8 +137,8 @@ class Writer:
             except Refused as refused:
                 table = self._catalog.entry(refused.source.relation)
                 assert isinstance(table, Table), "it is the source of one"
-                statement, _ = by_table[table.name][refused.refusal.change]
-                raise _refusal(table, statement, refused.refusal) from None
+                given_to = [statement for statement, _ in by_table[table.name]]
+                raise _refusal(table, given_to, refused.refusal) from None
             self._go_on(
                 lambda: self._follow_all(by_table, changes),
                 lambda: self._dataflow.commit(self.epoch, changes),
@@ -244,7 +244,8 @@ def _changes(batch: Sequence[Dated]) -> list[Change]:
     return [Change(s.action, s.columns, epoch, s.stored) for s, epoch in batch]
 
 
-def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:
+def _refusal(table: Table, statements: Sequence[Statement], refusal: Refusal) -> DataError:
+    statement = statements[refusal.change]
     key = table.key if table.key is not None else tuple(range(len(table.schema)))
     columns = statement.columns
     if table.key is not None and statement.action != DELETE and columns:
@@ -259,7 +260,7 @@ def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:
     listed = ", ".join(f"{f.name} = {text}" for f, text in zip(fields, shown, strict=True))
     place = f"Row {statement.first + refusal.row} of the data"
     if statement.stored is not None:  # whose rows have no order
-        place = "A row of the data"
+        place = _row_of_file(statement, refusal.row) or "A row of the data"
     nothing = "Nothing of the transaction was applied."
     if statement.times is not None:
         place += f", at time {statement.times[refusal.row]},"
@@ -267,7 +268,7 @@ def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:
     if refusal.problem == DUPLICATE:
         return DataError(
             f'cannot insert into "{table.name}": the key is there already',
-            detail=f"{place} has {listed}.",
+            detail=f"{place} has {listed}{_who_too(statements, refusal)}.",
             hint=f"Use upsert to replace the row. {nothing}",
         )
     return DataError(
@@ -275,3 +276,17 @@ def _refusal(table: Table, statement: Statement, refusal: Refusal) -> DataError:
         detail=f"{place} has {listed}.",
         hint=nothing,
     )
+
+
+def _row_of_file(statement: Statement, row: int) -> str | None:
+    found = None if statement.stored is None else statement.stored.source_of(row)
+    return None if found is None else f"Row {found[1]} of {found[0]!r}"
+
+
+def _who_too(statements: Sequence[Statement], refusal: Refusal) -> str:
+    """Which row has the key of a refused one, where that can be told."""
+    if refusal.earlier is None:
+        return ""
+    change, row = refusal.earlier
+    place = _row_of_file(statements[change], row)
+    return "" if place is None else f", as row {place.removeprefix('Row ')} has"

@@ -309,12 +309,16 @@ class ArrangementState(IndexReader):
         self._next_row = 0
         #: Whether it is among those that settle after the step; whether nobody reads it any more.
         self.waits = self.dropped = False
-        self.insert(relation.visible_to_any())
+        if self._built() is None:
+            self.insert(relation.visible_to_any())
 
     def absorb(self) -> int:
         """Index the rows appended to the relation since the last call; returns how many."""
         if self._next_row == self.relation.next_row:
             return 0
+        built = self._built()
+        if built is not None:
+            return built
         return self.insert(self.relation.rows_from(self._next_row))
 
     def insert(self, rows: Ints, keys: Ints | None = None, order: Ints | None = None) -> int:
@@ -342,10 +346,24 @@ class ArrangementState(IndexReader):
             return bulk.build(self._keyed_pieces(rows), self.spine.width)
         return make_batch(*self.key_words(rows))
 
-    def take(self, batch: Batch) -> None:
-        """Have the entries of all rows that were appended since the last call."""
+    def _built(self) -> int | None:
+        """Have what others build of all rows that were appended since the last call: how many; None
+        if they do not."""
+        build = self.relation.shared.build
+        if build is None or self.relation.next_row - self._next_row < bulk.BULK_ROWS:
+            return None
+        built = build(self, self._next_row, False)
+        if built is None:
+            return None
+        self.take(*built.batches)
+        return sum(map(len, built.batches))
+
+    def take(self, *batches: Batch) -> None:
+        """Have the entries of all rows that were appended since the last call, in batches that
+        have no bucket in common."""
         self.relation.undo.before(self)
-        self.spine.insert(batch)
+        for batch in batches:
+            self.spine.insert(batch)
         self._wait()
         self._next_row = self.relation.next_row  # only now: whoever fails before tries again
 

@@ -52,6 +52,17 @@ def build(pieces: Iterable[tuple[Ints, Ints]], width: int) -> Batch:
     return Batch(out_keys, out_rows, offsets)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Built:
+    """New entries of an index, in batches that have no bucket in common. `greatest` int64[w, n]:
+    keys among which the greatest is. `repeated`: the first row whose key an earlier one has, and
+    that; None where there is none, or nobody asked: then the batches count."""
+
+    batches: tuple[Batch, ...]
+    greatest: Ints
+    repeated: tuple[int, int] | None
+
+
 @dataclass(frozen=True, slots=True)
 class _Dealt:
     """Entries by shard, each shard's in the order that they came in: those of shard s are from

@@ -108,10 +108,13 @@ class Rows:
         Cost: one pass over the rows stored."""
         return self._visible(first, self.next_row if end is None else end, time, self.versions)
 
-    def visible_to_any(self) -> Ints:
-        """Row ids that some reader may see: the living, and the dead that still have a time."""
-        living = self._living(0, self.next_row)
-        return np.union1d(living, self._died_row) if len(self._died_row) else living
+    def visible_to_any(self, first: int = 0, end: int | None = None) -> Ints:
+        """Row ids that some reader may see: the living, and the dead that still have a time; of
+        [first, end), where `first` begins a block."""
+        end = self.next_row if end is None else end
+        living, died = self._living(first, end), self._died_row
+        died = died[slice(*np.searchsorted(died, (first, end)))]
+        return np.union1d(living, died) if len(died) else living
 
     def stored_rows(self, block: int) -> int:
         """How many rows a block has in its buffers."""

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from operators.state.hashing import Hashing
 from operators.state.undo import Undo
 from operators.state.work import Work
+
+if TYPE_CHECKING:
+    from operators.state.arrangement import ArrangementState
+    from operators.state.bulk import Built
+
+#: Makes the entries that an index is to have of the rows from one on, and sees, if it is told to,
+#: whether their keys are unique; None if the index is to make them itself.
+Build: TypeAlias = "Callable[[ArrangementState, int, bool], Built | None]"
 
 
 class Settling(Protocol):
@@ -23,13 +32,15 @@ class Settling(Protocol):
 class Shared:
     """`work`: what is counted. `hashing`: how keys are made, one secret for all. `undo`: whom to
     tell before a change. `waiting`: the indexes that have merges to do, each once. `failing`: the
-    errors of operators, where there are any."""
+    errors of operators, where there are any. `build`: who is asked first for an index of many
+    rows."""
 
     work: Work = field(default_factory=Work)
     hashing: Hashing = field(default_factory=Hashing.drawn)
     undo: Undo = field(default_factory=Undo)
     waiting: list[Settling] = field(default_factory=list)
     failing: set[object] = field(default_factory=set)
+    build: Build | None = None
 
     def wait(self, index: Settling) -> None:
         """An index has merges to do."""

@@ -27,23 +27,28 @@ from planner.types import Schema
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredBlock:
     """`rows` of them, in a file. `ends` int64[2, w]: its first and last key, where they are seen to
-    ascend from the one to the other, else None."""
+    ascend from the one to the other, else None. `part`: which part of the source they came from,
+    and how many of its rows `before` them."""
 
     home: Home
     rows: int
     ends: Ints | None
+    part: int = 0
+    before: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredRows:
     """Blocks in the order in which a relation is to have them. `nulls`: the columns that have any.
-    `holds`: what keeps the files as long as it lives."""
+    `holds`: what keeps the files as long as it lives. `parts`: of each part of the source, if it is
+    files, which one and how many rows of it come before."""
 
     schema: Schema
     files: MappedFiles
     blocks: tuple[StoredBlock, ...]
     nulls: tuple[int, ...]
     holds: object = None
+    parts: tuple[tuple[str, int], ...] = ()
 
     def __len__(self) -> int:
         return sum(block.rows for block in self.blocks)
@@ -69,6 +74,15 @@ class StoredRows:
         """Which row it is whose id is `place` more than that of the first."""
         before = sum(block.rows for block in self.blocks[: place >> BLOCK_BITS])
         return before + (place & BLOCK_MASK)
+
+    def source_of(self, number: int) -> tuple[str, int] | None:
+        """The file that a row is from, and which of its rows it is; None if that is not known."""
+        for block in self.blocks if self.parts else ():
+            if number < block.rows:
+                path, first = self.parts[block.part]
+                return path, first + block.before + number
+            number -= block.rows
+        return None
 
     def read(self) -> list[Column]:
         """The rows. Cost: a copy of them."""

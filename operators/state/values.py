@@ -60,6 +60,13 @@ class ValueFiles:
         """Files that others wrote are in use: they go when the store says so."""
         self._kept.update(map(_token_of, names))
 
+    def adopt(self, token: str, names: Iterable[str]) -> None:
+        """Values lie in files that others wrote by a token, which is no longer lent: from now on
+        they are like those that were written here."""
+        self.written.update(names)
+        self._kept.add(token)
+        self._lent.discard(token)
+
     def may_be_used(self, name: str) -> bool:
         """Whether a file may be in use, or come into use, that no checkpoint refers to."""
         return name in self.written or _token_of(name) in self._lent

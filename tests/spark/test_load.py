@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlview
+from operators.executor import placement
 from operators.executor.spark import load
 from operators.kernels.memory import BLOCK_ROWS
 from sqlview import DataError, Session, SqlViewError, transaction
@@ -63,6 +64,10 @@ def _open(path: Path, spark: Any = None, **how: Any) -> Iterator[Session]:
 
 def _segments(path: Path) -> list[str]:
     return [name for name in os.listdir(path) if SEGMENT.fullmatch(name)]
+
+
+def _batches(path: Path) -> list[str]:
+    return [name for name in os.listdir(path) if name.startswith("large-")]
 
 
 def _log_bytes(path: Path, db: Session) -> int:
@@ -181,8 +186,13 @@ def _entries(db: Session) -> int:
 
 
 @pytest.mark.parametrize("text", [False, True])
-def test_duplicates(spark: Any, tmp_path: Path, text: bool) -> None:
-    """Keys that are there twice in the load, or were there, are told; no file is left behind."""
+def test_duplicates(
+    spark: Any, tmp_path: Path, text: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys that are there twice in the load, or were there, are told, by the driver or by the tasks
+    that build the index; no file is left behind."""
+    if text:
+        monkeypatch.setattr(placement, "SPARK_ENTRIES", 0)
     path, kind = tmp_path / "store", "STRING" if text else "BIGINT"
     key = "concat('a text of more than fifteen bytes ', id)" if text else "id"
     with _open(path, spark) as db:
@@ -197,8 +207,11 @@ def test_duplicates(spark: Any, tmp_path: Path, text: bool) -> None:
             if frame is twice:
                 del refused  # which knows the transaction
                 gc.collect()
-                assert _segments(path) == []
-                db.load("t", spark.range(0, 20_000).selectExpr(f"{key} AS k"))
+                assert (_segments(path), _batches(path)) == ([], [])
+                falling = spark.range(19_999, -1, -1, 2).selectExpr(f"{key} AS k")
+                db.load("t", falling)
+                assert _entries(db) == 20_000
+                assert bool(_batches(path)) == text
         assert db._read("t").num_rows == 20_000
 
 
@@ -331,6 +344,17 @@ def test_files(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         said = 'cannot load .* into "t": NULL in column "id", which is NOT NULL'
         assert re.fullmatch(said, refused.value.message)
         assert refused.value.detail == "Row 2000 of the data has it first."
+        pq.write_table(pa.table({"id": [9, 8, 9001, 9001], "day": [1] * 4}), files / "c.parquet", 2)
+        with pytest.raises(DataError, match="the key is there already") as refused:
+            db.load("t", files / "c.parquet")
+        name = repr(str(files / "c.parquet"))
+        assert refused.value.detail == f"Row 0 of {name} has id = 9."
+        pq.write_table(pa.table({"id": [9001, 8888, 9001], "day": [1] * 3}), files / "c.parquet", 1)
+        with pytest.raises(DataError, match="the key is there already") as refused:
+            db.load("t", files / "c.parquet")
+        assert refused.value.detail == f"Row 2 of {name} has id = 9001, as row 0 of {name} has."
+        del refused  # which knows the transaction
+        gc.collect()
         assert (files / "c.parquet").write_text("no Parquet")
         for wrong, said in (("c.parquet", "cannot be read"), ("d.parquet", "there is no file")):
             with pytest.raises(DataError, match=said):

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from operators import interrupts
 from operators.checkpoint import stored_dead, stored_values
 from operators.dataflow import Dataflow, Installed, Key
-from operators.executor.spark import blobs, task
+from operators.executor.spark import blobs, indexes, task
 from operators.executor.spark.cut import Layer, SinkCut, layers
 from operators.executor.spark.job import Job, JobBuilder, Limits, write_manifest
 from operators.executor.spark.sinks import sink_of
@@ -32,6 +32,8 @@ from operators.flight.delta import Delta
 from operators.nodes.map import MapOperator
 from operators.nodes.reduce import ReduceOperator
 from operators.nodes.store import StoreOperator
+from operators.state.arrangement import ArrangementState
+from operators.state.bulk import Built
 from operators.state.files import discard
 from operators.state.publish import Publication, Publisher
 from operators.state.values import ValueFiles
@@ -124,6 +126,29 @@ class SparkExecutor:
                     )
             run_inline(layer.sinks, dataflow, changes, counted)
         self._publisher.collect(stored_values(dataflow), stored_dead(dataflow))
+
+    def build_index(
+        self, dataflow: Dataflow, index: ArrangementState, first: int, unique: bool
+    ) -> Built | None:
+        """What an index of a store is to have of the rows from `first` on, made by tasks, see
+        `operators.state.shared.Build`; None if Spark gives the job up, which is then the driver's.
+        """
+        values, dead = stored_values(dataflow), stored_dead(dataflow)
+        try:
+            return indexes.build(
+                self._spark,
+                self._publisher,
+                self._limits.tasks,
+                index,
+                first,
+                unique,
+                values,
+                dead,
+            )
+        except Exception as error:
+            self.failures += 1
+            _log.warning("a Spark job failed; the driver builds the index", exc_info=error)
+            return None
 
     def close(self) -> None:
         """Delete what was published. The Spark session stays."""

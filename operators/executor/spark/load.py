@@ -17,7 +17,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -134,15 +134,20 @@ def _found(
     told: list[dict[str, Any]], width: int, directory: str
 ) -> tuple[MappedFiles, tuple[StoredBlock, ...], tuple[int, ...]]:
     """The files, their blocks in order, and the columns with NULLs. `width`: columns of the key."""
-    blocks: list[tuple[Any, StoredBlock]] = []
+    found: list[tuple[tuple[int, int], StoredBlock]] = []
     nulls: set[int] = set()
     for row in told:
         segment = _segment(row, width)
         nulls.update(segment.nulls)
-        blocks += [
-            ((row["partition"], number), block)
-            for number, block in zip(segment.numbers, segment.blocks, strict=True)
-        ]
+        places = ((row["partition"], number) for number in segment.numbers)
+        found += zip(places, segment.blocks, strict=True)
+    blocks: list[tuple[tuple[int, ...], StoredBlock]] = []
+    before: dict[int, int] = {}
+    for place, block in sorted(found, key=lambda each: each[0]):
+        part = place[0]
+        at = before.get(part, 0)
+        before[part] = at + block.rows
+        blocks.append((place, replace(block, part=part, before=at)))
     ends = [block.ends for _, block in blocks if block.ends is not None]
     if len(ends) == len(blocks):
         # Spark deals files out by size: where keys ascend in each block, they may in all.

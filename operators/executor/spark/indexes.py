@@ -1,0 +1,318 @@
+"""Indexes by tasks: the entries of many rows, in batches that lie in files.
+
+A job of two stages. Each task of the first maps its blocks of the relation and sends the keys of
+their rows, with the rows' ids, to the tasks of their buckets. Those sort them, look for keys that
+are there already if keys are to be unique, and write each a batch into the store; what comes back
+is a row for each task. So the driver's work is in proportion to the blocks and the tasks.
+
+Law: what a task sends is a byte-deterministic function of the job; entries are taken in the order
+of (source, sequence), in which their rows ascend.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from operators import interrupts
+from operators.executor.spark import blobs
+from operators.flight.column import Ints
+from operators.kernels import sorting
+from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
+from operators.kernels.sorting import BUCKETS
+from operators.state import bulk, unique
+from operators.state.arrangement import ArrangementState, IndexReader
+from operators.state.bulk import Built
+from operators.state.files import check_directory, create, discard
+from operators.state.filters import FilterReader
+from operators.state.hashing import Hashing
+from operators.state.pieces import Home, MappedFiles, Pack, Place, Stored, checksum
+from operators.state.publish import (
+    REFERENCES,
+    Attachment,
+    FilterRef,
+    IndexRef,
+    Publication,
+    Publisher,
+    RelationRef,
+)
+from operators.state.relation import PIECE_ROWS
+from operators.state.rows import Rows
+from operators.state.shared import Shared
+from operators.state.spine import Batch, mapped_batch
+from planner.serialise import PLAN_CLASSES, Format
+
+#: More entries than this are more than a task is to sort at once: 24 bytes each, and a copy.
+MOST_ENTRIES = 1 << 24
+_EXCHANGE = "target int, source int, sequence int, payload binary"
+_RESULT = (
+    "task int, name string, length bigint, places array<bigint>, greatest array<bigint>, "
+    "later bigint, earlier bigint"
+)
+_INTS = pa.list_(pa.int64())
+_TOLD = pa.schema(
+    [
+        ("task", pa.int32()),
+        ("name", pa.string()),
+        ("length", pa.int64()),
+        ("places", _INTS),
+        ("greatest", _INTS),
+        ("later", pa.int64()),
+        ("earlier", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexJob:
+    """`relation` with the columns of the key; `index`: what is there already, of rows before
+    `first`; the rows of partial indexes pass `filter`. Task t of the first stage takes blocks
+    [starts[t], starts[t + 1]). `token`: of the files that tasks write into `values`, the directory
+    of the store."""
+
+    relation: RelationRef
+    index: IndexRef
+    filter: FilterRef | None
+    first: int
+    starts: tuple[int, ...]
+    unique: bool
+    values: str
+    token: str
+    hashing: tuple[int, ...]
+
+    @property
+    def tasks(self) -> int:
+        return len(self.starts) - 1
+
+
+_JOB = Format("sqlview index job", 1, (*PLAN_CLASSES, IndexJob, *REFERENCES))
+
+
+def build(
+    spark: SparkSession,
+    publisher: Publisher,
+    tasks: int,
+    index: ArrangementState,
+    first: int,
+    is_unique: bool,
+    values: Iterable[Stored],
+    dead: Iterable[Stored],
+) -> Built:
+    """What `index`, which has the rows before `first`, is to have of those from there on.
+
+    tasks: at most, unless they would have too many entries each. values, dead: see
+    Publisher.publication. Raises: OSError; Spark's exceptions; KeyboardInterrupt. No file is left
+    then, nor where keys are repeated.
+    """
+    store = publisher.values
+    lent = store.lend()
+    path = publisher.name("index")
+    publication: Publication | None = None
+    kept = False
+    try:
+        with publisher.publication(values, dead) as publication:
+            job = _job(publication, tasks, index, first, is_unique, store.directory, lent.token)
+        _write(job, path)
+        with interrupts.let_through():
+            told = _run(spark, path, job.tasks)
+        pairs = [(t["later"], t["earlier"]) for t in told if t["later"] is not None]
+        if pairs:
+            return Built((), np.empty((index.width, 0), np.int64), min(pairs))
+        built = _built(told, index.width, store.directory)
+        store.adopt(lent.token, [t["name"] for t in told if t["name"] is not None])
+        kept = True
+        return built
+    finally:
+        if not kept:
+            store.give_back(lent.token)
+        if publication is not None:
+            publication.drop()
+        discard(path)
+
+
+def _job(
+    publication: Publication,
+    tasks: int,
+    index: ArrangementState,
+    first: int,
+    is_unique: bool,
+    directory: str,
+    token: str,
+) -> IndexJob:
+    relation = index.relation
+    start, end = first >> BLOCK_BITS, (relation.next_row + BLOCK_MASK) >> BLOCK_BITS
+    rows = sum(relation.stored_rows(block) for block in range(start, end))
+    tasks = min(max(tasks, -(-rows // MOST_ENTRIES)), BUCKETS)
+    return IndexJob(
+        publication.relation(relation, index.columns, None),
+        publication.index(index),
+        None if index.filter is None else publication.filter(index.filter),
+        first,
+        tuple(start + (end - start) * t // tasks for t in range(tasks + 1)),
+        is_unique,
+        directory,
+        token,
+        relation.shared.hashing.numbers,
+    )
+
+
+def _run(spark: SparkSession, path: str, tasks: int) -> list[dict[str, Any]]:
+    frame = spark.range(0, tasks, 1, tasks).mapInArrow(_stage(path, 0), _EXCHANGE)
+    frame = frame.repartitionById(tasks, "target")
+    told: list[dict[str, Any]] = frame.mapInArrow(_stage(path, 1), _RESULT).toArrow().to_pylist()
+    return sorted(told, key=lambda row: int(row["task"]))
+
+
+def _built(told: list[dict[str, Any]], width: int, directory: str) -> Built:
+    files = MappedFiles(directory)
+    batches: list[Batch] = []
+    greatest: list[list[int]] = []
+    for row in told:
+        if row["name"] is not None:
+            home = Home(row["name"], np.array(row["places"], np.int64).reshape(-1, 4))
+            batches.append(mapped_batch(home, width, row["length"], files))
+            greatest.append(row["greatest"])
+    keys = np.array(greatest, np.int64).reshape(-1, width).T.copy()
+    return Built(tuple(batches), keys, None)
+
+
+def _write(job: IndexJob, path: str) -> None:
+    temporary = f"{path}.part"
+    with create(temporary) as out:
+        out.write(_JOB.write(job).encode())
+    os.replace(temporary, path)
+
+
+def _stage(path: str, stage: int) -> Any:
+    """The function of one stage, see executor._stage."""
+
+    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from operators.executor.spark.indexes import run
+
+        yield from run(path, stage, batches)
+
+    return call
+
+
+def run(path: str, stage: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run a stage of the job at `path` on a partition; the first is given its tasks' numbers."""
+    task = _Task(path)
+    if stage == 0:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from task.deal(number)
+        return
+    arrived: dict[int, list[tuple[int, int, bytes]]] = {}
+    for batch in batches:
+        columns = (batch.column(i).to_pylist() for i in range(4))
+        for target, source, sequence, payload in zip(*columns, strict=True):
+            arrived.setdefault(target, []).append((source, sequence, payload))
+    for target in sorted(arrived):
+        rows = sorted(arrived.pop(target), key=lambda row: row[:2])
+        yield task.sort(target, [payload for _, _, payload in rows])
+
+
+class _Task:
+    """A job with its state attached."""
+
+    relation: Rows
+    index: IndexReader
+    filter: FilterReader | None
+
+    def __init__(self, path: str) -> None:
+        directory = os.path.dirname(path)
+        check_directory(directory)
+        with open(path, "rb") as file:
+            self.job = job = _JOB.read(file.read(), IndexJob)
+        check_directory(job.values)
+        attachment = Attachment(job.values, directory, Shared(hashing=Hashing(job.hashing)))
+        self.relation = attachment.relation(job.relation)
+        self.index = attachment.index(job.index, self.relation)
+        self.filter = None if job.filter is None else attachment.filter(job.filter, self.relation)
+
+    def deal(self, task: int) -> Iterator[pa.RecordBatch]:
+        """The entries of a task's blocks, for the tasks of their buckets: rows of _EXCHANGE, some
+        at a time."""
+        first, end = (block << BLOCK_BITS for block in self.job.starts[task : task + 2])
+        end = min(end, self.relation.next_row)
+        sequence = 0
+        for start in range(first, end, PIECE_ROWS):
+            rows = self.relation.visible_to_any(start, min(start + PIECE_ROWS, end))
+            rows = rows[np.searchsorted(rows, self.job.first) :]
+            if self.filter is not None:
+                rows = rows[self.filter.test(rows)]
+            keys, rows = self.index.key_words(rows)
+            if len(rows) == 0:
+                continue
+            dealt = _dealt(np.vstack((keys, rows)), self.job.tasks)
+            yield pa.record_batch(
+                [
+                    pa.array([target for target, _ in dealt], pa.int32()),
+                    pa.array([task] * len(dealt), pa.int32()),
+                    pa.array(range(sequence, sequence + len(dealt)), pa.int32()),
+                    pa.array([payload for _, payload in dealt], pa.binary()),
+                ],
+                ["target", "source", "sequence", "payload"],
+            )
+            sequence += len(dealt)
+
+    def sort(self, target: int, payloads: list[bytes]) -> pa.RecordBatch:
+        """Write the batch of a task's buckets; a row of _RESULT."""
+        width = self.index.width
+        matrices = (blobs.decode_words([payload], width + 1) for payload in payloads)
+        batch = bulk.build(((words[:-1], words[-1]) for words in matrices), width)
+        row: dict[str, Any] = {"task": target}
+        repeated = unique.first_repeated(self.index, batch) if self.job.unique else None
+        if repeated is not None:
+            row["later"], row["earlier"] = repeated
+        else:
+            home = self._written(batch)
+            last = batch.keys[:, sorting.greatest(batch.keys)]
+            row |= {
+                "name": home.file,
+                "length": len(batch),
+                "places": home.places.reshape(-1).tolist(),
+                "greatest": last.tolist(),
+            }
+        return pa.RecordBatch.from_pylist([row], _TOLD)
+
+    def _written(self, batch: Batch) -> Home:
+        """The batch in a file of a name that no other attempt has."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt = secrets.randbits(60) if context is None else context.taskAttemptId()
+        number = secrets.randbits(30)  # a stage may be tried again under the same number
+        name = f"large-{self.job.token}-{attempt}-{number}"
+        pack = Pack(os.path.join(self.job.values, name))
+        arrays = (batch.keys, batch.rows, batch.offsets)
+        places: list[Place] = [pack.add(array) for array in arrays]
+        pack.write(durable=True)
+        told = [
+            (i, place.offset, place.nbytes, checksum(array))
+            for i, (place, array) in enumerate(zip(places, arrays, strict=True))
+        ]
+        return Home(name, np.array(told, np.int64))
+
+
+def _dealt(words: Ints, tasks: int) -> list[tuple[int, bytes]]:
+    """The columns of a matrix for each task that has some: those of its buckets, which the first
+    row tells, in their order."""
+    buckets = np.empty(words.shape[1], np.int64)
+    sorting.buckets_of(words[0], buckets)
+    targets = (buckets * tasks // BUCKETS).astype(np.uint8)
+    order = np.argsort(targets, kind="stable")
+    ends = np.cumsum(np.bincount(targets, minlength=tasks)).tolist()
+    return [
+        (target, payload)
+        for target, (start, end) in enumerate(zip([0, *ends], ends, strict=False))
+        if start < end
+        for payload in blobs.encode_words(words[:, order[start:end]])
+    ]
