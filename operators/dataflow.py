@@ -16,14 +16,17 @@ Source: Shared Arrangements §4.3 (import), §3 (sharing).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from time import perf_counter
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
 
 from operators import budget, interrupts
 from operators.flight import delta as deltas
-from operators.flight.column import Column
+from operators.flight.column import Column, Ints
 from operators.flight.delta import Delta
 from operators.hydration import flowing, pieces_of, sliced
 from operators.live import TABLE_READER, LiveFilter, LiveIndex, Over
@@ -44,6 +47,20 @@ from planner import dataflow as ir
 from planner.expr import Expr
 from planner.indexes import Indexes, Migration, Named
 from planner.types import Schema
+
+Answered = TypeVar("Answered")
+
+
+class _TakeBack(BaseException):
+    """What was installed for answers is to go."""
+
+
+class Only(NamedTuple):
+    """The rows of a table that matter, as row ids int64[n], ascending."""
+
+    table: ir.Source
+    rows: Ints
+
 
 #: Combinations of tables whose steps' nodes are remembered.
 _MOST_REACHED = 1024
@@ -173,17 +190,23 @@ class Dataflow:
     # -- views -----------------------------------------------------------------------------------
 
     def install(
-        self, view: str, root: ir.Store, time: int, migration: Migration, owner: str = ""
+        self,
+        view: str,
+        root: ir.Store,
+        time: int,
+        migration: Migration,
+        owner: str = "",
+        only: Only | None = None,
     ) -> Delta:
         """Install the nodes under `root` that do not run yet, and compute them as of `time`.
 
         `migration`: to the choice of indexes with the view, which `migrate` is to be told next; all
-        that it takes is built here.
+        that it takes is built here. `only`: see `answer`.
         Returns: the view's rows as births at `time`. Cost: an import of what is live, one pass over
         a snapshot for the rest.
         """
         flows = flowing(ir.topological(root))
-        first_rows = _Rows(self, time, owner)
+        first_rows = _Rows(self, time, owner, only)
         place = _Place(self, view, owner, migration.after)
         self._put(root, place, lambda o: first_rows.start(o, flows=o.node in flows))
         self._build(migration)
@@ -297,6 +320,39 @@ class Dataflow:
             if isinstance(installed.operator, MapOperator):
                 messages.update(installed.operator.errors.messages)
         return tuple(sorted(messages))
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def answering(self, work: Callable[[], Answered]) -> Answered:
+        """Do what asks for answers, and take back all that was installed for them.
+
+        Requires: no other work is going on. Cost: O(all that is installed), small.
+        """
+        assert not self.undo.is_at_work, "what is installed for answers goes at the end"
+        found: list[Answered] = []
+
+        def done() -> None:
+            found.append(work())
+            raise _TakeBack
+
+        with suppress(_TakeBack):
+            self.undo.all_or_nothing(done)
+        return found[0]
+
+    def answer(
+        self, reader: str, root: ir.Store, time: int, owner: str = "", only: Only | None = None
+    ) -> list[Column]:
+        """The rows of a plan as of `time` (the latest epoch), which is installed for that under a
+        reader of its own; within `answering`. `errors_of(reader)` has what could not be computed.
+
+        only: of a table the rows outside of which the plan has none, as row ids, ascending; it is
+        read by the plan once, and by nothing that keeps rows but the root.
+        Cost: that of a view's first rows; of what is live, an import.
+        """
+        migration = self.planned.to(self.planned.with_view(reader, root, owner))
+        rows = self.install(reader, root, time, migration, owner, only)
+        self.migrate(migration)
+        return rows.columns()
 
     # -- taking back -----------------------------------------------------------------------------
 
@@ -607,8 +663,9 @@ class _Place:
 class _Rows:
     """Implements Inputs, for the nodes that run and for new ones, which it starts."""
 
-    def __init__(self, dataflow: Dataflow, time: int, owner: str) -> None:
+    def __init__(self, dataflow: Dataflow, time: int, owner: str, only: Only | None = None) -> None:
         self.time = time
+        self._only = only
         self._dataflow = dataflow
         self._owner = owner
         #: First rows of new nodes; None of those that flow, until their reader takes them.
@@ -646,7 +703,12 @@ class _Rows:
 
     def _pieces(self, node: ir.Node) -> Iterator[Delta]:
         if isinstance(node, ir.Source):
-            return self.read(self._dataflow.relation(node))
+            relation = self._dataflow.relation(node)
+            if self._only is not None and self._only.table == node:
+                rows = self._only.rows
+                times = np.full(len(rows), self.time, np.int64)
+                return iter((deltas.births(relation, rows, times),))
+            return self.read(relation)
         if isinstance(node, ir.Stream):
             return iter(())
         operator = self._dataflow.operator(node, self._owner)

@@ -201,10 +201,7 @@ class Definitions:
     def _plan(self, statement: parse.CreateView, zone: Zone) -> View:
         bound = bind_view(statement, self._catalog, zone)
         reader = self._catalog.free_reader(statement.name)
-        plan = optimize(bound.plan)
-        refuse_deep((e for p in walk(plan) for e in expressions(p)), children, "an expression")
-        root = ir.Store(lower(plan, self._catalog, reader=reader))
-        refuse_deep(ir.inputs(root), ir.inputs, "a query")
+        plan, root = lowered(bound.plan, self._catalog, reader)
         keys = plan_keys(plan, table_key(self._catalog))
         there = self._catalog.find(statement.name)
         view = View(
@@ -385,6 +382,18 @@ class Definitions:
                 detail=f"It is read by {listed}.",
                 hint="Drop those views first.",
             )
+
+
+def lowered(bound: algebra.Plan, catalog: Catalog, reader: str) -> tuple[algebra.Plan, ir.Store]:
+    """What a bound plan becomes: optimized, and as it runs for `reader`.
+
+    Raises: UnsupportedError for what cannot be maintained, or is too deep.
+    """
+    plan = optimize(bound)
+    refuse_deep((e for p in walk(plan) for e in expressions(p)), children, "an expression")
+    root = ir.Store(lower(plan, catalog, reader=reader))
+    refuse_deep(ir.inputs(root), ir.inputs, "a query")
+    return plan, root
 
 
 def _with_columns(table: Table, record: AddedColumns) -> Table:

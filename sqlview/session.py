@@ -73,6 +73,7 @@ from sqlview.sources.files import TYPED, File, Loaded, Paths, find_files
 from sqlview.sources.given import Given as GivenRows
 from sqlview.sources.given import is_spark_dataframe, is_unicode, recognised
 from sqlview.sources.schemas import fields, typed
+from sqlview.statements import Changing, Statements
 from sqlview.statistics import Statistics
 from sqlview.store import DURABILITIES, Store, Taken, records
 from sqlview.subscriptions import Subscriber, Subscriptions
@@ -151,6 +152,7 @@ class Session:
         self._writer = Writer(
             self._catalog, self._dataflow, self._subscriptions, self._history, self._follow
         )
+        self._statements = Statements(self._catalog, self._dataflow, share)
         self._closed = False
         self._lock = threading.RLock()
         self._commits = Commits(
@@ -238,6 +240,8 @@ class Session:
                     return self._result(self.verify(statement.name).to_arrow())
                 case parse.Select():
                     return self._select(statement.text)
+                case parse.Insert() | parse.Update() | parse.Delete() | parse.Merge():
+                    return self._change(statement)
                 case parse.SetTimeZone():
                     self._settings.set_zone(statement.zone)
                 case _:
@@ -593,6 +597,17 @@ class Session:
             raise CatalogError(f'"{statement.name}" exists already')
         rows = self._read_dataframe(self._select(statement.text).to_df())
         self._create_table(statement.name, rows.schema, (), rows)
+
+    def _change(self, statement: Changing) -> Result:
+        """A statement reads and commits while nobody else does."""
+        self._settings.check()
+        with self._within_memory("statement"):
+            changed = self._statements.changed(statement, self.epoch, self._settings.zone())
+        tx = self.begin()
+        tx._keep(changed.changes)
+        self._commits.run_within(tx)
+        self._subscriptions.tell()
+        return self._result(changed.result())
 
     def _create_view(self, statement: parse.CreateView) -> None:
         with self._progress.task(f'creating "{statement.name}"', unit="rows read") as advance:

@@ -13,13 +13,33 @@
     relations   FROM, joins
     sets        UNION, INTERSECT, EXCEPT, VALUES
     queries     SELECT, WITH, ORDER BY, LIMIT
+    changes     INSERT, UPDATE, DELETE, MERGE
     naming      names of columns without an alias
 
 Invariant: a bound plan has the meaning that Spark gives the text; whatever the binder does not
 understand it refuses.
 """
 
+from planner.bind.changes import (
+    INSERTED,
+    Edit,
+    bind_delete,
+    bind_insert,
+    bind_merge,
+    bind_update,
+)
 from planner.bind.queries import BoundQuery, bind_query, bind_view
 from planner.bind.relations import Reference
 
-__all__ = ["BoundQuery", "Reference", "bind_query", "bind_view"]
+__all__ = [
+    "INSERTED",
+    "BoundQuery",
+    "Edit",
+    "Reference",
+    "bind_delete",
+    "bind_insert",
+    "bind_merge",
+    "bind_query",
+    "bind_update",
+    "bind_view",
+]

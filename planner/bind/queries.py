@@ -10,13 +10,13 @@ presentation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from sqlglot import exp
 
-from planner.algebra import Plan, SortKey, TopK, Values, identity, nullable
+from planner.algebra import Plan, SortKey, TopK, identity, nullable
 from planner.bind import sets
 from planner.bind.grouping import AggregateCalls, Grouped
 from planner.bind.grouping_sets import GroupingSets, grouping_sets
@@ -43,7 +43,7 @@ from planner.bind.subqueries import (
     filtered,
 )
 from planner.context import CatalogReader
-from planner.expr import Expr, Literal
+from planner.expr import Expr
 from planner.names import folded, quoted
 from planner.parse import CreateView, Query
 from planner.parse.tokens import shortened
@@ -55,7 +55,6 @@ from planner.zones import UTC, Zone
 
 #: The limit of an OFFSET alone.
 _ALL_ROWS = 1 << 62
-_NO_FROM = Values(((Literal(1, INT),),), (Field("row", INT, False),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +82,10 @@ class _Sort:
     nulls_first: bool
 
 
+#: What becomes of a plan that is bound, in the time zone that it was bound in.
+Fit: TypeAlias = Callable[[Plan, Report], Plan]
+
+
 def bind_query(query: Query, catalog: CatalogReader, zone: Zone = UTC) -> BoundQuery:
     """Bind a parsed query, in a session of this time zone.
 
@@ -97,11 +100,19 @@ def _bind(query: Query, catalog: CatalogReader, zone: Zone) -> BoundQuery:
     return with_room(lambda: _bound(query, catalog, zone))
 
 
-def _bound(query: Query, catalog: CatalogReader, zone: Zone) -> BoundQuery:
+def bind_fitted(query: Query, catalog: CatalogReader, fit: Fit, zone: Zone) -> BoundQuery:
+    """Bind a query that is answered once, and cast its columns as `fit` does. Raises: as
+    `bind_query`, and what `fit` does."""
+    return with_room(lambda: _bound(query, catalog, zone, fit))
+
+
+def _bound(query: Query, catalog: CatalogReader, zone: Zone, fit: Fit | None = None) -> BoundQuery:
     report = Report(query.source)
     with bound_in(zone) as session:
         queries = _Queries(catalog, report)
         bound = queries.bind(query.tree, Environment({}))
+        if fit is not None:
+            bound = replace(bound, plan=fit(bound.plan, report))
     check_stored(bound.plan, query.tree, report)
     references = tuple(sorted(queries.relations.references, key=lambda r: r.start))
     return replace(bound, zoned=session.asked, references=references)
@@ -291,7 +302,7 @@ class _Queries:
     def _from(self, node: exp.Select, environment: Environment) -> Source:
         from_ = node.args.get("from_")
         if from_ is None:
-            return Source((_NO_FROM,), (), Scope((), ()))
+            return Source((sets.ONE_ROW,), (), Scope((), ()))
         self.report.check(from_)
         return self.relations.bind(from_.this, node.args.get("joins") or [], environment)
 

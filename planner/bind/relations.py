@@ -124,7 +124,7 @@ class Relations:
             self.report.check(node)
             source = self._aliased(self._query(node, environment), "", node.args.get("alias"))
         elif isinstance(node, exp.Values):
-            source = self._aliased(self.bind_query(node, environment), "", node.args.get("alias"))
+            source = self._aliased(self._query(node, environment), "", node.args.get("alias"))
         elif isinstance(node, exp.Lateral):
             source = self._lateral_query(node, environment)  # nothing is before it
         else:

@@ -28,12 +28,14 @@ from planner.algebra import (
     identity,
 )
 from planner.analysis.constants import fold
-from planner.bind.report import Refusal, Report
+from planner.bind.report import Report
 from planner.bind.subqueries import cast_columns
 from planner.expr import Call, Expr, Literal, transform
-from planner.types import BIGINT, BOOLEAN, Field, NullType, Schema
+from planner.types import BIGINT, BOOLEAN, INT, Field, Schema
 
 _ZERO = Literal(0, BIGINT)
+#: What a SELECT without FROM reads.
+ONE_ROW = Values(((Literal(1, INT),),), (Field("row", INT, False),))
 
 
 def unified(kind: str, branches: list[Plan], node: exp.Expression, report: Report) -> UnionAll:
@@ -118,37 +120,33 @@ def distinct(plan: Plan) -> Plan:
 def values(
     rows: Sequence[Sequence[tuple[Expr, exp.Expression]]], node: exp.Expression, report: Report
 ) -> Plan:
-    """VALUES: constants, in each column of their common type."""
+    """VALUES: rows of constants, in each column of their common type. Rows of which something is
+    not known now, since it fails, are computed."""
     width = len(rows[0])
     for row in rows:
         if len(row) != width:
             report.fail(node, f"VALUES has rows of {width} and {len(row)} columns")
-    columns: list[list[Literal]] = []
+    columns: list[list[Expr]] = []
     for i in range(width):
         try:
             cast = coercion.unify([row[i][0] for row in rows], f"column {i + 1} of VALUES")
         except coercion.TypeMismatch as mismatch:
             report.fail(node, mismatch.message, mismatch.detail, mismatch.hint)
-        if isinstance(cast[0].type, NullType):
-            report.fail(node, f"column {i + 1} of VALUES is always NULL", hint="Cast it to a type.")
-        column = []
-        for row, expr in zip(rows, cast, strict=True):
-            literal = transform(expr, _folded)
-            if not isinstance(literal, Literal):
-                report.refuse(
-                    row[i][1],
-                    Refusal(
-                        "this value in VALUES",
-                        "is not a constant that is known when the view is made",
-                        "Write it as a literal, or select it FROM a relation.",
-                    ),
-                )
-            column.append(literal)
-        columns.append(column)
+        columns.append([transform(expr, _folded) for expr in cast])
     schema = tuple(
         Field(f"col{i + 1}", c[0].type, any(v.nullable for v in c)) for i, c in enumerate(columns)
     )
-    return Values(tuple(zip(*columns, strict=True)), schema)
+    constant: list[tuple[Literal, ...]] = []
+    plans: list[Plan] = []
+    for given in zip(*columns, strict=True):
+        literals = tuple(e for e in given if isinstance(e, Literal))
+        if len(literals) == width:
+            constant.append(literals)
+        else:
+            plans.append(Project(ONE_ROW, given, schema))
+    if constant or not plans:
+        plans.insert(0, Values(tuple(constant), schema))
+    return plans[0] if len(plans) == 1 else UnionAll(tuple(plans), schema)
 
 
 def _folded(expr: Expr) -> Expr:

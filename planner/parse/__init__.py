@@ -3,12 +3,14 @@
 tokens      tokens and a cursor over them
 statements  CREATE, DROP, DESCRIBE, EXPLAIN, SHOW, VERIFY, SET TIME ZONE
 alter       ALTER
+changes     INSERT, UPDATE, DELETE, MERGE
 columns     what CREATE and ALTER say of columns
 queries     SELECT, by sqlglot
 epochs      VERSION AS OF, in queries that Spark runs
 """
 
 from planner.parse.alter import AddColumns, NewColumn, Rename
+from planner.parse.changes import Assignment, Clause, Delete, Insert, Merge, Target, Update
 from planner.parse.epochs import without_epochs
 from planner.parse.queries import (
     Query,
@@ -45,15 +47,20 @@ from planner.parse.tokens import line_and_column, words_of
 
 __all__ = [
     "AddColumns",
+    "Assignment",
+    "Clause",
     "CreateStream",
     "CreateTable",
     "CreateTableAs",
     "CreateView",
+    "Delete",
     "Describe",
     "DropStream",
     "DropTable",
     "DropView",
     "ExplainView",
+    "Insert",
+    "Merge",
     "NewColumn",
     "Query",
     "Rename",
@@ -66,6 +73,8 @@ __all__ = [
     "ShowTables",
     "ShowViews",
     "Statement",
+    "Target",
+    "Update",
     "VerifyView",
     "line_and_column",
     "may_take",

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from planner.errors import SqlSyntaxError, UnsupportedError
+from planner.errors import SqlSyntaxError
 from planner.names import folded
 from planner.parse.alter import AddColumns, Rename, alter
+from planner.parse.changes import Delete, Insert, Merge, Update, delete, insert, merge, update
 from planner.parse.columns import DESCRIBED, PLACED, column_at, enforcement, refuse_constraint
 from planner.parse.queries import Query, query_at
-from planner.parse.tokens import Cursor, Token, line_and_column, meant
+from planner.parse.tokens import Cursor, Token, meant
+from planner.room import with_room
 from planner.types import Field
 
 
@@ -171,6 +173,10 @@ Statement: TypeAlias = (
     | ShowViews
     | VerifyView
     | Select
+    | Insert
+    | Update
+    | Delete
+    | Merge
     | SetTimeZone
 )
 
@@ -178,7 +184,7 @@ _STATEMENTS = (
     "CREATE TABLE, CREATE STREAM, CREATE MATERIALIZED VIEW, DROP TABLE, DROP STREAM, "
     "DROP MATERIALIZED VIEW, ALTER TABLE, ALTER STREAM, ALTER MATERIALIZED VIEW, DESCRIBE, "
     "EXPLAIN MATERIALIZED VIEW, EXPLAIN CREATE MATERIALIZED VIEW, SHOW, VERIFY MATERIALIZED VIEW, "
-    "SET TIME ZONE "
+    "SET TIME ZONE, INSERT, UPDATE, DELETE, MERGE "
     "and queries"
 )
 _KEYWORDS = (
@@ -229,16 +235,14 @@ def parse_statement(text: str) -> Statement:
             name = cursor.name("view")
             cursor.end()
             return VerifyView(name)
-        case "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" as word:
-            line, column = line_and_column(text, cursor.peek().start)
-            raise UnsupportedError(
-                f"cannot run {word}",
-                detail="Tables change by transactions, each of which is one epoch.",
-                hint="Use db.transaction(): its insert, upsert and delete take rows, Arrow tables "
-                "and DataFrames.",
-                line=line,
-                column=column,
-            )
+        case "INSERT":
+            return insert(cursor)
+        case "UPDATE":
+            return with_room(lambda: update(cursor))
+        case "DELETE":
+            return delete(cursor)
+        case "MERGE":
+            return with_room(lambda: merge(cursor))
         case word if word in _QUERY_STARTS:
             return Select(text[cursor.peek().start : cursor.stop].rstrip())
         case _:
