@@ -34,7 +34,7 @@ _READ = _table(
     (exp.Tuple, "expressions"),
     (exp.Subquery, "this alias joins order limit offset with_"),
     (exp.With, "expressions"),
-    (exp.CTE, "this alias"),
+    (exp.CTE, "this alias materialized"),
     (exp.Lateral, "this alias"),
     (exp.TableAlias, "this columns"),
     (exp.From, "this"),

@@ -154,6 +154,14 @@ def delete(cursor: Cursor) -> Delete:
     return Delete(target, _where(cursor), cursor.text)
 
 
+def truncate(cursor: Cursor) -> Delete:
+    """TRUNCATE TABLE name: DELETE FROM name."""
+    cursor.expect("TRUNCATE", "TABLE")
+    target = _target(cursor, ())
+    cursor.end(hint="TRUNCATE TABLE takes a name, and nothing else.")
+    return Delete(target, None, cursor.text)
+
+
 def merge(cursor: Cursor) -> Merge:
     """MERGE INTO name [[AS] alias] USING source [[AS] alias] ON condition WHEN …."""
     cursor.expect("MERGE")

@@ -14,7 +14,17 @@ from typing import TypeAlias
 from planner.errors import SqlSyntaxError
 from planner.names import folded
 from planner.parse.alter import AddColumns, Rename, alter
-from planner.parse.changes import Delete, Insert, Merge, Update, delete, insert, merge, update
+from planner.parse.changes import (
+    Delete,
+    Insert,
+    Merge,
+    Update,
+    delete,
+    insert,
+    merge,
+    truncate,
+    update,
+)
 from planner.parse.columns import DESCRIBED, PLACED, column_at, enforcement, refuse_constraint
 from planner.parse.queries import Query, query_at
 from planner.parse.tokens import Cursor, Token, meant
@@ -184,12 +194,12 @@ _STATEMENTS = (
     "CREATE TABLE, CREATE STREAM, CREATE MATERIALIZED VIEW, DROP TABLE, DROP STREAM, "
     "DROP MATERIALIZED VIEW, ALTER TABLE, ALTER STREAM, ALTER MATERIALIZED VIEW, DESCRIBE, "
     "EXPLAIN MATERIALIZED VIEW, EXPLAIN CREATE MATERIALIZED VIEW, SHOW, VERIFY MATERIALIZED VIEW, "
-    "SET TIME ZONE, INSERT, UPDATE, DELETE, MERGE "
+    "SET TIME ZONE, INSERT, UPDATE, DELETE, MERGE, TRUNCATE TABLE "
     "and queries"
 )
 _KEYWORDS = (
     "CREATE DROP ALTER DESCRIBE EXPLAIN SHOW SET VERIFY SELECT WITH VALUES INSERT UPDATE DELETE "
-    "MERGE".split()
+    "MERGE TRUNCATE".split()
 )
 _CREATED = ("TABLE", "STREAM", "MATERIALIZED", "VIEW")
 _SHOWN = ("TABLES", "STREAMS", "VIEWS", "ARRANGEMENTS", "COLUMNS", "CREATE")
@@ -241,6 +251,8 @@ def parse_statement(text: str) -> Statement:
             return with_room(lambda: update(cursor))
         case "DELETE":
             return delete(cursor)
+        case "TRUNCATE":
+            return truncate(cursor)
         case "MERGE":
             return with_room(lambda: merge(cursor))
         case word if word in _QUERY_STARTS:

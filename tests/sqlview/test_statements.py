@@ -67,6 +67,11 @@ T = [(1, 10, "x"), (2, 20, "y"), (3, None, "x")]
          [(1, 2, "x"), (2, 2, "y"), (3, 2, "x")]),
         ("DELETE FROM t z WHERE EXISTS (SELECT 1 FROM b WHERE z.k = b.a)", T[2:]),
         ("DELETE FROM t", []),
+        ("TRUNCATE TABLE t", []),
+        (
+            "DELETE FROM t WHERE k IN (WITH w AS MATERIALIZED (SELECT a FROM b) SELECT a FROM w)",
+            T[2:],
+        ),
         ("MERGE INTO t USING b ON t.s = b.s WHEN MATCHED THEN DELETE", []),
         (("MERGE INTO t USING t AS u ON t.k = u.k + 1 WHEN MATCHED THEN UPDATE SET * "
          "WHEN NOT MATCHED BY TARGET THEN INSERT (k) VALUES (u.k + 10)"), None),
@@ -143,6 +148,7 @@ def test_several_matches_name_a_row() -> None:
         ("DELETE FROM events", CatalogError, "is a stream"),
         ("INSERT INTO b SELECT * FROM events", CatalogError, "events.* are gone"),
         ("INSERT OVERWRITE t SELECT * FROM t", SqlSyntaxError, "INSERT OVERWRITE"),
+        ("TRUNCATE TABLE all_t", CatalogError, "is a view"),
         ("INSERT INTO t PARTITION (k = 1) SELECT 1, 1", SqlSyntaxError, "PARTITION"),
         ("INSERT INTO b SELECT rand(), 'x'", UnsupportedError, "RAND"),
         ("MERGE INTO t USING b ON a = 1 WHEN NOT MATCHED THEN INSERT (k) VALUES (1)",
