@@ -744,7 +744,7 @@ class Session:
         if placement == "auto" and not (self._has_spark and self._side().can_run_steps):
             return None
         side = self._side()
-        return side.executor.build_index(self._dataflow, index, first, unique)
+        return side.builder.build_index(self._dataflow, index, first, unique)
 
     # -- what goes along with changes ------------------------------------------------------------
 

@@ -94,6 +94,7 @@ class SparkSide:
         self._beside: SparkSession | None = None
         self._executor: SparkExecutor | None = None
         self._shared = path is not None
+        self._seen = False
         self._closed = False
         if path is None:
             self.directory = Path(tempfile.mkdtemp(prefix="sqlview-"))
@@ -189,6 +190,7 @@ class SparkSide:
 
         with using(data.sparkSession):
             _refuse_streaming(data)
+            self._check_seen(data.sparkSession)
             return write_dataframe(data, self._target(table, cast, zone))
 
     def write_files(
@@ -200,6 +202,7 @@ class SparkSide:
 
         parts = parts_of(replace(file, path=os.path.abspath(file.path)) for file in files)
         with using(self.spark):
+            self._check_seen(self.spark)
             try:
                 read, target = partial(read_part, parts), self._target(table, cast, zone)
                 written = write_parts(self.spark, len(parts), read, target)
@@ -217,6 +220,26 @@ class SparkSide:
 
         assert self._values is not None, "there is a store"
         return Target(self._values, table.schema, table.key or (), cast, zone.id)
+
+    def _check_seen(self, spark: SparkSession) -> None:
+        """See, once, that executors on other machines see the store, before they are to do much.
+        Raises: SqlViewError."""
+        from operators.executor.spark.load import sees_store, unseen
+
+        if self._seen or self._runs_here:
+            return
+        assert self._values is not None, "there is a store"
+        if not sees_store(spark, self._values.directory):
+            raise unseen(self._values.directory)
+        self._seen = True
+
+    @property
+    def builder(self) -> SparkExecutor:
+        """What builds indexes of the store. Raises: as `executor`, and where executors do not see
+        the store."""
+        with using(self.spark):
+            self._check_seen(self.spark)
+        return self.executor
 
     def writes(self, data: DataFrame, always: bool) -> bool:
         """Whether tasks can write a DataFrame into the store, and it is large or they are to
@@ -347,7 +370,12 @@ class SparkSide:
     @property
     def sees_files(self) -> bool:
         """Whether Spark's executors see the files in `directory`, so that steps can run there."""
-        return self._shared or self._master().startswith("local")
+        return self._shared or self._runs_here
+
+    @property
+    def _runs_here(self) -> bool:
+        """Whether tasks run on this machine."""
+        return self._master().startswith("local")
 
     def _master(self) -> str:
         return str(self.spark.conf.get("spark.master", "local"))

@@ -310,17 +310,28 @@ def test_damage_before_a_checkpoint(spark: Any, tmp_path: Path) -> None:
         assert len(_table(db)) == 30_000
 
 
+@pytest.mark.parametrize("at_first", [True, False])
 def test_executors_that_do_not_see_the_store(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_first: bool
 ) -> None:
-    """They have another directory under its path, or none."""
-    path, order = tmp_path / "store", load._Order
-    monkeypatch.setattr(load, "_Order", lambda d, mark, *rest: order(d, b"another", *rest))
+    """They have another directory under its path, or none: it is said before a job begins; a task
+    that sees none on an executor that came later says so."""
+    path, order, mark = tmp_path / "store", load._Order, load._mark
+    if at_first:
+        monkeypatch.setattr("sqlview.spark.SparkSide._runs_here", False)
+        monkeypatch.setattr(load, "_mark", lambda directory: b"another")
+    else:
+        monkeypatch.setattr(load, "_Order", lambda d, _, *rest: order(d, b"another", *rest))
     with _open(path, spark) as db:
         db.sql("CREATE TABLE t (id BIGINT)")
+        fails = "id" if not at_first else "raise_error('it was computed') AS id"
         with pytest.raises(SqlViewError, match="Spark's executors do not see the store"):
-            db.load("t", spark.range(10))
+            db.load("t", spark.range(10).selectExpr(fails))
         assert (db.epoch, _segments(path)) == (0, [])
+        if at_first:
+            monkeypatch.setattr(load, "_mark", mark)
+            db.load("t", spark.range(10))
+            assert (len(_table(db)), len(_segments(path)) > 0) == (10, True)
 
 
 def test_files(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +367,13 @@ def test_files(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         del refused  # which knows the transaction
         gc.collect()
         assert (files / "c.parquet").write_text("no Parquet")
-        for wrong, said in (("c.parquet", "cannot be read"), ("d.parquet", "there is no file")):
+        pq.write_table(pa.table({"id": [99_999], "day": [1]}), files / "e.parquet")
+        pq.write_table(pa.table({"id": [[1]], "day": [1]}), files / "f.parquet")
+        for wrong, said in (
+            ("c.parquet", "cannot be read"),
+            ("d.parquet", "there is no file"),
+            ("[ef].parquet", "column .id. of type"),  # which the other file has not
+        ):
             with pytest.raises(DataError, match=said):
                 db.load("t", files / wrong)
         (files / "e.csv").write_text("id,day\n9000,1\n")

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 STOPPED = """
+import os
+import threading
+
 import sqlview
 from sqlview import SqlViewError
 
@@ -26,6 +29,27 @@ def fails(call):
     else:
         raise AssertionError(call)
 
+DIRECTORY = os.environ["DIRECTORY"]
+FIFO = os.path.join(DIRECTORY, "fifo")
+
+def waits(batches):
+    yield from batches
+    open(FIFO).read()  # until somebody has it open to write, and for ever then
+
+def stop_in_the_middle_of_a_load():
+    os.mkfifo(FIFO)
+    path = os.path.join(DIRECTORY, "store")
+    with sqlview.connect(path, spark=spark, placement="spark") as db:
+        db.sql("CREATE TABLE t (id BIGINT)")
+        waiting = spark.range(200_000).mapInArrow(waits, "id long")
+        loading = threading.Thread(target=lambda: fails(lambda: db.load("t", waiting)))
+        loading.start()
+        with open(FIFO, "w"):
+            spark.stop()
+            loading.join()
+        assert db.epoch == 0 and db._read("t").num_rows == 0
+        assert not [name for name in os.listdir(path) if name.startswith("rows-")]
+
 with sqlview.connect(spark=spark) as db, sqlview.connect(spark=spark) as unused:
     for one in (db, unused):
         one.sql("CREATE TABLE t (a BIGINT PRIMARY KEY, b INT)")
@@ -35,7 +59,7 @@ with sqlview.connect(spark=spark) as db, sqlview.connect(spark=spark) as unused:
     handed_out = db.view("v").to_df()
     selected = db.sql("SELECT b FROM v")
     assert handed_out.count() == 1
-    spark.stop()
+    stop_in_the_middle_of_a_load()
     for one in (db, unused):
         epoch = one.epoch
         tx = one.begin()
@@ -113,8 +137,8 @@ def run(script: str, environment: dict[str, str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_spark_that_its_owner_stopped() -> None:
-    run(STOPPED, dict(os.environ))
+def test_a_spark_that_its_owner_stopped(tmp_path: Path) -> None:
+    run(STOPPED, dict(os.environ) | {"DIRECTORY": str(tmp_path)})
 
 
 def test_without_java(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def test_placement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         can_run_steps = True
 
         @property
-        def executor(self) -> Any:
+        def builder(self) -> Any:
             asked.append("")
             return self
 

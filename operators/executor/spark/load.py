@@ -35,6 +35,8 @@ from planner import zones
 from planner.errors import DataError, SqlViewError
 from planner.types import Schema
 
+#: At the least so many tasks look whether they see a store.
+_PROBES = 4
 _SCHEMA = (
     "partition int, name string, numbers array<bigint>, rows array<bigint>, "
     "ends array<bigint>, nulls array<bigint>, places array<bigint>, error string"
@@ -113,10 +115,50 @@ def write_parts(spark: SparkSession, parts: int, read: Read, target: Target) -> 
     return _written(numbers, read, target)
 
 
+def sees_store(spark: SparkSession, directory: str) -> bool:
+    """Whether executors see the store that this process has in a directory. Cost: a job of a small
+    task for each core that Spark says it has."""
+    mark = _mark(directory)
+    context = getattr(spark, "_sc", None)  # none over Spark Connect
+    tasks = max(_PROBES, 0 if context is None else int(context.defaultParallelism))
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from operators.executor.spark.load import has_mark
+
+        for batch in batches:
+            seen = [has_mark(directory, mark)] * batch.num_rows
+            yield pa.RecordBatch.from_arrays([pa.array(seen)], ["seen"])
+
+    told = spark.range(0, tasks, 1, tasks).mapInArrow(look, "seen boolean").toArrow()
+    return all(told["seen"].to_pylist())
+
+
+def unseen(directory: str) -> SqlViewError:
+    """What says that executors do not see the store."""
+    return SqlViewError(
+        "Spark's executors do not see the store",
+        detail=f"A task found no such store in {directory}.",
+        hint="Open the store in a directory that all executors see under this path, or go on with "
+        'placement="inline".',
+    )
+
+
+def has_mark(directory: str, mark: bytes) -> bool:
+    """Whether the store in the directory is the one whose own file says `mark`."""
+    try:
+        return _mark(directory) == mark
+    except OSError:
+        return False
+
+
+def _mark(directory: str) -> bytes:
+    with open(os.path.join(directory, "store.json"), "rb") as file:
+        return file.read()
+
+
 def _written(df: DataFrame, read: Read | None, target: Target) -> StoredRows:
     values, schema, key = target.values, target.schema, target.key
-    with open(os.path.join(values.directory, "store.json"), "rb") as file:
-        mark = file.read()
+    mark = _mark(values.directory)
     lent = values.lend()
     order = _Order(values.directory, mark, lent.token, schema, key, target.cast, target.zone)
     try:
@@ -137,7 +179,7 @@ def _found(
     found: list[tuple[tuple[int, int], StoredBlock]] = []
     nulls: set[int] = set()
     for row in told:
-        segment = _segment(row, width)
+        segment = segment_of(row, width)
         nulls.update(segment.nulls)
         places = ((row["partition"], number) for number in segment.numbers)
         found += zip(places, segment.blocks, strict=True)
@@ -184,7 +226,7 @@ def write_partition(
         if context is None
         else (context.partitionId(), context.taskAttemptId())
     )
-    if not _sees_store(order):
+    if not has_mark(order.directory, order.mark):
         yield _told(partition, error={"unseen": True})
         return
     numbers = count(1)
@@ -222,14 +264,6 @@ def _parts(read: Read, numbers: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.T
             yield from read(number)
 
 
-def _sees_store(order: _Order) -> bool:
-    try:
-        with open(os.path.join(order.directory, "store.json"), "rb") as file:
-            return file.read() == order.mark
-    except OSError:
-        return False
-
-
 def _told(
     partition: int, segment: Segment | None = None, error: dict[str, Any] | None = None
 ) -> pa.RecordBatch:
@@ -237,20 +271,27 @@ def _told(
     array the block, and a row of `Home.places`."""
     row: dict[str, Any] = {"partition": partition, "error": error and json.dumps(error)}
     if segment is not None:
-        blocks = segment.blocks
-        row |= {
-            "name": blocks[0].home.file,
-            "numbers": list(segment.numbers),
-            "rows": [block.rows for block in blocks],
-            "ends": [n for b in blocks for n in ([0] if b.ends is None else [1, *b.ends.flat])],
-            "nulls": list(segment.nulls),
-            "places": [n for i, b in enumerate(blocks) for at in b.home.places for n in (i, *at)],
-        }
+        row |= told_of(segment)
     return pa.RecordBatch.from_pylist([row], _TOLD)
 
 
-def _segment(row: dict[str, Any], width: int) -> Segment:
-    """What `_told` was given, of a key of so many columns."""
+def told_of(segment: Segment) -> dict[str, Any]:
+    """A segment as lists of numbers, and its name."""
+    blocks = segment.blocks
+    ends = [n for b in blocks for n in ([0] if b.ends is None else [1, *b.ends.flat])]
+    places = [n for i, b in enumerate(blocks) for at in b.home.places for n in (i, *at)]
+    return {
+        "name": blocks[0].home.file,
+        "numbers": list(segment.numbers),
+        "rows": [block.rows for block in blocks],
+        "ends": [*map(int, ends)],
+        "nulls": list(segment.nulls),
+        "places": [*map(int, places)],
+    }
+
+
+def segment_of(row: dict[str, Any], width: int) -> Segment:
+    """What `told_of` was given, of a key of so many columns."""
     places = np.array(row["places"], np.int64).reshape(-1, 5)
     ends = iter(row["ends"])
     blocks = []
@@ -266,11 +307,6 @@ def _segment(row: dict[str, Any], width: int) -> Segment:
 def _error(row: dict[str, Any], directory: str) -> Exception:
     said = json.loads(row["error"])
     if "unseen" in said:
-        return SqlViewError(
-            "Spark's executors do not see the store",
-            detail=f"A task found no such store in {directory}.",
-            hint="Open the store in a directory that all executors see under this path, or load "
-            'with placement="inline".',
-        )
+        return unseen(directory)
     error = DataError(said["message"], detail=said["detail"], hint=said["hint"])
     return PartError(row["partition"], error)
