@@ -15,7 +15,7 @@ Source: Shared Arrangements §4.3 (import), §3 (sharing).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -88,6 +88,10 @@ class Installed:
         self.reads = tuple(node_key(i, self.owner) for i in self.operator.takes)
 
 
+#: See Dataflow.hydrate.
+Hydrate: TypeAlias = Callable[[Installed, int, Mapping[ir.Node, Delta | None]], bool]
+
+
 class _Structure(NamedTuple):
     """What is installed, and who reads it, before that changes; `failing`: see Shared."""
 
@@ -124,6 +128,9 @@ class Dataflow:
         self.index_builds = 0
         #: Told how many rows more a new view has read.
         self.on_read: Callable[[int], None] = _ignore
+        #: Asked whether a new node that keeps rows has them as of a time already, made elsewhere,
+        #: and told of the other new ones: their rows, or None if their reader is to take them.
+        self.hydrate: Hydrate = _here
 
     @property
     def undo(self) -> Undo:
@@ -208,7 +215,7 @@ class Dataflow:
         flows = flowing(ir.topological(root))
         first_rows = _Rows(self, time, owner, only)
         place = _Place(self, view, owner, migration.after)
-        self._put(root, place, lambda o: first_rows.start(o, flows=o.node in flows))
+        self._put(root, place, lambda i: first_rows.start(i, flows=i.node in flows))
         self._build(migration)
         rows = first_rows.whole(root)
         for relation in self._relations.values():
@@ -222,7 +229,7 @@ class Dataflow:
         self._build(migration)
         self.migrate(migration)
 
-    def _put(self, root: ir.Store, place: _Place, start: Callable[[AnyOperator], None]) -> None:
+    def _put(self, root: ir.Store, place: _Place, start: Callable[[Installed], None]) -> None:
         self.undo.before(self)
         view, owner = place.view, place.owner
         for node in ir.topological(root):
@@ -235,10 +242,11 @@ class Dataflow:
             if key not in self._installed:
                 interrupts.raise_pending()
                 operator = operator_of(node, place)
-                self._installed[key] = Installed(node, owner, operator, next(self._numbers))
+                installed = Installed(node, owner, operator, next(self._numbers))
+                self._installed[key] = installed
                 self._consumers = None
                 self._tell_joins(operator, owner)
-                start(operator)
+                start(installed)
                 self._absorb(key)
             self._installed[key].readers.add(view)
             for spec in ir.indexes(node):
@@ -671,9 +679,12 @@ class _Rows:
         #: First rows of new nodes; None of those that flow, until their reader takes them.
         self._fresh: dict[ir.Node, Delta | None] = {}
 
-    def start(self, operator: AnyOperator, flows: bool) -> None:
+    def start(self, installed: Installed, flows: bool) -> None:
         """Start a new operator: now, or when its one reader takes its pieces."""
-        node = operator.node
+        node, operator = installed.node, installed.operator
+        here = flows or self._only is not None
+        if not here and self._dataflow.hydrate(installed, self.time, self._fresh):
+            return  # its relation has its rows
         self._fresh[node] = None
         if not flows:
             self._fresh[node] = operator.together(_not_empty(operator.start(self)))
@@ -721,6 +732,11 @@ def _not_empty(pieces: Iterator[Delta]) -> list[Delta]:
 
 def _ignore(rows: int) -> None:
     """Nobody looks on."""
+
+
+def _here(installed: Installed, time: int, new: Mapping[ir.Node, Delta | None]) -> bool:
+    """Nothing is made elsewhere."""
+    return False
 
 
 def node_key(node: ir.Node, owner: str) -> Key:

@@ -22,10 +22,14 @@ from operators.state.rows import Rows
 from planner import dataflow as ir
 
 
-def pieces_of(relation: Rows, time: int) -> Iterator[Delta]:
-    """The rows of a stored relation as of `time`, as births at that time, by row id."""
-    for first in range(0, relation.next_row, PIECE_ROWS):
-        end = min(first + PIECE_ROWS, relation.next_row)
+def pieces_of(
+    relation: Rows, time: int, start: int = 0, stop: int | None = None
+) -> Iterator[Delta]:
+    """The rows of a stored relation as of `time`, as births at that time, by row id; of
+    [start, stop), where `start` begins a block."""
+    stop = relation.next_row if stop is None else min(stop, relation.next_row)
+    for first in range(start, stop, PIECE_ROWS):
+        end = min(first + PIECE_ROWS, stop)
         rows = relation.visible(time, first, end)
         if len(rows):
             yield deltas.births(relation, rows, np.full(len(rows), time, np.int64))

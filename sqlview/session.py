@@ -28,13 +28,11 @@ from operators import checkpoint, interrupts
 from operators.budget import OverBudgetError
 from operators.dataflow import Dataflow
 from operators.executor.inline import InlineExecutor
-from operators.executor.placement import builds_index, choose
+from operators.executor.placement import choose
 from operators.executor.protocol import Executor
 from operators.flight.column import Column
 from operators.flight.delta import Delta
 from operators.flight.rows import represented
-from operators.state.arrangement import ArrangementState
-from operators.state.bulk import Built
 from operators.state.stored import StoredRows, write_stored
 from planner import dataflow as ir
 from planner import parse
@@ -53,6 +51,7 @@ from sqlview.arguments import (
     checked_sequence,
     kind_of,
 )
+from sqlview.building import Building
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
 from sqlview.commits import Commits
 from sqlview.definitions import Definitions
@@ -86,6 +85,7 @@ from sqlview.writer import Dated, Writer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from operators.executor.spark import SparkExecutor
     from sqlview.spark import SparkSide
 
 _log = logging.getLogger(__name__)
@@ -125,11 +125,12 @@ class Session:
         self._spark_path = None if read_only else path
         self._given_spark = spark
         self._placement = placement
-        #: Of the step that goes on, if it was given one of its own.
-        self._step_placement: str | None = None
         self._share = share
         self._progress = Progress(progress)
         self._dataflow = Dataflow()
+        self._building = Building(
+            self._dataflow, placement, partial(_builder_of, weakref.ref(self))
+        )
         self._catalog = Catalog(self._dataflow)
         self._inline = InlineExecutor()
         self._spark_side: SparkSide | None = None
@@ -661,7 +662,7 @@ class Session:
         store.verify_beside(lambda error: _refuse(me, error))
         if not store.read_only:
             store.save_beside(lambda writing: _present_of(me, writing), lambda: _map_of(me))
-            self._dataflow.shared.build = partial(_built_of, me)
+            self._building.begin()
 
     def _present(self, writing: threading.Lock) -> Taken:
         """What there is now, see store.Present; whoever calls holds the lock."""
@@ -711,13 +712,13 @@ class Session:
         self, statements: list[Dated], count: int, placement: str | None, positions: Positions
     ) -> None:
         with self._within_memory("step"):
-            self._step_placement = placement
+            self._building.placement = placement or self._placement
             try:
                 self._writer.step(
                     statements, count, lambda rows: self._executor(rows, placement), positions
                 )
             finally:
-                self._step_placement = None
+                self._building.placement = self._placement
 
     def _within_memory(self, what: str) -> AbstractContextManager[None]:
         """What takes memory; nothing of it happens where there is not enough."""
@@ -735,16 +736,6 @@ class Session:
             if wanted == "spark" and not self._side().can_run_steps:
                 wanted = "inline"
         return self._inline if wanted == "inline" else self._side().executor
-
-    def _built(self, index: ArrangementState, first: int, unique: bool) -> Built | None:
-        """What an index is to have of the rows from `first` on, where Spark's tasks make it."""
-        placement = self._step_placement or self._placement
-        if not builds_index(placement, index.relation.next_row - first):
-            return None
-        if placement == "auto" and not (self._has_spark and self._side().can_run_steps):
-            return None
-        side = self._side()
-        return side.builder.build_index(self._dataflow, index, first, unique)
 
     # -- what goes along with changes ------------------------------------------------------------
 
@@ -1018,12 +1009,14 @@ def _held(session: weakref.ref[Session]) -> Iterator[Session | None]:
     yield None
 
 
-def _built_of(
-    session: weakref.ref[Session], index: ArrangementState, first: int, unique: bool
-) -> Built | None:
-    """See operators.state.shared.Build; the session holds what asks for it."""
+def _builder_of(session: weakref.ref[Session], placement: str) -> SparkExecutor | None:
+    """See sqlview.building; the session holds what asks."""
     held = session()
-    return None if held is None else held._built(index, first, unique)
+    if held is None or placement == "inline":
+        return None
+    if placement == "auto" and not (held._has_spark and held._side().can_run_steps):
+        return None
+    return held._side().builder
 
 
 def _refuse(session: weakref.ref[Session], error: StoreError) -> None:

@@ -27,19 +27,14 @@ def choose(dataflow: Dataflow, rows: Mapping[ir.Source, int]) -> str:
     return "spark" if estimate(dataflow, rows) > BREAK_EVEN else "inline"
 
 
-#: Entries of an index from which "auto" has Spark's tasks build it, if they can: a job takes the
-#: driver half a second before it begins, in which it sorts some five million itself. Where all is
-#: placed on Spark, far fewer.
-MANY_ENTRIES = 1 << 23
-SPARK_ENTRIES = 1 << 19
+#: Rows from which "auto" has Spark's tasks build an index or compute a new view, if they can: a job
+#: takes the driver half a second before it begins, in which it sorts some five million keys itself.
+#: Where all is placed on Spark, far fewer.
+MANY_ROWS = 1 << 23
+SPARK_ROWS = 1 << 19
 
 
-def builds_index(placement: str, rows: int) -> bool:
-    """Whether Spark's tasks are to build an index of so many rows, if they can."""
-    match placement:
-        case "inline":
-            return False
-        case "spark":
-            return rows >= SPARK_ENTRIES
-        case _:
-            return rows >= MANY_ENTRIES
+def least_rows(placement: str) -> int:
+    """From how many rows on Spark's tasks are to build an index, or compute a new view, if they
+    can and not all is placed inline."""
+    return SPARK_ROWS if placement == "spark" else MANY_ROWS

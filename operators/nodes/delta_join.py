@@ -119,14 +119,18 @@ class DeltaJoinOperator(Operator[ir.DeltaJoin]):
         leaves out. A join of events has no rows as of any time."""
         if self._events is not None:
             return
+        source = self.first_source()
+        for piece in inputs.read(self.occurrences[source].relation):
+            yield self.follow(source, piece, snapshot=True)
+
+    def first_source(self) -> int:
+        """The input that the whole join is computed from."""
         halves = [sum(map(_is_half_open, path.steps)) for path in self.node.paths]
         sizes = [
             o.relation.live_rows if o.filter is None else o.filter.passing_rows
             for o in self.occurrences
         ]
-        source = min(range(len(sizes)), key=lambda i: (halves[i], sizes[i]))
-        for piece in inputs.read(self.occurrences[source].relation):
-            yield self.follow(source, piece, snapshot=True)
+        return min(range(len(sizes)), key=lambda i: (halves[i], sizes[i]))
 
     def begin(self, source: int, delta: Delta) -> Delta:
         """The changes of occurrence `source` that pass its filter, over the join's columns."""

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+import sqlview
+from operators.executor.spark import SparkExecutor
+from sqlview import Session
+
 #: What `mapInArrow` takes.
 Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+#: Told of each partition before it is computed, by the number of `mapInArrow`.
+Called = Callable[[int, int], None]
 
 
 class InProcess:
-    """`called`: told of each partition before it is computed, by the number of `mapInArrow`."""
-
-    def __init__(self, called: Callable[[int, int], None] = lambda stage, partition: None) -> None:
+    def __init__(self, called: Called) -> None:
         self._called = called
 
     def range(self, start: int, end: int, step: int, partitions: int) -> Frame:
@@ -26,7 +33,7 @@ class Frame:
     def __init__(
         self,
         partitions: list[list[pa.RecordBatch]],
-        called: Callable[[int, int], None],
+        called: Called,
         stage: int,
     ) -> None:
         self._partitions, self._called, self._stage = partitions, called, stage
@@ -50,4 +57,29 @@ class Frame:
 
     def toArrow(self) -> pa.Table:
         batches: list[Any] = [b for some in self._partitions for b in some]
-        return pa.Table.from_batches(batches)
+        return pa.Table.from_batches(batches) if batches else pa.table({})
+
+
+def _nothing(stage: int, partition: int) -> None:
+    """Nobody looks on."""
+
+
+@contextmanager
+def opened(path: Path, called: Called = _nothing, **how: Any) -> Iterator[Session]:
+    """A store whose indexes and views four tasks build, which run here; `called`: see InProcess.
+    Whatever happens, no file of a job is left."""
+    with sqlview.connect(path, **how) as db:
+        assert db._store is not None
+        directory = path / "session-1"
+        directory.mkdir(0o700, exist_ok=True)
+        spark: Any = InProcess(called)
+        executor = SparkExecutor(
+            spark, str(directory), 4, values=db._store.values, small_index_rows=20
+        )
+        dataflow = db._dataflow
+        dataflow.shared.build = lambda *asked: executor.build_index(dataflow, *asked)
+        dataflow.hydrate = lambda *asked: executor.hydrate(dataflow, *asked, 1) is not None
+        yield db
+        assert executor.failures == 0 or called is not _nothing
+        executor.close()
+        assert not directory.exists() or os.listdir(directory) == []

@@ -19,6 +19,7 @@ import sqlview
 from operators.executor import placement
 from operators.executor.spark import load
 from operators.kernels.memory import BLOCK_ROWS
+from operators.state import bulk
 from sqlview import DataError, Session, SqlViewError, transaction
 from sqlview.datasource import SqlViewDataSource
 from sqlview.store import backup
@@ -192,7 +193,7 @@ def test_duplicates(
     """Keys that are there twice in the load, or were there, are told, by the driver or by the tasks
     that build the index; no file is left behind."""
     if text:
-        monkeypatch.setattr(placement, "SPARK_ENTRIES", 0)
+        monkeypatch.setattr(placement, "SPARK_ROWS", 0)
     path, kind = tmp_path / "store", "STRING" if text else "BIGINT"
     key = "concat('a text of more than fifteen bytes ', id)" if text else "id"
     with _open(path, spark) as db:
@@ -372,7 +373,10 @@ def test_files(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         for wrong, said in (
             ("c.parquet", "cannot be read"),
             ("d.parquet", "there is no file"),
-            ("[ef].parquet", "column .id. of type"),  # which the other file has not
+            (
+                "[ef].parquet",
+                "column .id. is BIGINT, but the data has list",
+            ),  # which the other file has not
         ):
             with pytest.raises(DataError, match=said):
                 db.load("t", files / wrong)
@@ -413,6 +417,35 @@ def test_read_by_tasks(spark: Any, tmp_path: Path) -> None:
         sums = read.selectExpr("count(*)", "sum(id)", "max(s)").toArrow().to_pylist()
         n = BLOCK_ROWS + 5_000
         assert list(sums[0].values()) == [n - 2, n * (n - 1) // 2 - 3 - n + 1, "x9999"]
+
+
+def test_views_over_a_load(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tasks build their indexes and compute their first rows, which changes come to."""
+    monkeypatch.setattr(placement, "SPARK_ROWS", 0)
+    monkeypatch.setattr(bulk, "BULK_ROWS", 1_000)
+    path = tmp_path / "store"
+    with _open(path, spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, g BIGINT, s STRING)")
+        db.sql("CREATE TABLE u (k BIGINT, n BIGINT)")
+        db.load("t", spark.range(0, 9_000, 1, 2).selectExpr("id", "id % 901 AS g", "'x' AS s"))
+        db.load("u", spark.range(0, 2_000, 1, 1).selectExpr("id % 700 AS k", "id AS n"))
+        before = set(_segments(path))
+        db.sql(
+            "CREATE MATERIALIZED VIEW v AS "
+            "SELECT u.n % 50 AS r, count(*) AS c, sum(t.id) AS s "
+            "FROM t JOIN u ON t.g = u.k GROUP BY 1"
+        )
+        assert set(_segments(path)) - before
+        assert _batches(path)
+        assert db.verify("v", engine="duckdb").equal
+        with db.transaction(placement="inline") as tx:
+            tx.delete("t", [(i,) for i in range(500)])
+        assert db.verify("v", engine="duckdb").equal
+        assert "failed" not in caplog.text
+    with sqlview.connect(path) as db:
+        assert db.verify("v", engine="duckdb").equal
 
 
 def test_placement(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

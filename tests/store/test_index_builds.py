@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,32 +13,14 @@ import pyarrow as pa
 import pytest
 
 import sqlview
-from operators.executor.spark import SparkExecutor
 from operators.kernels.memory import BLOCK_ROWS
 from operators.state import bulk
 from operators.state.hashing import Hashing
 from planner import dataflow as ir
 from sqlview import DataError, Session, session
-from tests.spark.in_process import InProcess
+from tests.spark.in_process import opened
 
 ROWS = BLOCK_ROWS + 5_000
-
-
-@contextmanager
-def _open(
-    path: Path, called: Callable[[int, int], None] = lambda stage, task: None, **how: Any
-) -> Iterator[Session]:
-    """A store whose indexes are built by four tasks, which run here."""
-    with sqlview.connect(path, **how) as db:
-        assert db._store is not None
-        (path / "session-1").mkdir(0o700, exist_ok=True)
-        spark: Any = InProcess(called)
-        executor = SparkExecutor(spark, str(path / "session-1"), 4, values=db._store.values)
-        dataflow = db._dataflow
-        dataflow.shared.build = lambda *asked: executor.build_index(dataflow, *asked)
-        yield db
-        executor.close()
-        assert os.listdir(path / "session-1") == []
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +71,7 @@ def test_as_the_driver_builds_them(tmp_path: Path, text: bool) -> None:
     said = []
     for by_tasks in (True, False):
         path = tmp_path / str(by_tasks)
-        with _open(path) as db:
+        with opened(path) as db:
             if not by_tasks:
                 db._dataflow.shared.build = None
             db._dataflow.hashing = Hashing((7, 8, -1, -1, 15, 2))
@@ -122,7 +104,7 @@ def test_duplicates(tmp_path: Path, text: bool) -> None:
     """A key that is there twice in the load, or was there: the refusal is the driver's, and no file
     is left."""
     rows = range(ROWS - 1, -1, -1)
-    with _open(tmp_path) as db:
+    with opened(tmp_path) as db:
         db.sql(f"CREATE TABLE t (id {'STRING' if text else 'BIGINT'} PRIMARY KEY, g BIGINT)")
         for build in (db._dataflow.shared.build, None):
             db._dataflow.shared.build = build
@@ -131,7 +113,7 @@ def test_duplicates(tmp_path: Path, text: bool) -> None:
                 _load(db, _data(range(-400, -1), text), _data([*rows, 70, 17], text))
             assert str(refused.value.detail).startswith(f"Row {ROWS} of the data has id = ")
             assert (db.epoch, _files(tmp_path)) == (0, before)
-    with _open(tmp_path) as db:
+    with opened(tmp_path) as db:
         _load(db, _data(rows, text), _data([-1], text))
         before = _files(tmp_path)
         assert before
@@ -152,7 +134,7 @@ def test_a_job_that_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
         if (stage, task) in failing:
             raise ValueError("lost")
 
-    with _open(tmp_path, called) as db:
+    with opened(tmp_path, called) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, g BIGINT)")
         first = 0
         for place in ((0, 0), (0, 3), (1, 0), (1, 3)):
@@ -174,7 +156,7 @@ def test_ctrl_c(tmp_path: Path) -> None:
         if (stage, task) == (1, 2):
             raise KeyboardInterrupt
 
-    with _open(tmp_path, called) as db:
+    with opened(tmp_path, called) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, g BIGINT)")
         with pytest.raises(KeyboardInterrupt):
             _load(db, _data(range(2_000, 0, -1)), _data([0]))
@@ -187,7 +169,7 @@ def test_ctrl_c(tmp_path: Path) -> None:
 
 def test_what_is_not_committed(tmp_path: Path) -> None:
     """A commit that fails leaves files until the next checkpoint, and none that is used goes."""
-    with _open(tmp_path) as db:
+    with opened(tmp_path) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, g BIGINT)")
         db.checkpoint()
         keep, db._writer.keep = db._writer.keep, _fail
@@ -226,7 +208,7 @@ def test_placement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def build_index(self, *_: object) -> None:
             return None
 
-    monkeypatch.setattr("operators.executor.placement.SPARK_ENTRIES", 1_000)
+    monkeypatch.setattr("operators.executor.placement.SPARK_ROWS", 1_000)
     monkeypatch.setattr(session.Session, "_has_spark", True)
     with sqlview.connect(tmp_path) as db:
         monkeypatch.setattr(db, "_side", Side)
@@ -237,11 +219,10 @@ def test_placement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             tx.insert("t", _data(range(first + 2_000, first, -1)))
             two = db.begin()
             two.insert("t", _data([first]))
-            db._step_placement = None
             monkeypatch.setattr(db, "_executor", lambda rows, wanted: db._inline)
             db.apply([tx, two], placement=placement)
             assert len(asked) == count, placement
-        monkeypatch.setattr("operators.executor.placement.MANY_ENTRIES", 1_000)
+        monkeypatch.setattr("operators.executor.placement.MANY_ROWS", 1_000)
         tx, two = db.begin(), db.begin()
         tx.insert("t", _data(range(-2_000, -4_000, -1)))
         two.insert("t", _data([-1]))

@@ -54,20 +54,20 @@ def layers(dataflow: Dataflow) -> Iterator[Layer]:
         node, key = installed.node, (installed.owner, installed.node)
         if is_stateless(node):
             continue
-        if _is_local(node):
+        if is_local(node):
             inputs = (node_key(i, installed.owner) for i in ir.inputs(node))
             at = max(level.get(i, 0) for i in inputs)
             local.setdefault(at, []).append(installed)
             level[key] = at
         else:
-            cut = _cut(installed)
+            cut = cut_of(installed)
             at = max((level.get(leaf, 0) for leaf in cut.leaves), default=0)
             cuts.setdefault(at, []).append(cut)
             level[key] = at + 1
     for at in range(max((*cuts, *local), default=-1) + 1):
         here = cuts.get(at, ())
-        events = tuple(c for c in here if _takes_events(c))
-        sinks = tuple(c for c in here if not _takes_events(c))
+        events = tuple(c for c in here if takes_events(c))
+        sinks = tuple(c for c in here if not takes_events(c))
         yield Layer(tuple(local.get(at, ())), events, sinks)
 
 
@@ -84,11 +84,13 @@ def is_stateless(node: ir.Node) -> bool:
             assert_never(node)
 
 
-def _takes_events(cut: SinkCut) -> bool:
+def takes_events(cut: SinkCut) -> bool:
+    """Whether the changes of a stream come to a sink."""
     return any(isinstance(node, ir.Stream) for _, node in cut.leaves)
 
 
-def _is_local(node: ir.Node) -> bool:
+def is_local(node: ir.Node) -> bool:
+    """Whether the node reads a stored input through an index of it."""
     match node:
         case ir.TopK() | ir.Threshold() | ir.Recompute():
             return True
@@ -107,7 +109,8 @@ def edges(node: ir.Node) -> tuple[tuple[ir.Node, int], ...]:
     return tuple((i, 1) for i in ir.inputs(node))
 
 
-def _cut(sink: Installed) -> SinkCut:
+def cut_of(sink: Installed) -> SinkCut:
+    """What lies under a sink."""
     region: dict[Key, None] = {}
     leaves: dict[Key, None] = {}
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from operators import interrupts
 from operators.checkpoint import stored_dead, stored_values
 from operators.dataflow import Dataflow, Installed, Key
-from operators.executor.spark import blobs, indexes, task
+from operators.executor.spark import blobs, hydration, indexes, task
 from operators.executor.spark.cut import Layer, SinkCut, layers
 from operators.executor.spark.job import Job, JobBuilder, Limits, write_manifest
 from operators.executor.spark.sinks import sink_of
@@ -149,6 +149,60 @@ class SparkExecutor:
             self.failures += 1
             _log.warning("a Spark job failed; the driver builds the index", exc_info=error)
             return None
+
+    def hydrate(
+        self,
+        dataflow: Dataflow,
+        sink: Installed,
+        time: int,
+        new: Mapping[ir.Node, Delta | None],
+        least: int,
+    ) -> int | None:
+        """Compute the first rows of a new sink by tasks, which write them into the files of the
+        store, if there are `least` rows at least under it. `new`: see hydration.plan.
+
+        Returns: how many rows were read; None if they are to be computed by the driver: the tasks
+        cannot, or Spark gives the job up. Raises: KeyboardInterrupt, with no file left.
+        """
+        planned = hydration.plan(dataflow, sink, new)
+        if planned is None or planned.rows < least:
+            return None
+        publisher, store = self._publisher, self._publisher.values
+        path, lent = publisher.name("job"), publisher.values.lend()
+        publication: Publication | None = None
+        kept = False
+        try:
+            values, dead = stored_values(dataflow), stored_dead(dataflow)
+            with publisher.publication(values, dead) as publication:
+                builder = hydration.HydrationBuilder(
+                    dataflow, planned, time, lent.token, self._limits, publication
+                )
+                job = builder.build()
+            write_manifest(job, path)
+            with interrupts.let_through():
+                collected = self._collect(job, path)
+            rows = _results(collected, publisher.directory)
+            written = hydration.written(rows.get(len(job.routes), []), store.directory)
+            store.adopt(lent.token, written.names)
+            kept = True
+        except Exception as error:
+            self.failures += 1
+            _log.warning("a Spark job failed; the driver computes the view", exc_info=error)
+            return None
+        finally:
+            if not kept:
+                store.give_back(lent.token)
+            if publication is not None:
+                publication.drop()
+            discard(path)
+            publisher.discard_named(os.path.basename(path) + "-")
+        hydration.take(dataflow, sink, written, time)
+        keys = list(builder.keys)
+        for node, message, count in task.failing(rows.get(len(job.routes) + len(job.sinks), [])):
+            operator = dataflow.operator(keys[node][1], keys[node][0])
+            assert isinstance(operator, MapOperator)
+            operator.errors.count(message, count)
+        return planned.rows
 
     def close(self) -> None:
         """Delete what was published. The Spark session stays."""

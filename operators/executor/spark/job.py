@@ -7,7 +7,7 @@ The driver makes one for each layer and publishes it as a file, the *manifest*, 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -51,6 +51,16 @@ class SourceRef:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotRef:
+    """The rows of one node as of the job's time, those of relation number `relation`: task t takes
+    blocks [starts[t], starts[t + 1])."""
+
+    node: int
+    relation: int
+    starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class JoinRef:
     """A join, node number `node`. Relations, filters and indexes by number, None where an input has
     no filter, or the job does not read an index; these as ir.indexes(node) lists them. `sources`:
@@ -82,14 +92,15 @@ class Job:
     `counted`: maps whose failing rows an earlier job of the step has counted. `tasks`: per stage.
     `exchanges`: half joins with an exchange on the longest route. `combined`: whether a last stage
     adds up what other tasks found for the same group or row. `values`: the directory of values.
-    `hashing`: how the store makes keys.
+    `hashing`: how the store makes keys. `time`: of a job that computes the first rows of its sinks,
+    from all rows as of then; its last stage writes those of `written` sinks into files of `token`.
     """
 
     nodes: tuple[ir.Node, ...]
     consumers: tuple[tuple[tuple[int, int], ...], ...]
     sinks: tuple[int, ...]
     counted: frozenset[int]
-    sources: tuple[SourceRef, ...]
+    sources: tuple[SourceRef | SnapshotRef, ...]
     joins: tuple[JoinRef, ...]
     routes: tuple[Route, ...]
     relations: tuple[RelationRef, ...]
@@ -100,6 +111,9 @@ class Job:
     combined: bool
     values: str
     hashing: tuple[int, ...] = field(repr=False)
+    time: int | None = None
+    written: tuple[int, ...] = ()
+    token: str = ""
 
     @property
     def stages(self) -> int:
@@ -127,7 +141,7 @@ class JobBuilder:
     def __init__(
         self,
         dataflow: Dataflow,
-        changes: dict[Key, Delta],
+        changes: Mapping[Key, Sized],
         cuts: Iterable[SinkCut],
         counted: frozenset[Key],
         limits: Limits,
@@ -250,7 +264,7 @@ class JobBuilder:
         routes: list[Route] = []
         for source, i in enumerate(node.inputs):
             leaf = node_key(i.relation, owner)
-            if leaf in self.keys:
+            if leaf in self.keys and self._follows(key, source):
                 exchanged = tuple(
                     tasks > 1
                     and isinstance(h, HalfJoinOperator)  # a range is not of one bucket
@@ -259,6 +273,10 @@ class JobBuilder:
                 )
                 routes.append(Route(join, source, self.keys[leaf], exchanged))
         return routes
+
+    def _follows(self, join: Key, source: int) -> bool:
+        """Whether the rows of an input are followed through a join."""
+        return True
 
     def _join(self, key: Key, routes: list[Route], needed: set[int]) -> JoinRef:
         node, operator = key[1], self._join_operator(key)
@@ -303,8 +321,9 @@ class JobBuilder:
             operator.wanted,
         )
 
-    def _source(self, key: Key, needed: set[int], tasks: int) -> SourceRef:
+    def _source(self, key: Key, needed: set[int], tasks: int) -> SourceRef | SnapshotRef:
         delta = self._changes[key]
+        assert isinstance(delta, Delta), "of a step"
         binding = delta.bindings[0]
         number = self._relation(binding.relation, needed)
         blocks = self._relation_blocks[number]
@@ -370,7 +389,7 @@ def chunks(delta: Delta, count: int) -> tuple[Ints, tuple[int, ...], tuple[int, 
 _JOB = Format(
     "sqlview job",
     1,
-    (*PLAN_CLASSES, Job, SourceRef, JoinRef, Route, *REFERENCES),
+    (*PLAN_CLASSES, Job, SourceRef, SnapshotRef, JoinRef, Route, *REFERENCES),
 )
 
 

@@ -53,11 +53,8 @@ class GroupSink:
     """Changes of a Reduce: its keys, the time, the words to add, the exact sums to add."""
 
     def __init__(self, node: ir.Reduce, hashing: Hashing) -> None:
-        relation = Relation(node.schema, Shared(hashing=hashing))
-        self._operator = ReduceOperator(
-            node, relation, ArrangementState(ir.group_index(node), relation), {}
-        )
-        self._node = node
+        self._operator = _group_operator(node, hashing)
+        self._node, self._hashing = node, hashing
         self._keys = [k.index for k in node.keys if isinstance(k, ColumnRef)]
         slots, self._mode = slots_of(node)
         self._exact = sum(s.width == 0 for s in slots)
@@ -77,6 +74,12 @@ class GroupSink:
         """The sum of several parts."""
         keys, runs = self._merged(parts)
         return self._part(runs, [k.take(runs.first_row) for k in keys])
+
+    def first_rows(self, parts: Sequence[list[Column]]) -> Relation:
+        """The rows that the sum of several parts makes where there were none."""
+        operator = _group_operator(self._node, self._hashing)
+        self.apply(operator, parts)
+        return operator.relation
 
     def apply(
         self, operator: ReduceOperator | StoreOperator, parts: Sequence[list[Column]]
@@ -131,6 +134,13 @@ class BagSink:
         *columns, time, diff = self._joined(parts)
         return self._consolidated(columns, time.values, diff.values)
 
+    def first_rows(self, parts: Sequence[list[Column]]) -> Relation:
+        """The rows that the sum of several parts makes where there were none."""
+        relation = Relation(self._node.schema, Shared(hashing=self._hashing))
+        index = ArrangementState(ir.HashArrangement(self._node), relation)
+        self.apply(StoreOperator(self._node, relation, index), parts)
+        return relation
+
     def apply(
         self, operator: ReduceOperator | StoreOperator, parts: Sequence[list[Column]]
     ) -> Delta:
@@ -160,6 +170,12 @@ def sink_of(node: ir.Node, hashing: Hashing) -> Sink:
         return GroupSink(node, hashing)
     assert isinstance(node, ir.Store)
     return BagSink(node, hashing)
+
+
+def _group_operator(node: ir.Reduce, hashing: Hashing) -> ReduceOperator:
+    """One over state of its own."""
+    relation = Relation(node.schema, Shared(hashing=hashing))
+    return ReduceOperator(node, relation, ArrangementState(ir.group_index(node), relation), {})
 
 
 def _sliced(column: Column, start: int, end: int) -> Column:

@@ -17,33 +17,41 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 import pyarrow as pa
 
 from operators.executor.spark import blobs
-from operators.executor.spark.job import Job, Route, SourceRef, read_manifest
+from operators.executor.spark.job import Job, Route, SnapshotRef, SourceRef, read_manifest
+from operators.executor.spark.load import told_of
 from operators.executor.spark.sinks import Part, sink_of
 from operators.flight import delta as deltas
 from operators.flight.column import Ints
 from operators.flight.delta import Delta, Pairs
+from operators.hydration import pieces_of
 from operators.kernels import sorting
+from operators.kernels.memory import BLOCK_BITS
 from operators.kernels.sorting import BUCKETS
 from operators.nodes.delta_join import DeltaJoinOperator
 from operators.nodes.errors import ErrorState
 from operators.nodes.half_join import HalfJoinOperator
 from operators.nodes.map import MapOperator
+from operators.nodes.range_join import RangeJoinOperator
 from operators.nodes.repeat import RepeatOperator
 from operators.state import encode
 from operators.state.arrangement import IndexReader
 from operators.state.files import check_directory, create
 from operators.state.hashing import Hashing
 from operators.state.publish import Attachment
+from operators.state.relation import PIECE_ROWS, Relation
 from operators.state.shared import Shared
+from operators.state.stored import Segment, write_rows
 from planner import dataflow as ir
 
 #: Rows of an exchange, and of a job's result: where `file` is set, the payload is in that file of
@@ -55,6 +63,8 @@ RESULT_SCHEMA = (
 #: Results of a task beyond this are handed over in a file.
 RESULT_BYTES = 1 << 20
 _KEPT_JOBS = 2
+#: Prefixes of so many rows are extended at once.
+_MOST_ROWS = 1 << 20
 
 #: Called in every task with (stage, task) before it hands over its results.
 Probe = Callable[[int, int], None]
@@ -270,15 +280,14 @@ class AttachedJob:
         parts: dict[int, list[Part]] = {}
         if stage == 0:
             for source in self.job.sources:
-                delta = self._chunk(source, task)
-                if len(delta):
+                for delta in self._chunks(source, task):
                     self._push(source.node, delta, parts)
                     for number, route in enumerate(self.job.routes):
                         if route.node == source.node:
                             prefix = self._joins[route.join].begin(route.source, delta)
                             self._follow(number, route, 0, prefix, out, parts)
         else:
-            self._receive(stage, rows, out, parts)
+            self._receive(stage, task, rows, out, parts)
         for node, some in parts.items():
             part = some[0]
             if len(some) > 1:
@@ -286,16 +295,16 @@ class AttachedJob:
             if len(part):
                 out.put_part(self._sink_tags[node], part)
         failing = [
-            (n, message, count)
+            (n, message, times)
             for n, operator in self._maps.items()
             if n not in self.job.counted
-            for message, count in operator.errors.counts
+            for message, times in operator.errors.counts
         ]
         if failing:
             out.put(task, self._error_tag, json.dumps(failing).encode())
 
     def _receive(
-        self, stage: int, rows: list[Row], out: _Outbox, parts: dict[int, list[Part]]
+        self, stage: int, task: int, rows: list[Row], out: _Outbox, parts: dict[int, list[Part]]
     ) -> None:
         by_tag: dict[int, list[bytes]] = {}
         for row in rows:
@@ -309,8 +318,12 @@ class AttachedJob:
             elif tag < self._error_tag and combining:
                 node = self.job.sinks[tag - len(self.job.routes)]
                 sink = self._sinks[node]
-                merged = sink.merge([blobs.decode_columns(p, sink.types) for p in payloads])
-                parts[node] = [merged]
+                found = [blobs.decode_columns(p, sink.types) for p in payloads]
+                if node in self.job.written:
+                    for segment in self._written(sink.first_rows(found)):
+                        out.put(task, tag, json.dumps(told_of(segment)).encode())
+                else:
+                    parts[node] = [sink.merge(found)]
             else:
                 for payload in payloads:
                     out.pass_on(tag, payload)
@@ -329,11 +342,12 @@ class AttachedJob:
         bound = [route.source, *(h.node.input for h in join.paths[route.source][:step])]
         half_join = join.paths[route.source][step]
         assert isinstance(half_join, HalfJoinOperator), "ranges are not exchanged"
-        width = _probe_width(half_join.index, len(half_join.node.probe))
-        words = blobs.decode_words(payloads, len(bound) + 2 + width)
-        prefix = _prefix(join, bound, words)
-        joined = half_join.extend_probed(prefix, words[len(bound) + 2 :], half_join.node.as_of)
-        self._follow(tag, route, step + 1, joined, out, parts)
+        width = len(bound) + 2 + _probe_width(half_join.index, len(half_join.node.probe))
+        for some in _in_pieces(payloads, 8 * width):
+            words = blobs.decode_words(some, width)
+            prefix, key = _prefix(join, bound, words), words[len(bound) + 2 :]
+            joined = half_join.extend_probed(prefix, key, self._as_of(half_join))
+            self._follow(tag, route, step + 1, joined, out, parts)
 
     def _follow(
         self,
@@ -357,22 +371,56 @@ class AttachedJob:
                     words = np.vstack([*bindings, prefix.time, prefix.diff, key])
                     out.put_words(tag, words, key[0])
                 return
-            prefix = half_join.extend(prefix, half_join.node.as_of)
+            prefix = half_join.extend(prefix, self._as_of(half_join))
             step += 1
         if len(prefix):
             self._push(self.job.joins[route.join].node, prefix, parts)
+
+    def _as_of(self, half_join: HalfJoinOperator | RangeJoinOperator) -> bool:
+        """A snapshot sees all inputs as of its time."""
+        return self.job.time is not None or half_join.node.as_of
+
+    def _written(self, relation: Relation) -> Iterator[Segment]:
+        """First rows of a sink in files of names that no other attempt has."""
+        from pyspark import TaskContext
+
+        context, numbers = TaskContext.get(), count(secrets.randbits(30))
+        attempt = secrets.randbits(60) if context is None else context.taskAttemptId()
+        head = os.path.join(self.job.values, f"rows-{self.job.token}-{attempt}")
+        rows = relation.rows_from(0)
+        starts = range(0, len(rows), PIECE_ROWS)
+        pieces = (relation.gather_all(rows[at : at + PIECE_ROWS]) for at in starts)
+        return write_rows(pieces, relation.schema, (), lambda: f"{head}-{next(numbers)}")
 
     def _push(self, node: int, delta: Delta, parts: dict[int, list[Part]]) -> None:
         """Take updates of a node through what consumes them."""
         for consumer, sign in self.job.consumers[node]:
             taken = delta if sign > 0 else delta.negated()
             if consumer in self._sinks:
-                parts.setdefault(consumer, []).append(self._sinks[consumer].part(taken))
+                some = parts.setdefault(consumer, [])
+                some.append(self._sinks[consumer].part(taken))
+                self._keep_few(consumer, some)
                 continue
             operator = self._linear.get(consumer)
             output = taken if operator is None else operator.step([taken])
             if len(output):
                 self._push(consumer, output, parts)
+
+    def _keep_few(self, sink: int, parts: list[Part]) -> None:
+        """Add up the parts of a sink where the latest are as many rows as the first has."""
+        if sum(map(len, parts[1:])) >= max(2 * PIECE_ROWS, len(parts[0])):
+            parts[:] = [self._sinks[sink].merge([part.columns for part in parts])]
+
+    def _chunks(self, source: SourceRef | SnapshotRef, task: int) -> Iterator[Delta]:
+        """What of a node's changes, or of its rows, is this task's; nothing that is empty."""
+        if isinstance(source, SourceRef):
+            delta = self._chunk(source, task)
+            if len(delta):
+                yield delta
+            return
+        assert self.job.time is not None
+        first, end = (block << BLOCK_BITS for block in source.starts[task : task + 2])
+        yield from pieces_of(self._relations[source.relation], self.job.time, first, end)
 
     def _chunk(self, source: SourceRef, task: int) -> Delta:
         """The part of a node's changes that is this task's."""
@@ -388,6 +436,20 @@ class AttachedJob:
             old, new = np.arange(middle - updated, middle), np.arange(middle, n)
             pairs = Pairs(old, new, may_be_equal=True)
         return deltas.bound(self._relations[source.relation], rows, time, diff, pairs)
+
+
+def _in_pieces(payloads: list[bytes], row_bytes: int) -> Iterator[list[bytes]]:
+    """Payloads with some million rows in all at a time."""
+    some: list[bytes] = []
+    rows = 0
+    for payload in payloads:
+        some.append(payload)
+        rows += len(payload) // row_bytes
+        if rows >= _MOST_ROWS:
+            yield some
+            some, rows = [], 0
+    if some:
+        yield some
 
 
 def failing(payloads: Iterable[bytes]) -> Iterator[tuple[int, str, int]]:

@@ -1,0 +1,56 @@
+"""Who builds what has many rows: this process, or Spark's tasks, which write into the store.
+
+Asked by the dataflow, under the session's lock, for an index of many rows (`Shared.build`) and for
+the first rows of a view (`Dataflow.hydrate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from operators.dataflow import Dataflow, Installed
+from operators.executor.placement import least_rows
+from operators.flight.delta import Delta
+from operators.state.arrangement import ArrangementState
+from operators.state.bulk import Built
+from planner import dataflow as ir
+
+if TYPE_CHECKING:
+    from operators.executor.spark import SparkExecutor
+
+#: What builds where all is placed so, if tasks can; None where this process is to.
+BuilderOf: TypeAlias = "Callable[[str], SparkExecutor | None]"
+
+
+class Building:
+    """`placement`: of the session, but for what goes on with one of its own."""
+
+    def __init__(self, dataflow: Dataflow, placement: str, builder_of: BuilderOf) -> None:
+        self.placement = placement
+        self._dataflow = dataflow
+        self._builder_of = builder_of
+
+    def begin(self) -> None:
+        """Be asked from now on."""
+        self._dataflow.shared.build = self._build
+        self._dataflow.hydrate = self._hydrate
+
+    def _build(self, index: ArrangementState, first: int, unique: bool) -> Built | None:
+        if index.relation.next_row - first < least_rows(self.placement):
+            return None
+        builder = self._builder_of(self.placement)
+        if builder is None:
+            return None
+        return builder.build_index(self._dataflow, index, first, unique)
+
+    def _hydrate(self, sink: Installed, time: int, new: Mapping[ir.Node, Delta | None]) -> bool:
+        least = least_rows(self.placement)
+        if sum(r.live_rows for _, r in self._dataflow.relations()) < least:
+            return False
+        builder = self._builder_of(self.placement)
+        if builder is None:
+            return False
+        rows = builder.hydrate(self._dataflow, sink, time, new, least)
+        self._dataflow.on_read(rows or 0)
+        return rows is not None

@@ -1,0 +1,148 @@
+"""Views whose first rows tasks compute and write into a store, against the driver's."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sqlview
+from sqlview import Session
+from tests.spark.in_process import opened
+from tests.spark.twins import TABLES, VIEWS
+
+ROWS = 400
+MORE = {
+    "texts": "SELECT s, x FROM a UNION SELECT s, z FROM (SELECT s, a AS z FROM a JOIN b ON a = x)",
+    "spread": "SELECT a, avg(y) AS y, stddev(y) AS d, count(DISTINCT k) AS n FROM b GROUP BY a",
+    "none": "SELECT a, count(*) AS n FROM b WHERE y > 1000000 GROUP BY a",
+    "all": "SELECT count(*) AS n FROM b WHERE y > 1000000",
+    "extremes": "SELECT a, min(y) AS l, max(k) AS h FROM b GROUP BY a",
+    "over": "SELECT t.s, t.n, a.k FROM three t LEFT JOIN a ON a.s = t.s AND a.x = t.n",
+    "ranges": "SELECT b.k, c.z FROM b JOIN c ON c.k BETWEEN b.k AND b.k + 2",
+    "outside": "SELECT k FROM a EXCEPT SELECT a FROM b",
+    "deep": "SELECT n, count(*) AS c FROM (SELECT a, count(*) AS n FROM b GROUP BY a) GROUP BY n",
+}
+
+
+def _row(random: random.Random, table: str, key: int) -> tuple[Any, ...]:
+    if table == "a":
+        text = random.choice(["u", "v", "z", None, "a text of more than fifteen bytes"])
+        return key, random.choice([None, *range(10)]), text
+    other = random.choice([None, *range(ROWS)])
+    if table == "b":
+        return key, other, random.choice([None, "1.50", "-7.25", "100.00"])
+    return key, other, random.choice([None, 0.1, 1e300, -1e300, float("inf"), 2.5])
+
+
+def _fill(db: Session) -> None:
+    chance = random.Random(7)
+    for statement in TABLES:
+        db.sql(statement)
+    with db.transaction() as tx:
+        for table in "abc":
+            keys = chance.sample(range(ROWS), ROWS)
+            tx.insert(table, [_row(chance, table, key) for key in keys], cast=True)
+    with db.transaction() as tx:
+        for table in "abc":
+            tx.delete(table, [(k,) for k in chance.sample(range(ROWS), 40)])
+            tx.upsert(table, [_row(chance, table, ROWS + k) for k in range(30)], cast=True)
+
+
+def _change(db: Session, seed: int) -> None:
+    chance = random.Random(seed)
+    with db.transaction() as tx:
+        for table in "abc":
+            keys = chance.sample(range(ROWS + 30), 60)
+            tx.upsert(table, [_row(chance, table, key) for key in keys], cast=True)
+
+
+def _same(db: Session, other: Session, names: list[str]) -> None:
+    for name in names:
+        one, two = (
+            each._dataflow.errors_of(each._catalog.view(name).reader) for each in (db, other)
+        )
+        assert one == two, name
+        if not one:
+            rows = (sorted(each.view(name).rows(), key=repr) for each in (db, other))
+            assert next(rows) == next(rows), name
+
+
+def _files(path: Path, kind: str) -> set[str]:
+    return {name for name in os.listdir(path) if name.startswith(kind)}
+
+
+def test_as_the_driver_computes_them(tmp_path: Path) -> None:
+    """All kinds of views, and changes that come to them, and what is there when the store is opened
+    again, from the log and from a checkpoint."""
+    path, names = tmp_path / "store", [*VIEWS, *MORE]
+    with opened(path) as db, sqlview.connect() as other:
+        for each in (db, other):
+            _fill(each)
+        written = []
+        for name, text in (VIEWS | MORE).items():
+            before = _files(path, "rows-")
+            for each in (db, other):
+                each.sql(f"CREATE MATERIALIZED VIEW {name} AS {text}")
+            if _files(path, "rows-") - before:
+                written.append(name)
+        _same(db, other, names)
+        for seed in (1, 2):
+            for each in (db, other):
+                _change(each, seed)
+            _same(db, other, names)
+        db.checkpoint()
+        db.sql("DROP MATERIALIZED VIEW everything")
+        db.sql(f"CREATE MATERIALIZED VIEW everything AS {VIEWS['everything']}")
+        for each in (db, other):
+            _change(each, 3)
+        _same(db, other, names)
+        db._save_last = lambda store: None  # type: ignore[method-assign]
+        # There are no rows; a map is read twice.
+        assert set(names) - set(written) == {"none", "twice"}
+        for round in ("from the log", "from a checkpoint"):
+            if round == "from the log":
+                db.close()
+            with sqlview.connect(path) as again:
+                _same(again, other, names)
+
+
+@pytest.mark.parametrize("fault", [ValueError, KeyboardInterrupt])
+def test_what_is_cut_short(tmp_path: Path, fault: type[BaseException]) -> None:
+    """A job that fails in any of its stages is the driver's; Ctrl-C there leaves nothing."""
+    place: list[tuple[int, int]] = []
+    failed: list[tuple[int, int]] = []
+
+    def called(stage: int, task: int) -> None:
+        if (stage, task) in place:
+            failed.append((stage, task))
+            raise fault
+
+    with opened(tmp_path / "store", called) as db, sqlview.connect() as other:
+        for each in (db, other):
+            _fill(each)
+        other.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['three']}")
+        db.checkpoint()
+        before = _files(tmp_path / "store", "")
+        for at in ((0, 0), (1, 3), (2, 1), (3, 0)):
+            place[:] = [at]
+            if fault is KeyboardInterrupt:
+                with pytest.raises(KeyboardInterrupt):
+                    db.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['three']}")
+                assert db.sql("SHOW VIEWS").to_arrow().num_rows == 0
+            else:
+                db.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['three']}")
+                _same(db, other, ["v"])
+                db.sql("DROP MATERIALIZED VIEW v")
+            place.clear()
+            db.checkpoint(even_if_same=True)
+            values = {name for name in _files(tmp_path / "store", "") if name[:4] == "rows"}
+            assert values <= before, at
+        assert len(failed) >= 4
+        db.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['three']}")
+        for each in (db, other):
+            _change(each, 5)
+        _same(db, other, ["v"])
