@@ -8,6 +8,10 @@ from typing import Protocol
 from planner.dataflow import Index, Stored, Stream
 from planner.types import Schema
 
+#: The relation of one row whose column is the time that `now()` gives; there once it was set. No
+#: text can name it.
+CLOCK, CLOCK_COLUMN = "clock()", "now"
+
 
 @dataclass(frozen=True, slots=True)
 class RelationInfo:

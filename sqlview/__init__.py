@@ -88,6 +88,8 @@ def connect(
     read_only: bool = False,
     memory_limit: int | str | None = None,
     retain: int | str | None = None,
+    clock: str = "manual",
+    tick: float | str = 1,
 ) -> Session:
     """Open a session.
 
@@ -116,6 +118,9 @@ def connect(
     retain: how long the changes of views are kept for Session.changes and `subscribe(since=…)`: a
     number of epochs, or a text as "1 hour"; None: not at all. They are in memory, and in the
     store's checkpoints.
+    clock: who moves the time that `now()`, `current_timestamp()` and `current_date()` in views are:
+    "manual", Session.advance alone; "system", the session too, to the system's time when it is
+    opened and at every tick. tick: seconds, or a text as "500ms", "1s", "1m".
 
     Raises: StoreError for a path that is no store, of another version, in use, damaged or not to be
     written; UnsupportedError for a time zone that is not known, or that is not that of `spark`;
@@ -132,6 +137,8 @@ def connect(
         read_only=read_only,
         memory_limit=memory_limit,
         retain=retain,
+        clock=clock,
+        tick=tick,
     )
 
 

@@ -18,7 +18,7 @@ from operators.flight.rows import RowReader
 from operators.table import TableState
 from planner import dataflow as ir
 from planner.algebra import SortKey
-from planner.context import RelationInfo
+from planner.context import CLOCK, RelationInfo
 from planner.errors import CatalogError, suggestion
 from planner.names import folded
 from planner.types import Schema
@@ -190,16 +190,22 @@ class Catalog:
     def table(self, name: str) -> Table:
         """Raises: CatalogError if there is no such table."""
         entry = self.find(name)
-        if isinstance(entry, Table):
+        if isinstance(entry, Table) and entry.name != CLOCK:
             return entry
         if isinstance(entry, Stream):
             raise CatalogError(f'"{entry.name}" is a stream, not a table')
-        if entry is not None:
+        if isinstance(entry, View):
             raise CatalogError(
                 f'"{entry.name}" is a view, not a table',
                 hint="Change the tables under the view; the view follows.",
             )
         raise self._missing("table", name)
+
+    @property
+    def clock(self) -> Table | None:
+        """The table of one row that has the time; None before it was set."""
+        entry = self.find(CLOCK)
+        return entry if isinstance(entry, Table) else None
 
     def stream(self, name: str) -> Stream:
         """Raises: CatalogError if there is no such stream."""
@@ -328,7 +334,7 @@ class Catalog:
                 return None
 
     def names(self) -> tuple[str, ...]:
-        return tuple(e.name for e in self.entries)
+        return tuple(e.name for e in self.entries if e.name != CLOCK)
 
     def live_indexes(self) -> frozenset[ir.Index]:
         asked = (i.spec for i in self._dataflow.indexes if i.owner == "" and not i.deferred)

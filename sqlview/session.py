@@ -10,6 +10,7 @@ all, whatever raises, and wherever Ctrl-C comes. A session that is closed refuse
 
 from __future__ import annotations
 
+import datetime
 import logging
 import os
 import sys
@@ -36,6 +37,7 @@ from operators.flight.rows import represented
 from operators.state.stored import StoredRows, write_stored
 from planner import dataflow as ir
 from planner import parse
+from planner.context import CLOCK
 from planner.errors import CatalogError, DataError, SqlViewError, StoreError, ViewError
 from planner.room import with_room
 from sqlview import describe, introspect
@@ -53,6 +55,17 @@ from sqlview.arguments import (
 )
 from sqlview.building import Building
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
+from sqlview.clock import (
+    CLOCKS,
+    SystemClock,
+    checked_instant,
+    checked_tick,
+    first_row,
+    instant_in,
+    move,
+    shown,
+)
+from sqlview.clock import KEY as CLOCK_KEY
 from sqlview.commits import Commits
 from sqlview.definitions import Definitions
 from sqlview.history import Change, History, checked_retention
@@ -76,7 +89,7 @@ from sqlview.statements import Changing, Statements
 from sqlview.statistics import Statistics
 from sqlview.store import DURABILITIES, Store, Taken, records
 from sqlview.subscriptions import Subscriber, Subscriptions
-from sqlview.transaction import Data, Transaction, Transactions, about
+from sqlview.transaction import Data, Statement, Transaction, Transactions, about
 from sqlview.verify import ENGINES, Verification, Verifier
 from sqlview.versions import Version, Versions
 from sqlview.view import Explanation, Given, Result, Selected, ViewReader
@@ -107,12 +120,16 @@ class Session:
         read_only: bool = False,
         memory_limit: int | str | None = None,
         retain: int | str | None = None,
+        clock: str = "manual",
+        tick: float | str = 1,
         repair: bool = False,
     ) -> None:
         """`repair`: what lies in damaged files is computed anew, see `python -m sqlview repair`."""
         check_spark(spark)
         check_word("durability", durability, DURABILITIES, optional=False)
         check_flag("read_only", read_only)
+        check_word("clock", clock, CLOCKS, optional=False)
+        tick_seconds = checked_tick(tick)
         check_placement(placement, optional=False)
         check_flag("share", share)
         check_flag("progress", progress, optional=True)
@@ -192,6 +209,10 @@ class Session:
             self._open(Store(path, durability, read_only, repair), limit, repair)
         elif read_only:
             raise ValueError("read_only=True is for a store: give its path")
+        self._system_clock: SystemClock | None = None
+        if clock == "system" and not read_only:
+            self._system_clock = SystemClock(self, tick_seconds)
+            self._system_clock.start()
 
     # -- statements ------------------------------------------------------------------------------
 
@@ -232,9 +253,9 @@ class Session:
                 case parse.ShowStreams():
                     return self._result(introspect.streams(self._catalog))
                 case parse.ShowTables():
-                    return self._result(
-                        pa.table({"table": [t.name for t in self._catalog.tables()]})
-                    )
+                    clock = self._catalog.clock
+                    tables = [t.name for t in self._catalog.tables() if t is not clock]
+                    return self._result(pa.table({"table": tables}))
                 case parse.ShowViews():
                     return self._result(pa.table({"view": [v.name for v in self._catalog.views()]}))
                 case parse.VerifyView():
@@ -389,6 +410,36 @@ class Session:
         """The current epoch: all transactions up to it are in all views."""
         return self._writer.epoch
 
+    # -- time ------------------------------------------------------------------------------------
+
+    def advance(self, to: datetime.datetime) -> int:
+        """Move the clock, which `now()` in views is, to a later time (the first call: to any), as a
+        commit of its own; returns the epoch. At the time that it has nothing happens.
+
+        to: a datetime; one without a time zone is of the session's.
+        Raises: DataError for an earlier time, with nothing applied; TypeError; as a commit.
+        Cost: that of a step; each view that reads the clock, the rows that come or go by it.
+        """
+        instant = checked_instant(to, self._settings.zone)
+        with self._working():
+            clock = self._catalog.clock
+            if clock is None:
+                schema, given = typed(recognised(first_row(instant), self._read_dataframe))
+                self._create_table(CLOCK, schema, CLOCK_KEY, given)
+            else:
+                before = instant_in(clock, self.epoch)
+                statement = move(clock, before, instant)
+                if instant > before:
+                    self._commit_within([statement])
+            return self.epoch
+
+    @property
+    def clock(self) -> datetime.datetime | None:
+        """The time that `now()` in views is, in UTC; None before it was set."""
+        with self._working():
+            clock = self._catalog.clock
+            return None if clock is None else shown(instant_in(clock, self.epoch))
+
     # -- reads -----------------------------------------------------------------------------------
 
     def view(self, name: str) -> ViewReader:
@@ -540,6 +591,8 @@ class Session:
         """Write a checkpoint, release files, DuckDB, and the Spark session if this session started
         it, when what runs in other threads is over. The session refuses everything from then on;
         so does what it handed out, but for results that are at hand."""
+        if self._system_clock is not None:
+            self._system_clock.stop()
         if self._store is not None:
             self._store.stop()  # one that waits for the lock below would wait for ever
         with self._lock, ExitStack() as released:  # each, whatever another one raises
@@ -604,11 +657,15 @@ class Session:
         self._settings.check()
         with self._within_memory("statement"):
             changed = self._statements.changed(statement, self.epoch, self._settings.zone())
+        self._commit_within(changed.changes)
+        return self._result(changed.result())
+
+    def _commit_within(self, statements: Sequence[Statement]) -> None:
+        """Commit a transaction next, whoever else waits to commit."""
         tx = self.begin()
-        tx._keep(changed.changes)
+        tx._keep(statements)
         self._commits.run_within(tx)
         self._subscriptions.tell()
-        return self._result(changed.result())
 
     def _create_view(self, statement: parse.CreateView) -> None:
         with self._progress.task(f'creating "{statement.name}"', unit="rows read") as advance:

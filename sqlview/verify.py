@@ -21,9 +21,11 @@ import pyarrow as pa
 
 from operators.flight import arrow
 from operators.flight.delta import Delta
+from planner import parse
 from planner.errors import ViewError
 from planner.zones import UTC
 from sqlview.catalog import Catalog, Table, View
+from sqlview.clock import instant_in, shown
 from sqlview.display import preformatted
 from sqlview.oracle import CannotSay, Difference, DuckDBOracle, Oracle, RowError, compare
 
@@ -219,8 +221,8 @@ class Verifier:
             self._duckdb = DuckDBOracle(zone=zone)
         try:
             for id in view.reads:
-                self._provide(self._duckdb, self._known, id, epoch)
-            return self._duckdb.query(view.text, view.schema)
+                self._provide(self._duckdb, self._known, id, epoch, "")
+            return self._duckdb.query(self._text(view, epoch, ""), view.schema)
         finally:
             if not self._duckdb.sound:
                 self.close()
@@ -230,8 +232,8 @@ class Verifier:
         try:
             known: set[str] = set()
             for id in view.reads:
-                self._provide(oracle, known, id, epoch)
-            return oracle.query(view.text, view.schema)
+                self._provide(oracle, known, id, epoch, "Z")
+            return oracle.query(self._text(view, epoch, "Z"), view.schema)
         finally:
             oracle.close()
 
@@ -244,15 +246,33 @@ class Verifier:
             raise CannotSay(f"what it reads depends on several time zones, {listed}")
         return next(iter(zones), UTC.id)
 
-    def _provide(self, oracle: Oracle, known: set[str], id: str, epoch: int) -> None:
+    def _is_timed(self, view: View) -> bool:
+        """Whether its own text says now()."""
+        clock = self._catalog.clock
+        return clock is not None and clock.id in view.reads
+
+    def _text(self, view: View, epoch: int, utc: str) -> str:
+        """What the view's text means at the time of the epoch. `utc`: how an instant says that it
+        is in UTC, to who has another time zone."""
+        clock = self._catalog.clock
+        if clock is None or not self._is_timed(view):
+            return view.text
+        now = instant_in(clock, epoch)
+        return parse.at_clock(view.text, f"TIMESTAMP '{shown(now):%Y-%m-%d %H:%M:%S.%f}{utc}'")
+
+    def _provide(self, oracle: Oracle, known: set[str], id: str, epoch: int, utc: str) -> None:
         """Give the oracle a table's rows, or a view's text and what is under it."""
         entry = self._catalog.entry(id)
-        if entry.name in known:
+        if entry is self._catalog.clock:
             return
+        if entry.name in known:
+            if not (isinstance(entry, View) and self._is_timed(entry)):
+                return
+            oracle.drop(entry.name)
         if isinstance(entry, View):
             for under in entry.reads:
-                self._provide(oracle, known, under, epoch)
-            oracle.create_view(entry.name, entry.text, entry.schema)
+                self._provide(oracle, known, under, epoch, utc)
+            oracle.create_view(entry.name, self._text(entry, epoch, utc), entry.schema)
         else:
             assert isinstance(entry, Table), "a view over a stream is refused before"
             relation = entry.state.relation

@@ -117,7 +117,9 @@ class Writer:
             if not is_load(made) and any(c.stored is not None for c in made):
                 by_table[name] = [(s.read(), epoch) for s, epoch in batch]
                 made = _changes(by_table[name])
-            given[self._catalog.table(name).state.source] = made
+            changed = batch[0][0].table
+            assert isinstance(changed, Table), "streams are apart"
+            given[changed.state.source] = made
         executor = executor_for({x: sum(c.rows for c in batch) for x, batch in given.items()})
         moved = self.positions if positions is None else positions
 
@@ -227,10 +229,11 @@ class Writer:
 
     def _follow_all(self, tables: Iterable[str], changes: dict[Key, Delta]) -> None:
         for name in tables:
-            table = self._catalog.table(name)
-            delta = changes.get(("", table.state.source))
+            entry = self._catalog.any(name)
+            assert isinstance(entry, Table), "it has changed"
+            delta = changes.get(("", entry.state.source))
             if delta is not None:
-                self._follow(table, delta)
+                self._follow(entry, delta)
 
 
 def _keep_nothing(*changes: object) -> AbstractContextManager[Callable[[], object]]:

@@ -66,7 +66,7 @@ _CONDITIONS = {
 _VALUES = {
     "k": ("k + {n}", "k", "-k"),
     "a": ("a + {v}", "NULL", "(SELECT max(n) FROM v)", "CASE WHEN a > {v} THEN 0 ELSE {v} END"),
-    "s": ("{s}", "concat(s, 'x')", "NULL"),
+    "s": ("{s}", "s || 'x'", "NULL"),
 }
 _SOURCES = (
     "(SELECT a AS k, max(a) AS a, max(s) AS s FROM b GROUP BY a)",

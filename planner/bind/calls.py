@@ -11,6 +11,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from planner import functions
+from planner.bind.clock import CLOCK_NAMES
 from planner.bind.named import NAMED, Binder, bind_named, field_of, locate
 from planner.bind.report import CHANGING_FUNCTIONS, Refusal
 from planner.bind.tables import (
@@ -192,6 +193,8 @@ _PARSED = tuple(
 
 def _anonymous(binder: Binder, node: exp.Expression) -> Expr:
     name = str(node.this).lower()
+    if name in CLOCK_NAMES and not node.expressions:
+        return binder.clock(node)
     if name in CHANGING_FUNCTIONS:
         changing = CHANGING_FUNCTIONS[name]
         binder.report.refuse(node, Refusal(name.upper(), changing.why, changing.hint))

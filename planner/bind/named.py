@@ -32,6 +32,9 @@ class Binder(Protocol):
     def argument(self, node: exp.Expression, name: str) -> Expr:
         """The argument of that name, which must be there."""
 
+    def clock(self, node: exp.Expression) -> Expr:
+        """The time, for a call of NOW."""
+
     def rlike(self, value: exp.Expression, pattern: exp.Expression) -> Expr:
         """value RLIKE pattern."""
 

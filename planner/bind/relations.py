@@ -182,6 +182,15 @@ class Relations:
         if folded(name) in environment.ctes:
             return environment.ctes[folded(name)], name
         found = self.catalog.relation(name)
+        if found is None and "called" in node.meta:
+            self.report.refuse(
+                node,
+                Refusal(
+                    str(node.meta["called"]),
+                    "has no value before the clock of the session is set",
+                    'Set it: db.advance(datetime), or sqlview.connect(clock="system").',
+                ),
+            )
         if found is None:
             self.report.fail(
                 node,

@@ -99,6 +99,7 @@ _READ = _table(
     *((k, "this") for k in (exp.DayOfWeek, exp.DayOfYear, exp.WeekOfYear)),
     *((k, "this") for k in (exp.Hour, exp.Minute, exp.Second)),
     (exp.TsOrDsToDate, "this safe"),
+    *((k, "") for k in (exp.CurrentTimestamp, exp.CurrentDate, exp.Localtimestamp)),
     (exp.TsOrDsAdd, "this expression unit"),
     (exp.DateDiff, "this expression unit"),
     (exp.AddMonths, "this expression"),
@@ -199,9 +200,7 @@ _NODES: dict[type[exp.Expression], Refusal] = {
     exp.Star: Refusal("* in an expression", "stands for several columns", "Name the columns."),
     exp.Placeholder: Refusal("a parameter", "has no value in a view", "Write the value."),
     exp.Parameter: Refusal("a parameter", "has no value in a view", "Write the value."),
-    **dict.fromkeys(
-        (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.CurrentUser), _CHANGING
-    ),
+    **dict.fromkeys((exp.CurrentTime, exp.CurrentUser), _CHANGING),
     **dict.fromkeys((exp.Rand, exp.Randn, exp.Uuid), _RANDOM),
     **dict.fromkeys(
         (exp.First, exp.Last, exp.FirstValue, exp.LastValue),
@@ -225,7 +224,7 @@ _NODES: dict[type[exp.Expression], Refusal] = {
 #: Functions that sqlglot does not know as such.
 CHANGING_FUNCTIONS = {
     **dict.fromkeys(
-        "now curdate localtimestamp current_database current_catalog current_schema "
+        "now curdate current_database current_catalog current_schema "
         "current_timezone session_user user version".split(),
         _CHANGING,
     ),
@@ -268,16 +267,20 @@ class Report:
 
     def place(self, node: exp.Expression) -> tuple[int, int]:
         """Line and column of the node, its first positioned descendant, or what is around it."""
+        return line_and_column(self.source, self.offset(node))
+
+    def offset(self, node: exp.Expression) -> int:
+        """`place` as an offset in the text."""
         around: exp.Expression | None = node
         while around is not None:
             offset = offset_of(around)
             if offset is not None:
-                return line_and_column(self.source, offset)
+                return offset
             named = self._named(around) if isinstance(around, exp.Func) else None
             if named is not None:
-                return line_and_column(self.source, named)
+                return named
             around = cast("exp.Expression | None", around.parent)
-        return line_and_column(self.source, len(self.source) - len(self.source.lstrip()))
+        return len(self.source) - len(self.source.lstrip())
 
     def _named(self, function: exp.Expression) -> int | None:
         """Where a function without arguments and place, such as CURRENT_DATE, is first named."""

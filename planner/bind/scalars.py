@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from planner import coercion, functions, types
 from planner.bind.calls import CALLS
+from planner.bind.clock import CLOCK_NAMES, CLOCK_NODES, clock_value
 from planner.bind.literals import has_suffix, interval_value, number
 from planner.bind.report import (
     Refusal,
@@ -195,6 +196,13 @@ class Scalars:
 
     def _subquery(self, node: exp.Expression) -> Expr:
         return self.subqueries.scalar(node, self.resolver)
+
+    def clock(self, node: exp.Expression) -> Expr:
+        """The time, which passes."""
+        kind = CLOCK_NODES.get(type(node)) or CLOCK_NAMES[node.name.lower()]
+        scalar = self.subqueries.scalar
+        place = self.report.offset(node)
+        return clock_value(kind, place, describe(node), lambda q: scalar(q, self.resolver))
 
     def _row(self, node: exp.Expression) -> list[exp.Expression] | None:
         """The values of (a, b, …), or None."""
@@ -537,6 +545,7 @@ _METHODS: dict[type[exp.Expression], _Method] = {
     exp.Cast: Scalars._cast,
     exp.TryCast: Scalars._cast,
     exp.TsOrDsToDate: Scalars._to_date,
+    **dict.fromkeys(CLOCK_NODES, Scalars.clock),
 }
 
 

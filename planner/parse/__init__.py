@@ -6,11 +6,13 @@ alter       ALTER
 changes     INSERT, UPDATE, DELETE, MERGE
 columns     what CREATE and ALTER say of columns
 queries     SELECT, by sqlglot
+clock       now() in texts
 epochs      VERSION AS OF, in queries that Spark runs
 """
 
 from planner.parse.alter import AddColumns, NewColumn, Rename
 from planner.parse.changes import Assignment, Clause, Delete, Insert, Merge, Target, Update
+from planner.parse.clock import at_clock
 from planner.parse.epochs import without_epochs
 from planner.parse.queries import (
     Query,
@@ -76,6 +78,7 @@ __all__ = [
     "Target",
     "Update",
     "VerifyView",
+    "at_clock",
     "line_and_column",
     "may_take",
     "offset_of",

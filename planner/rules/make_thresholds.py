@@ -2,6 +2,9 @@
 
     Project(Join[a.k = s.k AND a.x > s.v](a, s))  ->  Project(Threshold[x > v for each k](a, s))
 
+Of several comparisons with s (a window between two bounds) each is a threshold over the rows of the
+one before.
+
 where s is an aggregate (or the first row of an order) with at most one row for each k, and nothing
 above reads s but its keys. All other inputs of
 the join come first: what is ordered and stored are rows that only wait for the comparison. When v
@@ -61,14 +64,12 @@ def _over(plan: Project | Aggregate, below: Plan, at: dict[int, int]) -> Project
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The input that holds the scalar: its position, the equalities of its columns with others',
-    the comparison `value` function `scalar`, and the rest of the condition."""
+    """The input that holds the scalars: its position, the equalities of its columns with others',
+    the comparisons (function, value, scalar), and the rest of the condition."""
 
     position: int
     links: tuple[tuple[Column, Column], ...]  # (of others, of the bound)
-    function: str
-    value: Expr
-    scalar: Expr
+    comparisons: tuple[tuple[str, Expr, Expr], ...]
     rest: tuple[Expr, ...]
 
 
@@ -120,15 +121,15 @@ def _bound(join: Join, position: int, own: range, table_key: TableKey) -> _Bound
         if comparison is None:
             return None
         comparisons.append(comparison)
-    if len(comparisons) != 1:
+    if not comparisons:
         return None
     keys = frozenset(b.index - own.start for _, b in links)
     if not matches_once(join.inputs[position], keys, table_key):
         return None
-    function, value, scalar = comparisons[0]
-    if may_fail(value) or (links and may_fail(scalar)):
-        return None
-    return _Bound(position, tuple(links), function, value, scalar, tuple(rest))
+    for _, value, scalar in comparisons:
+        if may_fail(value) or (links and may_fail(scalar)):
+            return None
+    return _Bound(position, tuple(links), tuple(comparisons), tuple(rest))
 
 
 def _comparison(predicate: Expr, inside: frozenset[int]) -> tuple[str, Expr, Expr] | None:
@@ -171,26 +172,24 @@ def _made(
         return None
     wanted = {shift[c] if c in shift else shift[_of(bound, c).index] for c in needed}
     kept = sorted(wanted | set(partition))
-    value = remap(bound.value, shift)
+    values = [remap(value, shift) for _, value, _ in bound.comparisons]
     exprs: list[Expr] = [identity(rows.schema)[c] for c in kept]
-    if value not in exprs:
-        exprs.append(value)
-    narrow = project(rows, exprs)
+    exprs += [v for v in dict.fromkeys(values) if v not in exprs]
+    made = project(rows, exprs)
     place = {c: k for k, c in enumerate(kept)}
     local = {c: c - own.start for c in own}
     source = join.inputs[bound.position]
     scalars = [remap(b, local) for b in {b.index: b for _, b in bound.links}.values()]
-    scalar = remap(bound.scalar, local)
-    holder = project(source, (*scalars, scalar))
-    made = Threshold(
-        input=narrow,
-        bound=holder,
-        column=exprs.index(value),
-        comparison=bound.function,
-        scalar=len(scalars),
-        partition=tuple(place[c] for c in partition),
-        keys=tuple(range(len(scalars))),
-    )
+    for value, (function, _, scalar) in zip(values, bound.comparisons, strict=True):
+        made = Threshold(
+            input=made,
+            bound=project(source, (*scalars, remap(scalar, local))),
+            column=exprs.index(value),
+            comparison=function,
+            scalar=len(scalars),
+            partition=tuple(place[c] for c in partition),
+            keys=tuple(range(len(scalars))),
+        )
     at = {c: place[shift[c] if c in shift else shift[_of(bound, c).index]] for c in needed}
     return made, at
 
