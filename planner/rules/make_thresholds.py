@@ -11,7 +11,9 @@ the join come first: what is ordered and stored are rows that only wait for the 
 moves, the rows between its old and its new value are visited; the join would visit all rows of k.
 A k that is unique among the rows finds one row, and stays a join.
 
-Law: neither side of the comparison may fail, unless there is no k (then s is computed in any case).
+Law: neither side of the comparison may fail, unless there is no k (then s is computed in any case),
+and for x unless s has always one row: then x is computed for the rows that pass the comparisons
+before, as in the join.
 Runs once, when only those columns are left in a join that something reads.
 """
 
@@ -127,7 +129,9 @@ def _bound(join: Join, position: int, own: range, table_key: TableKey) -> _Bound
     if not matches_once(join.inputs[position], keys, table_key):
         return None
     for _, value, scalar in comparisons:
-        if may_fail(value) or (links and may_fail(scalar)):
+        if links and (may_fail(value) or may_fail(scalar)):
+            return None
+        if may_fail(value) and not _is_one_row(join.inputs[position]):
             return None
     return _Bound(position, tuple(links), tuple(comparisons), tuple(rest))
 
@@ -173,14 +177,21 @@ def _made(
     wanted = {shift[c] if c in shift else shift[_of(bound, c).index] for c in needed}
     kept = sorted(wanted | set(partition))
     values = [remap(value, shift) for _, value, _ in bound.comparisons]
-    exprs: list[Expr] = [identity(rows.schema)[c] for c in kept]
-    exprs += [v for v in dict.fromkeys(values) if v not in exprs]
+    columns = identity(rows.schema)
+    exprs: list[Expr] = [columns[c] for c in kept]
+    early = [v for v in values if not may_fail(v)]
+    early += [columns[c] for v in values if may_fail(v) for c in sorted(columns_used(v))]
+    exprs += [v for v in dict.fromkeys(early) if v not in exprs]
     made = project(rows, exprs)
+    there = {e.index: i for i, e in enumerate(exprs) if isinstance(e, Column)}
     place = {c: k for k, c in enumerate(kept)}
     local = {c: c - own.start for c in own}
     source = join.inputs[bound.position]
     scalars = [remap(b, local) for b in {b.index: b for _, b in bound.links}.values()]
     for value, (function, _, scalar) in zip(values, bound.comparisons, strict=True):
+        if value not in exprs:  # it may fail: only now, for the rows that are left
+            made = project(made, (*identity(made.schema), remap(value, there)))
+            exprs.append(value)
         made = Threshold(
             input=made,
             bound=project(source, (*scalars, remap(scalar, local))),
@@ -211,6 +222,12 @@ def _is_computed(plan: Plan) -> bool:
     while isinstance(plan, (Project, Filter)):
         plan = plan.input
     return isinstance(plan, (Aggregate, TopK))
+
+
+def _is_one_row(plan: Plan) -> bool:
+    while isinstance(plan, Project):
+        plan = plan.input
+    return isinstance(plan, Aggregate) and not plan.keys
 
 
 def _of(bound: _Bound, column: int) -> Column:

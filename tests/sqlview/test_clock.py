@@ -31,6 +31,7 @@ VIEWS = (
         "WHERE e.ts >= now() AND o.ts < now() + interval 4 hours"
     ),
     "SELECT k FROM e WHERE ts < now() OR g IS NULL",
+    "SELECT k, g FROM e WHERE ts + interval 1 day > now() AND k >= 0 AND ts < now()",
     "SELECT count_if(ts < now()) AS past, max(now()) AS at FROM e",
     "SELECT k, ts FROM e WHERE ts <= localtimestamp() ORDER BY ts DESC LIMIT 3",
     "SELECT k FROM v0 WHERE k NOT IN (SELECT k FROM e WHERE ts > now())",
@@ -129,6 +130,7 @@ def test_moves_between_the_epochs_of_one_step() -> None:
         ("SELECT k, g FROM e WHERE now() - interval 1 day < ts AND g = 1", 5),
         ("SELECT k FROM e WHERE ts BETWEEN now() - interval 1 day AND now()", 10),
         ("SELECT e.k FROM e JOIN g ON e.g = g.g WHERE ts < current_timestamp()", 5),
+        ("SELECT k FROM e WHERE ts < now() AND now() < ts + interval 1 day", 10),
         ("SELECT g, count(*) AS n FROM e WHERE ts < now() GROUP BY g", 5),
         ("SELECT k FROM e WHERE day = current_date()", 0),
         ("SELECT k FROM e WHERE datediff(current_date(), day) < 3", 0),
