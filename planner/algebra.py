@@ -4,14 +4,14 @@ Small immutable nodes that check themselves when built. Columns are positions; `
 for display. Bags throughout: a relation is a multiset of rows.
 
 Nodes: Scan, Values, Filter, Project, Join (n-way, inner), OuterJoin, SemiJoin, MarkJoin, Aggregate,
-UnionAll, Repeat, TopK, Retain, SingleRow, Apply (a subquery in an expression), Threshold (made by
-the planner). DISTINCT is an `Aggregate` without aggregates; INTERSECT and EXCEPT are aggregates
-over a UNION ALL of tagged rows; a CTE used twice is the same subtree twice.
+UnionAll, Repeat, TopK, Window, Retain, SingleRow, Apply (a subquery in an expression), Threshold
+(made by the planner). DISTINCT is an `Aggregate` without aggregates; INTERSECT and EXCEPT are
+aggregates over a UNION ALL of tagged rows; a CTE used twice is the same subtree twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import TypeAlias
 
@@ -211,6 +211,94 @@ class TopK:
 
 
 @node
+class FrameEnd:
+    """Where the frame of a row begins or ends, in its partition. `kind`:
+
+    edge    the partition's first row; as an end its last
+    peers   the first of the rows that are equal to it in `order`; as an end the last
+    rows    the row `offset` rows behind it; before it where that is negative
+    value   the first row whose order key is not before the value of column `offset` in this row; as
+            an end the last whose is not behind it
+    """
+
+    kind: str
+    offset: int = 0
+
+
+@node
+class Frame:
+    """The rows from `start` to `end`, both included; none where they meet none."""
+
+    start: FrameEnd
+    end: FrameEnd
+
+    def moved(self, at: Mapping[int, int]) -> Frame:
+        """The frame over columns that are elsewhere."""
+        ends = (self.start, self.end)
+        return Frame(*(replace(e, offset=at[e.offset]) if e.kind == "value" else e for e in ends))
+
+
+#: The frame of all rows of the partition.
+WHOLE = Frame(FrameEnd("edge"), FrameEnd("edge"))
+
+
+@node
+class WindowCall:
+    """A column of a `Window`: `function` is an aggregate (see AggregateCall) over the frame's rows,
+    or one of RANKED; `args` are columns of its input, `order` of an aggregate counts in them.
+
+    row_number, rank, dense_rank, ntile (a parameter)  INT, from 1; percent_rank, cume_dist: DOUBLE
+    shift         args[0] in the row that is the parameter behind this one (negative: before it);
+                  where there is none args[1], if there is one, of this row, else NULL
+    first_value, last_value, nth_value (a parameter, from 1)   args[0] in that row of the frame
+
+    `ignore_nulls`, of the last two lines: rows with NULL in args[0] are not counted.
+    """
+
+    function: str
+    args: tuple[int, ...]
+    type: SqlType
+    nullable: bool
+    frame: Frame = WHOLE
+    order: tuple[SortKey, ...] = ()
+    parameters: tuple[Literal, ...] = ()
+    ignore_nulls: bool = False
+
+    def moved(self, at: Mapping[int, int]) -> WindowCall:
+        """The call over columns that are elsewhere, `at` their new positions."""
+        args = tuple(at[a] for a in self.args)
+        return replace(self, args=args, frame=self.frame.moved(at))
+
+
+#: What a window computes of a row's place, rather than of a frame's values.
+RANKED = frozenset(
+    "row_number rank dense_rank percent_rank cume_dist ntile shift first_value last_value "
+    "nth_value".split()
+)
+
+
+@node
+class Window:
+    """The rows of `input`, with one more column for each of `calls`: of the row's partition, the
+    rows that are equal in the columns `partition` (NULL is equal to NULL), in the order of `order`.
+
+    Ties in `order` are broken as in TopK, by the columns `ties`; rows that are equal there too are
+    equal in all columns. What is of peers or of values is by `order` alone.
+    """
+
+    input: Plan
+    partition: tuple[int, ...]
+    order: tuple[SortKey, ...]
+    ties: tuple[int, ...]
+    calls: tuple[WindowCall, ...]
+
+    @property
+    def schema(self) -> Schema:
+        made = tuple(Field(c.function, c.type, c.nullable) for c in self.calls)
+        return (*self.input.schema, *made)
+
+
+@node
 class Values:
     """Constant rows: rows[i][j] is a literal of column j."""
 
@@ -385,6 +473,7 @@ Plan: TypeAlias = (
     | UnionAll
     | Repeat
     | TopK
+    | Window
     | Retain
     | SingleRow
     | Threshold

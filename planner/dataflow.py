@@ -10,8 +10,8 @@ There are two kinds of node.
   table, or another view's stored result), `Store` (a derived bag), `Reduce` and `Recompute` (one
   row per group).
   They can be indexed and joined.
-- *Stateless* nodes only turn deltas into deltas: `Map`, `Union`, `DeltaJoin`; `TopK` reads an
-  ordered index of its stored input.
+- *Stateless* nodes only turn deltas into deltas: `Map`, `Union`, `DeltaJoin`; `TopK` and
+  `Window` read an ordered index of their stored input.
 
 Source: 3DF §8 (delta queries), §13.4 (their order in time); Shared Arrangements §5.3.
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TypeAlias, TypeGuard
 
-from planner.algebra import SortKey
+from planner.algebra import Frame, SortKey
 from planner.expr import Expr, Literal, columns_used
 from planner.node import node
 from planner.types import Schema
@@ -391,6 +391,31 @@ class TopK:
         return self.index.relation.schema
 
 
+@node
+class WindowValue:
+    """A column of a `Window`: `function` is one of algebra.RANKED or algebra.RECOMPUTED, min, max,
+    or a kind of `Accumulator` that adds up; of the relation's columns `args`. The rest is as in
+    algebra.WindowCall, columns of `frame` being the relation's."""
+
+    function: str
+    args: tuple[int, ...]
+    frame: Frame
+    order: tuple[SortKey, ...] = ()
+    parameters: tuple[Literal, ...] = ()
+    ignore_nulls: bool = False
+
+
+@node
+class Window:
+    """The rows of the ordered index, of which the columns `columns`, with a column for each of
+    `values` behind them. State: that index; what a row's values were is computed again."""
+
+    index: OrderedArrangement
+    columns: tuple[int, ...]
+    values: tuple[WindowValue, ...]
+    schema: Schema = field(hash=False)
+
+
 Stored: TypeAlias = Source | Store | Reduce | Recompute
 Node: TypeAlias = (
     Source
@@ -404,6 +429,7 @@ Node: TypeAlias = (
     | Recompute
     | DeltaJoin
     | TopK
+    | Window
     | Threshold
 )
 Index: TypeAlias = Arrangement | HashArrangement | OrderedArrangement
@@ -420,7 +446,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
             return node.inputs
         case DeltaJoin():
             return tuple(dict.fromkeys(i.relation for i in node.inputs))
-        case TopK() | Recompute():
+        case TopK() | Window() | Recompute():
             return (node.index.relation,)
         case Threshold():
             return tuple(dict.fromkeys((node.index.relation, node.bound.relation)))
@@ -438,7 +464,9 @@ def gives_events(node: Node) -> bool:
             return all(map(gives_events, node.inputs))
         case DeltaJoin():
             return any(gives_events(i.relation) for i in node.inputs)
-        case Source() | Constant() | Store() | Reduce() | Recompute() | TopK() | Threshold():
+        case Source() | Constant() | Store() | Reduce() | Recompute():
+            return False
+        case TopK() | Window() | Threshold():
             return False
 
 
@@ -490,7 +518,7 @@ def indexes(node: Node) -> tuple[Index, ...]:
             return tuple(dict.fromkeys(s.index for p in node.paths for s in p.steps))
         case Recompute():
             return (group_index(node), node.index)
-        case TopK():
+        case TopK() | Window():
             return (node.index,)
         case Threshold():
             return (node.index, node.bound)

@@ -91,6 +91,10 @@ def _logical_line(plan: algebra.Plan) -> str:
             order = _order_text(plan.order, plan.ties, below)
             each = _each(plan.partition, below)
             return f"TopK {order} {_limit_text(plan.limit, plan.offset)}{each}"
+        case algebra.Window():
+            calls = ", ".join(_window_text(c, below) for c in plan.calls)
+            order = _order_text(plan.order, plan.ties, below)
+            return f"Window {calls} {order}{_each(plan.partition, below)}"
         case algebra.Values():
             return f"Values, {_rows_text(plan.rows)}"
         case algebra.Repeat():
@@ -129,6 +133,29 @@ def _aggregate_text(call: algebra.AggregateCall, names: Sequence[str]) -> str:
 def _value_text(value: dataflow.GroupValue, names: Sequence[str]) -> str:
     args = [names[c] for c in value.args]
     return _call_text(value.function, args, value.distinct, value.order, value.parameters)
+
+
+def _window_text(value: algebra.WindowCall | dataflow.WindowValue, names: Sequence[str]) -> str:
+    """A call of a window, with its frame where that is not the whole partition."""
+    args = [names[c] for c in value.args] or ["*"] * (value.function == "count_rows")
+    text = _call_text(value.function, args, False, value.order, value.parameters)
+    text += " ignoring NULLs" if value.ignore_nulls else ""
+    if value.frame == algebra.WHOLE:
+        return text
+    start, end = value.frame.start, value.frame.end
+    return f"{text} from {_end_text(start, 'first', names)} to {_end_text(end, 'last', names)}"
+
+
+def _end_text(end: algebra.FrameEnd, edge: str, names: Sequence[str]) -> str:
+    match end.kind:
+        case "edge":
+            return f"the {edge} row"
+        case "peers":
+            return f"its {edge} peer"
+        case "rows":
+            return "itself" if end.offset == 0 else f"row {end.offset:+}"
+        case _:
+            return names[end.offset]
 
 
 def _call_text(
@@ -372,8 +399,21 @@ class _Dataflow:
                     f"state: index {self._index(node.index)}",
                     f"cost per {per}: {node.limit + node.offset} rows from the front",
                 ]
+            case dataflow.Window():
+                return self._describe_window(node, name)
             case _:
                 assert_never(node)
+
+    def _describe_window(self, node: dataflow.Window, name: str) -> tuple[str, list[str]]:
+        names = column_names(node.index.relation.schema)
+        values = ", ".join(_window_text(v, names) for v in node.values)
+        each = _each(node.index.partition, names)
+        return f"{name}: {values}{each}", [
+            f"state: index {self._index(node.index)}",
+            "cost: recomputes one partition per changed partition: reads all its rows"
+            if each
+            else "cost: recomputes one partition per step with changes: reads all rows",
+        ]
 
     def _describe_reduce(self, node: dataflow.Reduce, name: str) -> tuple[str, list[str]]:
         names = column_names(node.schema)

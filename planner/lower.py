@@ -7,6 +7,7 @@
                              that have no state to keep (planner.recomputes)
     UnionAll                 Union; a bag of one input's rows
     TopK                     TopK over the ordered index of its stored input
+    Window                   Window over the ordered index of its stored input (planner.windows)
     Threshold                Threshold over the ordered index of its stored input, and the index on
                              the keys of the relation that holds the scalars
     Repeat, Values           Repeat, Constant
@@ -45,6 +46,7 @@ from planner.algebra import (
     TopK,
     UnionAll,
     Values,
+    Window,
     identity,
 )
 from planner.analysis.keys import TableKey
@@ -69,6 +71,7 @@ from planner.reduces import lower_aggregate
 from planner.streams import refuse_history, stream_of
 from planner.types import Field
 from planner.visit import with_inputs
+from planner.windows import lower_window
 
 
 def lower(plan: Plan, catalog: CatalogReader, reader: str = "") -> Node:
@@ -150,6 +153,8 @@ class _Lowering:
                 relation = stored(self.kept(plan.input))
                 index = OrderedArrangement(relation, plan.order, plan.ties, plan.partition)
                 return dataflow.TopK(index, plan.limit, plan.offset)
+            case Window():
+                return lower_window(plan, self.kept(plan.input))
             case Threshold():
                 return self._threshold(plan)
             case Retain():

@@ -60,6 +60,7 @@ from planner.rules import (
     remove_distinct,
     remove_identity_projects,
     restrict_aggregates,
+    shorten_ties,
     simplify_outer_joins,
     split_disjunctive_joins,
     split_distinct_aggregates,
@@ -104,6 +105,7 @@ PASSES: tuple[Pass, ...] = (
 
 def _prepare_passes(table_key: TableKey) -> tuple[Pass, ...]:
     expand: tuple[Rule, ...] = (
+        partial(shorten_ties.apply, table_key=table_key),
         partial(push_aggregates.apply, table_key=table_key),
         split_distinct_aggregates.apply,
         partial(expand_single_rows.apply, table_key=table_key),

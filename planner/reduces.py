@@ -68,14 +68,14 @@ def lower_aggregate(plan: Aggregate, node: Node) -> Node:
     State: one row per group, with its accumulators.
     Raises: UnsupportedError for aggregates that are not accumulable.
     """
-    args = tuple(x for a in plan.aggregates for x in _arguments(a))
+    args = tuple(x for a in plan.aggregates for x in summed(a))
     exprs = tuple(dict.fromkeys((*plan.keys, *args)))
     below = map_over(node, (), exprs)
     columns = {e: i for i, e in enumerate(exprs)}
     if any(a.function in _ORDERED for a in plan.aggregates) and not only_appends(below):
         below, at = stored_columns(below)
         columns = {e: at[i] for e, i in columns.items()}
-    builder = _Reduction(plan, below, columns)
+    builder = _Reduction(below, columns, plan.keys)
     results = tuple(builder.result(call) for call in plan.aggregates)
     reduce = builder.reduce()
     keys = tuple(
@@ -96,7 +96,7 @@ _VARIANCES = {
 }
 
 
-def _arguments(call: AggregateCall) -> tuple[Expr, ...]:
+def summed(call: AggregateCall) -> tuple[Expr, ...]:
     """What is summed or counted; of a variance also the squares, where they are exact decimals."""
     if call.arg is None:
         return ()
@@ -122,27 +122,26 @@ def _square(arg: Expr) -> Expr:
     return Call("multiply", (arg, arg), kind, arg.nullable)
 
 
-class _Reduction:
-    """Collects the accumulators of one Reduce while results are written in terms of them."""
+class Results:
+    """Writes the results of aggregates in terms of accumulators over a node; `columns`: where it
+    has the arguments (see `summed`). `never_empty`: no aggregate is of no row."""
 
-    def __init__(self, plan: Aggregate, below: Node, columns: dict[Expr, int]) -> None:
+    never_empty = False
+
+    def __init__(self, below: Node, columns: dict[Expr, int]) -> None:
         self._below = below
         self._columns = columns
-        self._keys = tuple(self._column(k) for k in plan.keys)
-        self._accumulators: dict[Accumulator, SqlType] = {
-            Accumulator("count_rows", None): BIGINT,
-        }
 
-    def reduce(self) -> Reduce:
-        names = column_names(self._below.schema)
-        fields = [Field(names[k.index], k.type, k.nullable) for k in self._keys]
-        for a, kind in self._accumulators.items():
-            name = "count(*)" if a.arg is None else f"{a.kind}({names[_index(a.arg)]})"
-            fields.append(Field(name, kind, self._nullable(a)))
-        return Reduce(self._below, self._keys, tuple(self._accumulators), tuple(fields))
+    def _keep(self, kind: str, arg: Expr | None, type: SqlType) -> Column:
+        """The accumulator as a column of what is written over; it is never NULL."""
+        raise NotImplementedError
+
+    def _first(self, arg: Expr, descending: bool) -> Expr:
+        """The least or greatest value."""
+        raise NotImplementedError
 
     def result(self, call: AggregateCall) -> Expr:
-        """The value of an aggregate, over the columns of the Reduce."""
+        """The value of an aggregate, over what is written over."""
         match call.function, call.arg:
             case "count_rows", None:
                 return self._keep("count_rows", None, BIGINT)
@@ -159,18 +158,6 @@ class _Reduction:
             case _:
                 raise UnsupportedError(f"cannot maintain the aggregate {call.function.upper()}")
 
-    def _first(self, arg: Expr, descending: bool) -> Expr:
-        column = self._column(arg)
-        if only_appends(self._below):
-            accumulator = Accumulator("greatest" if descending else "least", column)
-            return self._kept(accumulator, column.type, self._nullable(accumulator))
-        relation = stored(self._below)
-        partition = tuple(k.index for k in self._keys)
-        order = (SortKey(column.index, descending, nulls_first=False),)
-        index = OrderedArrangement(relation, order, (), partition)
-        accumulator = Accumulator("first", column, index)
-        return self._kept(accumulator, column.type, self._nullable(accumulator))
-
     def _variance(self, arg: Expr, reduction: int, root: bool) -> Expr:
         count = self._count(arg)
         if isinstance(arg.type, DecimalType):
@@ -183,22 +170,9 @@ class _Reduction:
         value = Call("variance", args, DOUBLE, True)
         return Call("sqrt", (value,), DOUBLE, True) if root else value
 
-    def _nullable(self, accumulator: Accumulator) -> bool:
-        if accumulator.kind not in ("first", "least", "greatest") or accumulator.arg is None:
-            return False
-        return accumulator.arg.nullable or not self._keys
-
     def _column(self, expr: Expr) -> Column:
         field = self._below.schema[self._columns[expr]]
         return Column(self._columns[expr], field.type, field.nullable, field.name)
-
-    def _keep(self, kind: str, arg: Expr | None, type: SqlType) -> Column:
-        return self._kept(Accumulator(kind, None if arg is None else self._column(arg)), type)
-
-    def _kept(self, accumulator: Accumulator, type: SqlType, nullable: bool = False) -> Column:
-        self._accumulators.setdefault(accumulator, type)
-        position = len(self._keys) + list(self._accumulators).index(accumulator)
-        return Column(position, type, nullable, accumulator.kind)
 
     def _count(self, arg: Expr) -> Expr:
         if not arg.nullable:
@@ -242,10 +216,55 @@ class _Reduction:
 
     def _unless_none(self, call: AggregateCall, arg: Expr, value: Expr) -> Expr:
         """`value`, or NULL for a group without a value that is not NULL."""
-        if not arg.nullable and self._keys:
+        if not arg.nullable and self.never_empty:
             return value
         none = Call("eq", (self._count(arg), Literal(0, BIGINT)), BOOLEAN, False)
         return Call("case", (none, Literal(None, call.type), value), call.type, True)
+
+
+class _Reduction(Results):
+    """Collects the accumulators of one Reduce while results are written in terms of them."""
+
+    def __init__(self, below: Node, columns: dict[Expr, int], keys: tuple[Expr, ...]) -> None:
+        super().__init__(below, columns)
+        self._keys = tuple(self._column(k) for k in keys)
+        self.never_empty = bool(keys)
+        self._accumulators: dict[Accumulator, SqlType] = {
+            Accumulator("count_rows", None): BIGINT,
+        }
+
+    def reduce(self) -> Reduce:
+        names = column_names(self._below.schema)
+        fields = [Field(names[k.index], k.type, k.nullable) for k in self._keys]
+        for a, kind in self._accumulators.items():
+            name = "count(*)" if a.arg is None else f"{a.kind}({names[_index(a.arg)]})"
+            fields.append(Field(name, kind, self._nullable(a)))
+        return Reduce(self._below, self._keys, tuple(self._accumulators), tuple(fields))
+
+    def _first(self, arg: Expr, descending: bool) -> Expr:
+        column = self._column(arg)
+        if only_appends(self._below):
+            accumulator = Accumulator("greatest" if descending else "least", column)
+            return self._kept(accumulator, column.type, self._nullable(accumulator))
+        relation = stored(self._below)
+        partition = tuple(k.index for k in self._keys)
+        order = (SortKey(column.index, descending, nulls_first=False),)
+        index = OrderedArrangement(relation, order, (), partition)
+        accumulator = Accumulator("first", column, index)
+        return self._kept(accumulator, column.type, self._nullable(accumulator))
+
+    def _nullable(self, accumulator: Accumulator) -> bool:
+        if accumulator.kind not in ("first", "least", "greatest") or accumulator.arg is None:
+            return False
+        return accumulator.arg.nullable or not self._keys
+
+    def _keep(self, kind: str, arg: Expr | None, type: SqlType) -> Column:
+        return self._kept(Accumulator(kind, None if arg is None else self._column(arg)), type)
+
+    def _kept(self, accumulator: Accumulator, type: SqlType, nullable: bool = False) -> Column:
+        self._accumulators.setdefault(accumulator, type)
+        position = len(self._keys) + list(self._accumulators).index(accumulator)
+        return Column(position, type, nullable, accumulator.kind)
 
 
 def _cast(expr: Expr, target: SqlType) -> Expr:

@@ -11,7 +11,7 @@ or rows that *stay*:
     LEFT JOIN, semi, anti, mark join          events, if the left input gives events
     subquery in an expression, over events    events
     UNION ALL                                 events, if every input gives events; else rows stay
-    Aggregate, DISTINCT, TopK                 rows stay
+    Aggregate, DISTINCT, TopK, Window         rows stay
     the query                                 rows stay
 
 `retain_events` puts a `Retain` wherever events become rows that stay. Under it the query's answer
@@ -46,6 +46,7 @@ from planner.algebra import (
     TopK,
     UnionAll,
     Values,
+    Window,
     inputs,
 )
 from planner.errors import UnsupportedError
@@ -128,7 +129,7 @@ class _Visit:
                 return new, _applied(plan, streams[0], streams[1])
             case UnionAll() if all(streams):
                 return new, streams[0]
-            case UnionAll() | Aggregate() | TopK():
+            case UnionAll() | Aggregate() | TopK() | Window():
                 return _retained(new, streams), None
             case Retain() | SingleRow() | Threshold():
                 raise AssertionError(f"the binder makes no {type(plan).__name__}")

@@ -29,6 +29,7 @@ from planner.algebra import (
     TopK,
     UnionAll,
     Values,
+    Window,
     identity,
     inputs,
 )
@@ -272,6 +273,9 @@ def unnest(plan: Plan, around: Around) -> Parts:
         case TopK():
             bound = around.bind(unnest(plan.input, around))
             return _by_binding(replace(plan, input=bound.plan, partition=_bound(bound)), bound)
+        case Window():
+            bound = around.bind(unnest(plan.input, around))
+            return _window(plan, bound)
         case SingleRow():
             bound = around.bind(unnest(plan.input, around))
             keys = (*plan.keys, *_bound(bound))
@@ -463,6 +467,14 @@ def _plain(parts: Parts, around: Around) -> Parts:
 def _by_binding(core: Plan, bound: Bound) -> Parts:
     """Parts of a node over a bound plan, whose columns it keeps."""
     return Parts(core, replace(bound, plan=core).matches(0), identity(core.schema)[: bound.width])
+
+
+def _window(plan: Window, bound: Bound) -> Parts:
+    """Partitions for each binding; the window's columns come behind those of the binding."""
+    grown = replace(plan, input=bound.plan, partition=(*plan.partition, *_bound(bound)))
+    parts = _by_binding(grown, bound)
+    made = identity(grown.schema)[len(bound.plan.schema) :]
+    return replace(parts, outputs=(*parts.outputs, *made))
 
 
 def _bound(bound: Bound) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from planner.algebra import (
     TopK,
     UnionAll,
     Values,
+    Window,
     inputs,
 )
 from planner.analysis.equality import encode_alike
@@ -113,6 +114,8 @@ def _check_node(plan: Plan) -> None:
             _check_positions(used, plan.schema, "TopK")
             if plan.limit < 0 or plan.offset < 0:
                 raise PlanError("TopK with a negative limit or offset")
+        case Window():
+            _check_window(plan)
         case Join():
             if plan.predicate is not None and plan.predicate.type != BOOLEAN:
                 raise PlanError(f"a join condition of type {plan.predicate.type}")
@@ -147,6 +150,20 @@ def _check_node(plan: Plan) -> None:
 def _inputs(plan: Plan) -> tuple[Plan, ...]:
     """The inputs whose columns the expressions of the node read."""
     return (plan.input,) if isinstance(plan, Apply) else inputs(plan)
+
+
+def _check_window(plan: Window) -> None:
+    used = [k.column for k in plan.order] + [*plan.ties, *plan.partition]
+    for call in plan.calls:
+        ends = (call.frame.start, call.frame.end)
+        values = [end.offset for end in ends if end.kind == "value"]
+        used += [*call.args, *values]
+        if values and len(plan.order) != 1:
+            raise PlanError("a frame of values without one order key")
+        if any(plan.input.schema[v].type != plan.input.schema[plan.order[0].column].type
+               for v in values):  # fmt: skip
+            raise PlanError("a frame of values of another type than the order key")
+    _check_positions(used, plan.input.schema, "Window")
 
 
 def _check_threshold(plan: Threshold) -> None:
@@ -267,6 +284,12 @@ def check_dataflow(root: dataflow.Node) -> None:
             case dataflow.TopK():
                 used = [k.column for k in node.index.order] + [*node.index.ties]
                 _check_positions([*used, *node.index.partition], node.schema, "TopK")
+            case dataflow.Window():
+                used = [k.column for k in node.index.order] + [*node.index.ties, *node.columns]
+                used += [*node.index.partition, *(c for v in node.values for c in v.args)]
+                _check_positions(used, node.index.relation.schema, "Window")
+                if len(node.schema) != len(node.columns) + len(node.values):
+                    raise PlanError("the columns of Window differ from its schema")
             case _:
                 assert_never(node)
 

@@ -36,6 +36,7 @@ from planner.algebra import (
     TopK,
     UnionAll,
     Values,
+    Window,
     inputs,
 )
 from planner.expr import Expr
@@ -57,7 +58,9 @@ def with_inputs(plan: Plan, new: tuple[Plan, ...]) -> Plan:
             return replace(plan, input=new[0], subquery=new[1])
         case Threshold():
             return replace(plan, input=new[0], bound=new[1])
-        case Filter() | Project() | Aggregate() | Repeat() | TopK() | Retain() | SingleRow():
+        case Filter() | Project() | Aggregate() | Repeat() | TopK() | Window():
+            return replace(plan, input=new[0])
+        case Retain() | SingleRow():
             return replace(plan, input=new[0])
         case _:
             assert_never(plan)
@@ -173,7 +176,7 @@ def expressions(plan: Plan) -> tuple[Expr, ...]:
             return plan.operands
         case Scan() | Values() | UnionAll() | Repeat() | TopK() | Retain():
             return ()
-        case SingleRow() | Threshold():
+        case SingleRow() | Threshold() | Window():
             return ()
         case _:
             assert_never(plan)

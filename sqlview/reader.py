@@ -17,8 +17,8 @@ from operators.flight import arrow
 from operators.flight.column import Ints, concat
 from operators.flight.rows import RowReader
 from operators.naive import naive_in
+from operators.nodes.partitions import sort_rows
 from operators.nodes.store import consolidate
-from operators.nodes.top_k import sort_rows
 from operators.state import equality
 from operators.state.rows import Rows
 from planner import dataflow as ir

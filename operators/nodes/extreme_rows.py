@@ -10,7 +10,7 @@ import numpy as np
 
 from operators.flight.column import Column, Ints
 from operators.kernels import fronts
-from operators.nodes.top_k import front_rows, lives, sort_rows
+from operators.nodes.partitions import front_rows, lives, sort_rows
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState, Matches, order_keys
 from operators.state.spine import keys_at, sort_keys

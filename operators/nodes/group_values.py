@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from operators.flight.column import Bools, Column, Ints, null_column
 from operators.nodes import moments
-from operators.nodes.top_k import sort_rows
+from operators.nodes.partitions import sort_rows
 from operators.scalar.casts import conversion
 from operators.state import encode
 from planner import dataflow as ir

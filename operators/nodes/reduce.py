@@ -28,8 +28,8 @@ from operators.kernels import grouping
 from operators.kernels.extremes import extremes
 from operators.nodes.extreme_rows import first_rows
 from operators.nodes.operator import Inputs, Operator, Place
+from operators.nodes.partitions import exact_words, sort_rows
 from operators.nodes.runs import Runs, Totals, group_rows
-from operators.nodes.top_k import exact_words, sort_rows
 from operators.scalar import exact_sum
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState

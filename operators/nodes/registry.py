@@ -13,6 +13,7 @@ from operators.nodes.store import StoreOperator
 from operators.nodes.threshold import ThresholdOperator
 from operators.nodes.top_k import TopKOperator
 from operators.nodes.union import UnionOperator
+from operators.nodes.window import WindowOperator
 from planner import dataflow as ir
 
 #: Tables and streams have none: they are given, not computed.
@@ -26,6 +27,7 @@ OPERATORS: dict[type[ir.Node], type[AnyOperator]] = {
     ir.Recompute: RecomputeOperator,
     ir.DeltaJoin: DeltaJoinOperator,
     ir.TopK: TopKOperator,
+    ir.Window: WindowOperator,
     ir.Threshold: ThresholdOperator,
 }
 

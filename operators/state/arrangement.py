@@ -120,8 +120,12 @@ class IndexReader:
                 return encode.row_words(columns, self.relation.hashing), rows
             case ir.OrderedArrangement():
                 split = len(self.spec.partition)
-                words = encode.order_words(columns[split:], order_keys(self.spec))
-                return np.vstack((self.partition_words(columns[:split], len(rows)), words)), rows
+                partition = self.partition_words(columns[:split], len(rows))
+                if len(columns) == split:  # in no order
+                    words = np.zeros((1, len(rows)), np.int64)
+                else:
+                    words = encode.order_words(columns[split:], order_keys(self.spec))
+                return np.vstack((partition, words)), rows
 
     def partition_words(self, columns: list[Column], n: int) -> Ints:
         """Words int64[w, n] of an ordered index's partition, of n rows."""

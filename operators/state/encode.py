@@ -9,7 +9,7 @@ is the hash of its words, or the words themselves where there are no more than t
 
 An order key sorts as SQL's ORDER BY does: the same words, complemented where descending, behind a
 word that places NULLs; a text contributes its first 16 bytes and ends the key, for words after an
-inexact one would not sort right. Ties are compared through the row (see operators.nodes.top_k).
+inexact one would not sort right. Ties are compared through the row (operators.nodes.partitions).
 
 Hashes are made with the store's secret (operators.state.hashing): nobody else can choose values
 that collide.

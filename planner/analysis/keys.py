@@ -30,6 +30,7 @@ from planner.algebra import (
     TopK,
     UnionAll,
     Values,
+    Window,
     identity,
 )
 from planner.analysis.equality import Link, as_link, classes
@@ -70,6 +71,11 @@ def plan_keys(plan: Plan, table_key: TableKey = no_table_key) -> tuple[Key, ...]
         case TopK():
             one = (plan.partition,) if plan.limit <= 1 else ()
             return (*one, *plan_keys(plan.input, table_key))
+        case Window():
+            numbers = [i for i, c in enumerate(plan.calls) if c.function == "row_number"]
+            width = len(plan.input.schema)
+            own = tuple((*plan.partition, width + i) for i in numbers[:1])
+            return (*own, *plan_keys(plan.input, table_key))
         case SingleRow():
             return (plan.keys, *plan_keys(plan.input, table_key))
         case Project():
@@ -182,6 +188,10 @@ def node_keys(
         case dataflow.TopK():
             one = (node.index.partition,) if node.limit <= 1 else ()
             return (*one, *node_keys(node.index.relation, primary_key))
+        case dataflow.Window():
+            relation = node.index.relation
+            outputs = tuple(identity(relation.schema)[c] for c in node.columns)
+            return _projected(node_keys(relation, primary_key), outputs)
         case dataflow.Map():
             return _projected(node_keys(node.input, primary_key), node.outputs)
         case dataflow.DeltaJoin():

@@ -29,6 +29,8 @@ from planner.types import BIGINT, INT, TINYINT, Field
 
 #: The first column of the wide row that is GROUPING or GROUPING_ID of something.
 _GROUPING = FIRST >> 1
+#: The first that is a window function's value (see `windows`).
+WINDOWS = FIRST >> 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +61,15 @@ class AggregateCalls:
         self.groupings: list[Grouping] = []
         self.grouping_places: list[exp.Expression] = []
         self.width = width
-        self._below = below
         self.report = report
         nested = NoAggregates("an aggregate", report)
         self._arguments = Scalars(below, nested, subqueries, report)
+        self._reader = AggregateReader(self._arguments, below, report)
 
     def bind(self, node: exp.Expression) -> Expr:
         """An aggregate, with its FILTER, as an expression over the wide row."""
-        call, condition = node, None
-        if isinstance(node, exp.Filter):
-            call, where = node.this, node.expression
-            self.report.check(call)
-            self.report.check(where)
-            if aggregate_name(call) is None:
-                self.report.fail(node, "FILTER belongs to an aggregate")
-            condition = self._arguments.predicate(where.this, "FILTER")
+        call = node.this if isinstance(node, exp.Filter) else node
         name = aggregate_name(call)
-        assert name is not None
         if name in ("grouping", "grouping_id"):
             return self._grouping(name, node)
 
@@ -86,15 +80,7 @@ class AggregateCalls:
             position = self.width + self.calls.index(made)
             return Column(position, made.type, made.nullable, made.function)
 
-        if name in GROUP_AGGREGATES:
-            return self._group_aggregate(name, call, condition, keep)
-        args, distinct = self._written_arguments(call, name)
-        if distinct and len(args) == 1 and isinstance(args[0], exp.Star) and name == "count":
-            self._check_star(args[0])
-            bound: list[Expr] = [c.reference() for c in self._below.scope.visible]
-        else:
-            bound = [self._argument(name, a) for a in args]
-        return aggregate(name, bound, distinct, condition, self.grouped, keep)
+        return self._reader.read(node, self.grouped, keep)
 
     def _grouping(self, name: str, node: exp.Expression) -> Expr:
         """GROUPING or GROUPING_ID; which sets have what it asks for is known when all clauses are
@@ -110,8 +96,45 @@ class AggregateCalls:
         kind = TINYINT if name == "grouping" else BIGINT
         return Column(_GROUPING + self.groupings.index(asked), kind, False, name)
 
+
+class AggregateReader:
+    """Reads aggregates, whose arguments `arguments` binds; `below`: what `*` stands for."""
+
+    def __init__(self, arguments: Scalars, below: FromResolver, report: Report) -> None:
+        self._arguments = arguments
+        self._below = below
+        self.report = report
+
+    def read(self, node: exp.Expression, grouped: bool, keep: Keep) -> Expr:
+        """The value of an aggregate, with its FILTER, over the calls that `keep` takes. `grouped`:
+        it is never of no row."""
+        call, condition = node, None
+        if isinstance(node, exp.Filter):
+            call, where = node.this, node.expression
+            self.report.check(call)
+            self.report.check(where)
+            if aggregate_name(call) is None:
+                self.report.fail(node, "FILTER belongs to an aggregate")
+            condition = self._arguments.predicate(where.this, "FILTER")
+        name = aggregate_name(call)
+        assert name is not None
+        if name in GROUP_AGGREGATES:
+            return self._group_aggregate(name, call, condition, grouped, keep)
+        args, distinct = self._written_arguments(call, name)
+        if distinct and len(args) == 1 and isinstance(args[0], exp.Star) and name == "count":
+            self._check_star(args[0])
+            bound: list[Expr] = [c.reference() for c in self._below.scope.visible]
+        else:
+            bound = [self._argument(name, a) for a in args]
+        return aggregate(name, bound, distinct, condition, grouped, keep)
+
     def _group_aggregate(
-        self, name: str, call: exp.Expression, condition: Expr | None, keep: Keep
+        self,
+        name: str,
+        call: exp.Expression,
+        condition: Expr | None,
+        grouped: bool,
+        keep: Keep,
     ) -> Expr:
         within = None
         if isinstance(call, exp.WithinGroup):
@@ -129,7 +152,7 @@ class AggregateCalls:
         ]
         parameter = None if parts.parameter is None else self._arguments.bind(parts.parameter)
         return group_aggregate(
-            name, args, order, parameter, parts.distinct, condition, self.grouped, keep
+            name, args, order, parameter, parts.distinct, condition, grouped, keep
         )
 
     def _argument(self, name: str, node: exp.Expression) -> Expr:
@@ -242,6 +265,8 @@ class Grouped:
         match expr:
             case Column(index=index) if _GROUPING <= index < FIRST:
                 return self._groupings[index - _GROUPING]
+            case Column(index=index) if WINDOWS <= index < FIRST:
+                return expr
             case Column(index=index) if self._width <= index < FIRST:
                 position = index - self._width + self._first_result
                 return Column(position, expr.type, expr.nullable, expr.name)

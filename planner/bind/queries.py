@@ -1,11 +1,11 @@
 """Queries: SELECT, WITH, ORDER BY and LIMIT, around those of `sets`.
 
-A query is bound inside out: FROM, WHERE, the select list, GROUP BY, HAVING, then DISTINCT, ORDER BY
-and LIMIT. ORDER BY with LIMIT becomes a TopK whose ties are broken by the output columns from left
-to right; columns that only ORDER BY needs are added below it and projected away above. LIMIT alone
-is a TopK without an order, so its result is deterministic too; OFFSET alone is a TopK that takes
-all the rows after it. ORDER BY alone says nothing about the bag of rows; it is kept apart, for
-presentation.
+A query is bound inside out: FROM, WHERE, the select list, GROUP BY, HAVING, windows and QUALIFY,
+then DISTINCT, ORDER BY and LIMIT. ORDER BY with LIMIT becomes a TopK whose ties are broken by the
+output columns from left to right; columns that only ORDER BY needs are added below it and projected
+away above. LIMIT alone is a TopK without an order, so its result is deterministic too; OFFSET alone
+is a TopK that takes all the rows after it. ORDER BY alone says nothing about the bag of rows; it is
+kept apart, for presentation.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from planner.bind.subqueries import (
     check_stored,
     filtered,
 )
+from planner.bind.windows import Windowed, Windows
 from planner.context import CatalogReader
 from planner.expr import Expr
 from planner.names import folded, quoted
@@ -267,7 +268,8 @@ class _Queries:
         has_keys = group is not None and bool(group.expressions) and not is_total
         found = self._subqueries(environment)
         calls = AggregateCalls(below, width, has_keys, found, self.report)
-        outputs = self._select_list(node, below, calls, found)
+        windows = Windows(node, below, self.report)
+        outputs = self._select_list(node, below, calls, found, windows)
         keys: tuple[_Key, ...] = ()
         if group is not None and group.args.get("all"):
             keys = _not_aggregated(outputs, width, found)
@@ -282,8 +284,17 @@ class _Queries:
             names = HavingResolver(outputs, below, [key for key, _, _ in keys])
             above = Scalars(names, calls, found, self.report)
             condition = above.predicate(having.this, "HAVING")
+        qualify = node.args.get("qualify")
+        chosen: list[tuple[Expr, exp.Expression]] = []
+        if qualify is not None:
+            self.report.check(qualify)
+            names = HavingResolver(outputs, below, ())
+            above = Scalars(names, calls, found, self.report, windows)
+            chosen.append((above.predicate(qualify.this, "QUALIFY"), qualify.this))
+            if not windows.calls:
+                self.report.fail(qualify, "QUALIFY needs a window function", hint="Use WHERE.")
         resolver = OrderResolver(outputs, below, distinct, self.report)
-        sorts = self._sorts(node, outputs, Scalars(resolver, calls, found, self.report))
+        sorts = self._sorts(node, outputs, Scalars(resolver, calls, found, self.report, windows))
 
         placement = Placement(input, found)
         if group is not None or calls.calls or calls.groupings:
@@ -295,6 +306,14 @@ class _Queries:
             self.report.fail(
                 having.this, "HAVING needs GROUP BY or an aggregate", hint="Use WHERE."
             )
+        if windows.calls:
+            parts = Scalars(SelectResolver(below, outputs), calls, found, self.report, windows)
+            further = [*chosen, *((s.expr, s.node) for s in sorts)]
+            windowed = Windowed(placement, windows, outputs, further, parts.bind)
+            check_stored(windowed.plan, node, self.report)
+            placement = Placement(windowed.plan, found, windowed.above)
+            for predicate, place in chosen:
+                placement.filter(predicate, place)
         placed = [replace(o, expr=placement.place(o.expr, o.node)) for o in outputs]
         sorts = [replace(s, expr=placement.place(s.expr, s.node)) for s in sorts]
         return self._finish(node, placement.plan, placed, sorts, distinct)
@@ -321,9 +340,11 @@ class _Queries:
         below: FromResolver,
         calls: AggregateCalls,
         subqueries: Subqueries,
+        windows: Windows,
     ) -> list[Output]:
         outputs: list[Output] = []
-        binder = Scalars(SelectResolver(below, outputs), calls, subqueries, self.report)
+        names = SelectResolver(below, outputs)
+        binder = Scalars(names, calls, subqueries, self.report, windows)
         for item in node.expressions:
             if isinstance(item, exp.Star):
                 if not below.scope.visible:

@@ -22,15 +22,22 @@ def _table(*rows: tuple[type[exp.Expression], str]) -> dict[type[exp.Expression]
     return {kind: frozenset(names.split()) for kind, names in rows}
 
 
+_CLAUSES = "expressions order limit offset with_"
 #: What the binder reads of each node, and flags that say nothing beyond Spark's meaning.
 _READ = _table(
     # queries
-    (exp.Select, "expressions from_ joins where group having distinct order limit offset with_"),
+    (
+        exp.Select,
+        f"{_CLAUSES} from_ joins where group having qualify windows distinct",
+    ),
+    (exp.Qualify, "this"),
+    (exp.Window, "this partition_by order spec over alias"),
+    (exp.WindowSpec, "kind start start_side end end_side"),
     *(
         (k, "this expression distinct order limit offset with_")
         for k in (exp.Union, exp.Intersect, exp.Except)
     ),
-    (exp.Values, "expressions alias order limit offset with_"),
+    (exp.Values, f"{_CLAUSES} alias"),
     (exp.Tuple, "expressions"),
     (exp.Subquery, "this alias joins order limit offset with_"),
     (exp.With, "expressions"),
@@ -140,6 +147,11 @@ _READ = _table(
     *((k, "this") for k in (exp.LogicalAnd, exp.LogicalOr)),
     *((k, "this") for k in (exp.Stddev, exp.StddevSamp, exp.StddevPop)),
     *((k, "this") for k in (exp.Variance, exp.VariancePop)),
+    *((k, "") for k in (exp.RowNumber, exp.CumeDist)),
+    *((k, "expressions") for k in (exp.Rank, exp.DenseRank, exp.PercentRank)),
+    *((k, "this") for k in (exp.Ntile, exp.First, exp.FirstValue, exp.Last, exp.LastValue)),
+    *((k, "this offset default") for k in (exp.Lag, exp.Lead)),
+    (exp.NthValue, "this offset"),
     (exp.Filter, "this expression"),
     (exp.WithinGroup, "this expression"),
     *((k, "this") for k in (exp.Median, exp.PercentileCont, exp.PercentileDisc)),
@@ -182,7 +194,6 @@ _AS_TEXT = "Use listagg(x, ',') WITHIN GROUP (ORDER BY x)."
 _NEARLY = "is an estimate, and views are exact"
 
 _NODES: dict[type[exp.Expression], Refusal] = {
-    exp.Window: Refusal("a window function", "depends on the other rows of its partition", _LATER),
     exp.Interval: Refusal(
         "an interval as a value",
         "is neither added to nor subtracted from a date or timestamp",
@@ -238,8 +249,6 @@ _ARGUMENTS: dict[str, Refusal] = {
     ),
     "sample": Refusal("TABLESAMPLE", "picks rows at random", "Use a filter."),
     "pivots": Refusal("PIVOT", "turns values into columns", "Use SUM(CASE WHEN … END)."),
-    "qualify": Refusal("QUALIFY", "filters by a window function", _LATER),
-    "windows": Refusal("WINDOW", "names a window", _LATER),
     "distribute": Refusal("DISTRIBUTE BY", "would have no effect", "Leave it out."),
     "sort": Refusal("SORT BY", "sorts within partitions only", "Use ORDER BY."),
     "cluster": Refusal("CLUSTER BY", "would have no effect", "Leave it out."),

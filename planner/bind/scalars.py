@@ -77,6 +77,11 @@ class SubqueryBinder(Protocol):
         """operand `comparison` ALL (node)."""
 
 
+class WindowBinder(Protocol):
+    def bind(self, node: exp.Expression, around: Scalars) -> Expr:
+        """A window function as an expression over its results; `around` binds its clause."""
+
+
 class NoAggregates:
     """For clauses that are evaluated row by row."""
 
@@ -100,7 +105,9 @@ class Scalars:
         aggregates: AggregateBinder,
         subqueries: SubqueryBinder,
         report: Report,
+        windows: WindowBinder | None = None,
     ) -> None:
+        self.windows = windows
         self.resolver = resolver
         self.aggregates = aggregates
         self.subqueries = subqueries
@@ -191,6 +198,16 @@ class Scalars:
             return self.subqueries.all(function, value, right.this, self.resolver, what)
         return self.subqueries.any(function, (value,), right.this, self.resolver, what)
 
+    def _window(self, node: exp.Expression) -> Expr:
+        if self.windows is not None:
+            return self.windows.bind(node, self)
+        clause = self.aggregates.clause if isinstance(self.aggregates, NoAggregates) else ""
+        hint = "Compute it in a subquery of FROM."
+        if clause in ("WHERE", ""):
+            hint = "Use QUALIFY, or compute it in a subquery of FROM."
+        place = f"in {clause}" if clause else "here"
+        raise self.report.error(node, f"a window function is not allowed {place}", hint=hint)
+
     def _exists(self, node: exp.Expression) -> Expr:
         return self.subqueries.exists(node.this, self.resolver)
 
@@ -260,7 +277,7 @@ class Scalars:
 
     def _add(self, node: exp.Expression) -> Expr:
         for side, other in ((node.expression, node.this), (node.this, node.expression)):
-            interval = self._interval(side)
+            interval = self.interval(side)
             if interval is not None:
                 return functions.add_interval(self.bind(other), interval)
         left, right = self.bind(node.this), self.bind(node.expression)
@@ -271,7 +288,7 @@ class Scalars:
         return functions.arithmetic("add", left, right)
 
     def _sub(self, node: exp.Expression) -> Expr:
-        interval = self._interval(node.expression)
+        interval = self.interval(node.expression)
         if interval is not None:
             return functions.add_interval(self.bind(node.this), -interval)
         left, right = self.bind(node.this), self.bind(node.expression)
@@ -289,13 +306,13 @@ class Scalars:
             )
         return functions.arithmetic("subtract", left, right)
 
-    def _interval(self, node: exp.Expression) -> Interval | None:
+    def interval(self, node: exp.Expression) -> Interval | None:
         """The interval literal that the node is, or None."""
         if isinstance(node, (exp.Paren, exp.Neg)):
-            inner = self._interval(node.this)
+            inner = self.interval(node.this)
             return -inner if inner is not None and isinstance(node, exp.Neg) else inner
         if isinstance(node, (exp.Add, exp.Sub)):
-            first, second = self._interval(node.this), self._interval(node.expression)
+            first, second = self.interval(node.this), self.interval(node.expression)
             if first is None or second is None:
                 return None
             return first.plus(second if isinstance(node, exp.Add) else -second)
@@ -537,6 +554,7 @@ _METHODS: dict[type[exp.Expression], _Method] = {
     exp.Select: Scalars._subquery,
     exp.Escape: Scalars._escape,
     exp.RegexpLike: Scalars._rlike,
+    exp.Window: Scalars._window,
     exp.Case: Scalars._case,
     exp.If: Scalars._if,
     exp.Nvl2: Scalars._nvl2,

@@ -5,7 +5,8 @@ aggregates and expressions that nobody reads go. What is stored below a join, a 
 is then as narrow as it can be. Runs once, last: later rules only clean up after it.
 
 Law: dropping an expression drops the errors that it alone could raise. GROUP BY keys stay, as does
-one aggregate of a global aggregate (its one row), and all columns that break ties in a top-k.
+one aggregate of a global aggregate (its one row), and all columns that break ties in a top-k or a
+window. A window of which no column is read goes.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from planner.algebra import (
     TopK,
     UnionAll,
     Values,
+    Window,
     inputs,
 )
 from planner.expr import Column, Expr, columns_used, remap
@@ -106,6 +108,8 @@ class _Pruning:
                     self.exactly(i, tuple(range(len(i.schema)))) for i in inputs(plan)
                 )
                 return with_inputs(plan, kept_inputs), {c: c for c in range(len(plan.schema))}
+            case Window():
+                return self._narrow_window(plan, needed)
             case Repeat():
                 below, at = self.narrow(plan.input, needed | {plan.count})
                 return Repeat(below, at[plan.count]), at
@@ -158,6 +162,27 @@ class _Pruning:
         if isinstance(plan, MarkJoin):
             positions[width] = len(left_kept)
         return new, positions
+
+    def _narrow_window(self, plan: Window, needed: frozenset[int]) -> tuple[Plan, Positions]:
+        width = len(plan.input.schema)
+        kept = [i for i in range(len(plan.calls)) if width + i in needed]
+        if not kept:
+            return self.narrow(plan.input, needed)
+        calls = tuple(plan.calls[i] for i in kept)
+        ends = [e for c in calls for e in (c.frame.start, c.frame.end) if e.kind == "value"]
+        read = {*plan.partition, *plan.ties, *(k.column for k in plan.order)}
+        read |= {a for c in calls for a in c.args} | {e.offset for e in ends}
+        own = tuple(sorted(read | {c for c in needed if c < width})) or (0,)
+        at = {c: i for i, c in enumerate(own)}
+        new = Window(
+            self.exactly(plan.input, own),
+            tuple(at[c] for c in plan.partition),
+            tuple(replace(k, column=at[k.column]) for k in plan.order),
+            tuple(at[c] for c in plan.ties),
+            tuple(c.moved(at) for c in calls),
+        )
+        at.update({width + c: len(own) + i for i, c in enumerate(kept)})
+        return new, at
 
     def _narrow_join(self, plan: Join, needed: frozenset[int]) -> tuple[Plan, Positions]:
         if plan.predicate is not None:

@@ -18,7 +18,7 @@ Law (p a conjunct, in the order in which the query evaluates them):
     SemiJoin,       if it reads the left input     no: a join removes rows
     MarkJoin        alone
     Apply, Repeat   if it reads the input alone    only if also all conjuncts before it go
-    TopK            if it reads the partition      no
+    TopK, Window    if it reads the partition      no
                     alone; else it would change
                     which rows are first
     SingleRow       no: it changes how many rows there are
@@ -51,6 +51,7 @@ from planner.algebra import (
     SemiJoin,
     TopK,
     UnionAll,
+    Window,
 )
 from planner.expr import (
     Expr,
@@ -155,10 +156,11 @@ def _push_filter(plan: Filter) -> Plan:
                 return plan
             pushed = replace(inner, left=_below(inner.left, below))
             return Filter(pushed, conjunction(above)) if above else pushed
-        case Apply() | Repeat() | TopK():
-            visible = len(inner.input.schema)
-            columns = inner.partition if isinstance(inner, TopK) else range(visible)
-            below, above = _split(parts, frozenset(columns), isinstance(inner, TopK))
+        case Apply() | Repeat() | TopK() | Window():
+            by_partition = isinstance(inner, (TopK, Window))
+            every = range(len(inner.input.schema))
+            columns = inner.partition if isinstance(inner, (TopK, Window)) else every
+            below, above = _split(parts, frozenset(columns), by_partition)
             if not below:
                 return plan
             pushed = replace(inner, input=_below(inner.input, below))

@@ -4,8 +4,9 @@ sqlglot translates the syntax. What it leaves to the engines, and where they dif
 explicit here, on the tree, with the SQL types of every column known:
 
 - every identifier is `encoded` first, before sqlglot resolves any;
-- numbers, dates and casts are in `arithmetic`, aggregates in `aggregates` and `groups`, functions
-  in `functions`, and what Spark alone spells in a way is spelled otherwise first (`spelling`);
+- numbers, dates and casts are in `arithmetic`, aggregates in `aggregates` and `groups`, window
+  functions in `windows`, functions in `functions`, and what Spark alone spells in a way is spelled
+  otherwise first (`spelling`);
 - IN, ANY and ALL of correlated queries that DuckDB cannot do, or does wrongly, are aggregates;
 - DAYOFWEEK counts from 1 for Sunday, and ISNAN(NULL) is FALSE;
 - a condition on LATERAL with a subquery, which DuckDB cannot do, moves into the LATERAL query;
@@ -50,6 +51,7 @@ from sqlview.oracle.kinds import MaybeType, common_type, literal_type
 from sqlview.oracle.protocol import CannotSay
 from sqlview.oracle.spelling import respell
 from sqlview.oracle.trees import call, cast, text
+from sqlview.oracle.windows import break_ties, windowed, within_window, write_out
 from sqlview.quoting import decoded, encoded
 
 Columns = Mapping[str, MaybeType]
@@ -90,10 +92,14 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
     tree = _balanced(tree)
     _refuse_depth(tree)
     respell(tree)
+    for select in list(tree.find_all(exp.Select)):
+        write_out(select)
     schema: dict[str, object] = {
         name: dict.fromkeys(columns, "int") for name, columns in catalog.items()
     }
     tree = qualify(tree, schema=schema, dialect="databricks", quote_identifiers=False)
+    for select in list(tree.find_all(exp.Select)):
+        break_ties(select)
     typer = _Typer(catalog)
     names: list[str] = []
     types: tuple[MaybeType, ...] = ()
@@ -201,7 +207,7 @@ def _left_to_right(node: exp.Expr) -> None:
         return  # a part of that one
     while isinstance(parent, (exp.Paren, exp.And, exp.Or)):
         parent = parent.parent
-    if isinstance(parent, (exp.Where, exp.Having, exp.Join)):
+    if isinstance(parent, (exp.Where, exp.Having, exp.Qualify, exp.Join)):
         return
     terms = list(node.flatten(unnest=False))
     risky = _risky(terms)
@@ -364,7 +370,7 @@ class _Typer:
             for join in query.args.get("joins") or ():
                 if join.args.get("on") is not None:
                     self._visit(join.args["on"])
-            for clause in ("where", "group", "having", "order"):
+            for clause in ("where", "group", "having", "qualify", "order"):
                 if query.args.get(clause) is not None:
                     self._visit(query.args[clause])
             for expression in list(query.expressions):
@@ -416,8 +422,22 @@ class _Typer:
         match node:
             case exp.Alias() | exp.Paren() | exp.Neg() | exp.Abs() | exp.Nullif():
                 return this, None
+            case exp.Window():
+                return windowed(node, this)
+            case exp.IgnoreNulls() | exp.RespectNulls():
+                return this, None
+            case exp.Lag() | exp.Lead():
+                if this is not None and node.args.get("default") is not None:
+                    node.set("default", cast(node.args["default"], this))
+                return this, None
+            case exp.First() | exp.FirstValue() | exp.Last() | exp.LastValue() | exp.NthValue():
+                return this, None
+            case exp.Order():
+                return this, None
             case exp.Filter() if reads_group(node.this):
                 return group_aggregate(node.this, node.expression.this, self._of)
+            case _ if reads_group(node) and within_window(node):
+                raise CannotSay("it reads a whole group, in a window")
             case _ if reads_group(node):
                 deferred = isinstance(node.parent, (exp.Filter, exp.WithinGroup))
                 return (None, None) if deferred else group_aggregate(node, None, self._of)

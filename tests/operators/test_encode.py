@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from operators.flight.column import Column, Ints
 from operators.kernels import encoding, sorting
-from operators.nodes.top_k import sort_rows
+from operators.nodes.partitions import sort_rows
 from operators.state import encode, hashing
 from operators.state.hashing import Hashing
 from planner import types as t

@@ -30,12 +30,15 @@ from planner.algebra import (
     TopK,
     UnionAll,
     Values,
+    Window,
+    identity,
 )
 from planner.bind.outer import rewrite
 from planner.expr import Call, Expr, Literal, Outer, transform
 from planner.types import BOOLEAN, DecimalType, FloatType, IntegerType, SqlType
 from tests.reference.expressions import evaluate, order, to_scale
 from tests.reference.group_values import group_value
+from tests.reference.windows import windowed
 
 Row = tuple[Any, ...]
 Tables = Mapping[str, list[Row]]
@@ -83,6 +86,8 @@ def rows(plan: Plan, tables: Tables) -> list[Row]:
                 first = key.nulls_first is not key.descending
                 found.sort(key=lambda r: _sortable(r[key.column], first), reverse=key.descending)
             return found[plan.offset : plan.offset + plan.limit]
+        case Window():
+            return _windowed(plan, below(plan.input))
         case Apply() if plan.is_lateral:
             nothing = [(None,) * len(plan.subquery.schema)] if plan.kind == "left" else []
             return [
@@ -172,6 +177,28 @@ def _aggregate(plan: Aggregate, found: list[Row]) -> list[Row]:
     return [
         key + tuple(_call(a, members) for a in plan.aggregates) for key, members in groups.values()
     ]
+
+
+def _windowed(plan: Window, found: list[Row]) -> list[Row]:
+    columns = identity(plan.input.schema)
+
+    def aggregate(number: int, members: list[Row]) -> Any:
+        call = plan.calls[number]
+        args = tuple(columns[c] for c in call.args)
+        made = AggregateCall(
+            call.function,
+            args[0] if args else None,
+            call.type,
+            True,
+            False,
+            args[1:],
+            call.order,
+            call.parameters,
+        )
+        return _call(made, members)
+
+    made = windowed(found, plan.partition, plan.order, plan.ties, plan.calls, aggregate)
+    return [(*r, *values) for r, values in made]
 
 
 def _call(call: AggregateCall, members: list[Row]) -> Any:

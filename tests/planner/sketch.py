@@ -23,6 +23,8 @@ from planner.algebra import (
     TopK,
     UnionAll,
     Values,
+    Window,
+    WindowCall,
 )
 from planner.expr import Call, Column, Expr, Literal, Outer
 
@@ -61,6 +63,11 @@ def _head(plan: Plan) -> str:
         case TopK():
             ties = ",".join(map(str, plan.ties))
             return f"TopK [{_order(plan.order)}] ties {ties} limit {plan.limit} + {plan.offset}"
+        case Window():
+            ties = ",".join(map(str, plan.ties))
+            each = f" each {','.join(map(str, plan.partition))}" if plan.partition else ""
+            calls = ", ".join(_window_call(c) for c in plan.calls)
+            return f"Window [{_order(plan.order)}] ties {ties}{each}: {calls}"
         case Values():
             rows = ["(" + ", ".join(_expr(v) for v in row) + ")" for row in plan.rows]
             return f"Values {', '.join(rows)}"
@@ -90,6 +97,15 @@ def _call(call: AggregateCall) -> str:
     args = ", ".join(_expr(a) for a in (*call.args, *call.parameters))
     order = f" by {_order(call.order)}" if call.order else ""
     return f"{call.function}({'distinct ' if call.distinct else ''}{args}{order}):{call.type}"
+
+
+def _window_call(call: WindowCall) -> str:
+    args = ", ".join([*(f"#{a}" for a in call.args), *map(_expr, call.parameters)])
+    ends = [f"{e.kind}{e.offset if e.kind in ('rows', 'value') else ''}"
+            for e in (call.frame.start, call.frame.end)]  # fmt: skip
+    nulls = " ignore nulls" if call.ignore_nulls else ""
+    order = f" by {_order(call.order)}" if call.order else ""
+    return f"{call.function}({args}{order}){nulls} {ends[0]}..{ends[1]}:{call.type}"
 
 
 def _order(order: tuple[SortKey, ...]) -> str:

@@ -61,6 +61,18 @@ AGGREGATES = (
     "moments",
     "filter",
 )
+WINDOWS = (
+    "window rank",
+    "window shift",
+    "window value",
+    "window aggregate",
+    "window over aggregates",
+    "rows frame",
+    "range frame",
+    "ignore nulls",
+    "named window",
+    "qualify",
+)
 GROUPING = ("rollup", "cube", "grouping sets", "grouping")
 SETS = ("union", "intersect", "intersect all", "except", "except all", "values", "offset")
 #: Rows that cannot be computed: views are in error for a while.
@@ -74,7 +86,7 @@ GUARDS = (
     "guarded by on",
 )
 
-FEATURES = (*JOINS, *SUBQUERIES, *AGGREGATES, *GROUPING, *SETS, *ERRORS, *GUARDS)
+FEATURES = (*JOINS, *SUBQUERIES, *AGGREGATES, *GROUPING, *WINDOWS, *SETS, *ERRORS, *GUARDS)
 
 #: What the engine maintains and DuckDB can judge: used by CI and `python -m tests.fuzz` unless told
 #: otherwise. DuckDB computes the conditions of an outer join that read one side for all its rows,

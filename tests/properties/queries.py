@@ -12,8 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from planner import types as t
-from tests.properties.features import ERRORS, GUARDS
-from tests.properties.subqueries import Subqueries
+from tests.properties.features import ERRORS, GUARDS, WINDOWS
 from tests.properties.values import (
     COLUMN,
     EXTREME,
@@ -30,6 +29,7 @@ from tests.properties.values import (
     listed,
     merge,
 )
+from tests.properties.windows import Windows
 
 _SETS = ("union", "intersect", "intersect all", "except", "except all")
 _GROUPING = ("rollup", "cube", "grouping sets")
@@ -39,7 +39,7 @@ Query = tuple[str, tuple[Value, ...]]
 
 
 @dataclass(slots=True)
-class QueryMaker(Subqueries):
+class QueryMaker(Windows):
     """Writes queries over `relations`. `deep`: each over the latest view and tables."""
 
     deep: bool = False
@@ -66,6 +66,8 @@ class QueryMaker(Subqueries):
     def _query(self, depth: int) -> Query:
         makers: list[tuple[int, Callable[[int], Query]]]
         makers = [(5, self._plain), (4, self._grouped), (1, self._global), (2, self._distinct)]
+        if self._may(*WINDOWS):
+            makers.append((2, self._windowed))
         if depth > 0:
             makers.append((1, self._union_all))
             if self._may(*_SETS):
@@ -190,6 +192,26 @@ class QueryMaker(Subqueries):
         text = f"SELECT {listed(outputs)} FROM {source} GROUP BY {grouped}"
         text += self._having(scope, [k for k in keys if k in scope])
         return self._limited(text, outputs, [], 0.12), columns(outputs)
+
+    def _windowed(self, depth: int) -> Query:
+        source, scope = self._from(depth)
+        grouped = ""
+        if self._may("window over aggregates") and self._chance(0.2):
+            self._use("window over aggregates")
+            keys = [self._key(scope) for _ in range(self.rng.choice((1, 2)))]
+            calls = [self._plain_call(scope) for _ in range(self.rng.choice((1, 2)))]
+            grouped = f" GROUP BY {', '.join(k.text for k in keys)}"
+            scope = [*keys, *calls]
+            plain = self._outputs(scope)
+        else:
+            plain = self._outputs([self._key(scope) for _ in range(self.rng.choice((0, 1, 2, 3)))])
+        made, clause = self._window_calls(scope)
+        windows = self._outputs(made)
+        outputs = [*plain, *windows]
+        self.rng.shuffle(outputs)
+        text = f"SELECT {listed(outputs)} FROM {source}{grouped}"
+        text += self._qualified(windows) + clause
+        return self._limited(text, outputs, [], 0.1), columns(outputs)
 
     def _in_sets(self, kind: str, keys: list[str]) -> str:
         self._use(kind)

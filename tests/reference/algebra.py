@@ -28,6 +28,8 @@ from planner.algebra import (
     TopK,
     UnionAll,
     Values,
+    Window,
+    identity,
     inputs,
 )
 from planner.expr import Call, Expr, Literal, Outer, conjunction, conjuncts, transform
@@ -35,6 +37,7 @@ from planner.types import BOOLEAN, DecimalType, IntegerType
 from planner.visit import with_expressions, with_inputs
 from tests.reference.group_values import group_value
 from tests.reference.scalar import Row, RowError, fit, passes, sort_rows, value
+from tests.reference.windows import windowed
 
 Tables = Mapping[str, list[Row]]
 
@@ -62,6 +65,8 @@ def _rows(plan: Plan, tables: Tables) -> list[Row]:
             return _union(plan, tables)
         case TopK():
             return [r for g in _groups(plan.input, plan.partition, tables) for r in _top(plan, g)]
+        case Window():
+            return _windowed(plan, _rows(plan.input, tables))
         case Values():
             return [tuple(v.value for v in row) for row in plan.rows]
         case Repeat():
@@ -111,6 +116,22 @@ def _top(plan: TopK, below: list[Row]) -> list[Row]:
     keys = [(k.column, k.descending, k.nulls_first) for k in plan.order]
     keys += [(c, False, True) for c in plan.ties]
     return sort_rows(below, tuple(keys))[plan.offset : plan.offset + plan.limit]
+
+
+def _windowed(plan: Window, below: list[Row]) -> list[Row]:
+    columns = identity(plan.input.schema)
+
+    def aggregate(number: int, members: list[Row]) -> Any:
+        call = plan.calls[number]
+        args = tuple(columns[c] for c in call.args)
+        first = args[0] if args else None
+        made = AggregateCall(
+            call.function, first, call.type, True, False, args[1:], call.order, call.parameters
+        )
+        return _call(made, members)
+
+    found = windowed(below, plan.partition, plan.order, plan.ties, plan.calls, aggregate)
+    return [(*r, *values) for r, values in found]
 
 
 def _meet(condition: Expr | None, left: Row, right: Row) -> bool:

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from planner import dataflow
+from planner.algebra import RECOMPUTED, identity
 from planner.dataflow import (
     Accumulator,
     DeltaJoin,
@@ -24,6 +25,7 @@ from planner.dataflow import (
 from planner.types import DecimalType
 from tests.reference.group_values import group_value
 from tests.reference.scalar import Row, fit, passes, sort_rows, value
+from tests.reference.windows import windowed
 
 Tables = Mapping[str, list[Row]]
 
@@ -60,6 +62,8 @@ def _rows(node: Node, tables: Tables, path: int) -> list[Row]:
         case dataflow.TopK():
             groups = _partitions(node.index, _rows(node.index.relation, tables, path))
             return [r for g in groups for r in g[node.offset : node.offset + node.limit]]
+        case dataflow.Window():
+            return _windowed(node, _rows(node.index.relation, tables, path))
         case dataflow.Constant():
             return [tuple(v.value for v in row) for row in node.rows]
         case dataflow.Repeat():
@@ -76,6 +80,26 @@ def _partitions(index: OrderedArrangement, below: list[Row]) -> list[list[Row]]:
     for r in below:
         groups.setdefault(tuple(r[c] for c in index.partition), []).append(r)
     return [sort_rows(g, tuple(keys)) for g in groups.values()]
+
+
+def _windowed(node: dataflow.Window, below: list[Row]) -> list[Row]:
+    columns = identity(node.index.relation.schema)
+
+    def aggregate(number: int, members: list[Row]) -> Any:
+        made, kind = node.values[number], node.schema[len(node.columns) + number].type
+        if made.function in RECOMPUTED:
+            rows = [tuple(r[c] for c in made.args) for r in members]
+            return group_value(made.function, rows, made.order, made.parameters, False)
+        arg = columns[made.args[0]] if made.args else None
+        if made.function in ("min", "max"):
+            values = [r[made.args[0]] for r in members if r[made.args[0]] is not None]
+            keys = ((0, made.function == "max", True),)
+            return sort_rows([(v,) for v in values], keys)[0][0] if values else None
+        return _accumulate(Accumulator(made.function, arg), members, kind)
+
+    index = node.index
+    found = windowed(below, index.partition, index.order, index.ties, node.values, aggregate)
+    return [(*(r[c] for c in node.columns), *values) for r, values in found]
 
 
 def _threshold(node: dataflow.Threshold, tables: Tables, path: int) -> list[Row]:

@@ -21,6 +21,7 @@ from tests.sql import (
     traps_scalars,
     traps_sets,
     traps_subqueries,
+    traps_windows,
 )
 from tests.sql.scenario import Scenario, install, run_as_one_step, run_random, run_written
 
@@ -33,6 +34,7 @@ SCENARIOS = (
     *traps_scalars.SCENARIOS,
     *traps_outer_joins.SCENARIOS,
     *traps_subqueries.SCENARIOS,
+    *traps_windows.SCENARIOS,
     *traps_inequalities.SCENARIOS,
     *traps_lateral.SCENARIOS,
     *traps_aggregates.SCENARIOS,

@@ -37,7 +37,8 @@ class Layer:
     `local`: nodes that read a stored input through an index of it: top-k, thresholds, MIN and MAX
     with a few seeks in an order, a recomputed group by its key, in state that only the driver has
     as of now.
-    `events`: sinks of streams' events, which the driver runs next: only it ever has the events.
+    `events`: sinks of streams' events and of windows' rows, which the driver runs next: only it has
+    the events, and the windows' values.
     """
 
     local: tuple[Installed, ...]
@@ -66,8 +67,8 @@ def layers(dataflow: Dataflow) -> Iterator[Layer]:
             level[key] = at + 1
     for at in range(max((*cuts, *local), default=-1) + 1):
         here = cuts.get(at, ())
-        events = tuple(c for c in here if takes_events(c))
-        sinks = tuple(c for c in here if not takes_events(c))
+        events = tuple(c for c in here if is_of_the_driver(c))
+        sinks = tuple(c for c in here if not is_of_the_driver(c))
         yield Layer(tuple(local.get(at, ())), events, sinks)
 
 
@@ -78,21 +79,21 @@ def is_stateless(node: ir.Node) -> bool:
             return True
         case ir.Source() | ir.Stream() | ir.Store() | ir.TopK() | ir.Threshold():
             return False
-        case ir.Reduce() | ir.Recompute():
+        case ir.Reduce() | ir.Recompute() | ir.Window():
             return False
         case _:
             assert_never(node)
 
 
-def takes_events(cut: SinkCut) -> bool:
-    """Whether the changes of a stream come to a sink."""
-    return any(isinstance(node, ir.Stream) for _, node in cut.leaves)
+def is_of_the_driver(cut: SinkCut) -> bool:
+    """Whether it takes events, or a window's rows, whose values no relation has."""
+    return any(isinstance(node, (ir.Stream, ir.Window)) for _, node in cut.leaves)
 
 
 def is_local(node: ir.Node) -> bool:
     """Whether the node reads a stored input through an index of it."""
     match node:
-        case ir.TopK() | ir.Threshold() | ir.Recompute():
+        case ir.TopK() | ir.Window() | ir.Threshold() | ir.Recompute():
             return True
         case ir.Reduce():
             return any(a.index is not None for a in node.accumulators)

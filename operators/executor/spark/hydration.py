@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from operators.dataflow import Dataflow, Installed, Key, node_key
-from operators.executor.spark.cut import SinkCut, cut_of, is_local, is_stateless, takes_events
+from operators.executor.spark.cut import SinkCut, cut_of, is_local, is_of_the_driver, is_stateless
 from operators.executor.spark.job import Job, JobBuilder, Limits, SnapshotRef
 from operators.executor.spark.load import segment_of
 from operators.flight.delta import Delta
@@ -82,7 +82,7 @@ def plan(dataflow: Dataflow, sink: Installed, new: Mapping[ir.Node, Delta | None
         if not sink.node.keys or any(a.kind in EXTREME for a in sink.node.accumulators):
             return None
     cut = cut_of(sink)
-    if takes_events(cut) or any(new.get(node) is not None for _, node in cut.region):
+    if is_of_the_driver(cut) or any(new.get(node) is not None for _, node in cut.region):
         return None
     counted = frozenset(key for key in cut.region if key[1] not in new)
     leaves: dict[Key, Everything] = {}

@@ -1,0 +1,190 @@
+"""Windows: each row of an ordered index with values of its place among those of its partition.
+
+A step finds the partitions that it touches and reads each one's rows once, in order: those that
+lived before the step, and those born in it. From their lives it tells which of them there are
+before the step and as of each touched time, computes the values of all these (`window_values`), and
+emits where a row's differ from one version of its partition to the next. Nothing is stored: what a
+row's values were is computed again, and is the same.
+
+Invariant: the deltas add up to the rows that there are, each once, with the values that they have
+in their partitions as of now. Cost of a step: the rows of the partitions that it touches, and for
+each touched time those as of then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from typing_extensions import Self
+
+from operators.flight import delta as deltas
+from operators.flight.column import Column, Ints
+from operators.flight.delta import Binding, Bound, Delta, Origin
+from operators.kernels.versions import NEVER
+from operators.nodes.operator import Inputs, Operator, Place
+from operators.nodes.partitions import (
+    Partitions,
+    group_starts,
+    lives,
+    partition_fronts,
+    partitions_of,
+)
+from operators.nodes.window_values import Rows, window_value
+from operators.state import encode
+from operators.state.arrangement import ArrangementState
+from planner import dataflow as ir
+
+#: Rows of partitions, counted for every touched time, that are in memory at once.
+CHUNK_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Versions:
+    """Versions of partitions, one after the other, int64[versions]: the number of the partition,
+    and the time as of which; those of a partition ascend."""
+
+    partition: Ints
+    time: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Rows of partitions, in order: those of partition p are at starts[p] to starts[p + 1]; with
+    their lives, int64[n] each."""
+
+    rows: Ints
+    starts: Ints
+    born: Ints
+    died: Ints
+
+    def members(self, versions: _Versions) -> tuple[Ints, Ints]:
+        """The rows that the versions have, one version after the other, by their positions here;
+        and where each version begins, int64[versions + 1]."""
+        size = np.diff(self.starts)[versions.partition]
+        version = np.repeat(np.arange(len(size)), size)
+        inside = np.arange(len(version)) - np.repeat(np.cumsum(size) - size, size)
+        row = self.starts[versions.partition][version] + inside
+        time = versions.time[version]
+        there = (self.born[row] <= time) & (time < self.died[row])
+        return row[there], np.searchsorted(version[there], np.arange(len(size) + 1))
+
+
+class WindowOperator(Operator[ir.Window]):
+    """The window of `node`. State: its index alone."""
+
+    def __init__(self, node: ir.Window, index: ArrangementState) -> None:
+        self.node = node
+        self.index = index
+        self._partition = node.index.partition
+
+    @classmethod
+    def install(cls, node: ir.Window, place: Place) -> Self:
+        return cls(node, place.index(node.index))
+
+    def start(self, inputs: Inputs) -> Iterator[Delta]:
+        yield from self.rows(inputs)
+
+    def rows(self, inputs: Inputs) -> Iterator[Delta]:
+        relation, now = self.index.relation, inputs.time
+        everything = relation.visible(now)
+        columns = [relation.gather(c, everything) for c in self._partition]
+        partitions = partitions_of(self.index, columns, len(everything) if columns else 1)
+        wanted = np.diff(partitions.starts) if columns else np.array([len(everything)])
+        held = self._held(partitions, wanted, now + 1)
+        each = np.arange(len(held.starts) - 1)
+        for part in _parts(held, _Versions(each, np.full(len(each), now))):
+            row, starts = held.members(part)
+            if len(row):
+                ones, time = np.ones(len(row), np.int64), np.full(len(row), now)
+                yield self._delta(held.rows[row], time, ones, self._values(held, row, starts))
+
+    def step(self, changes: Sequence[Delta | None]) -> Delta:
+        """What the input's changes do to the rows and their values."""
+        (delta,) = changes
+        if delta is None or len(delta) == 0:
+            return deltas.empty(self.node.schema)
+        since = int(delta.time.min())
+        columns = [delta.column(c) for c in self._partition]
+        partitions = partitions_of(self.index, columns, len(delta))
+        every = np.full(len(partitions.starts) - 1, self.index.spine.entries)
+        held = self._held(partitions, every, since)
+        parts = [self._changes(held, part) for part in _parts(held, _versions(held, since))]
+        return deltas.concatenate(self.node.schema, parts)
+
+    def _held(self, partitions: Partitions, wanted: Ints, since: int) -> _Held:
+        group, rows, groups = partition_fronts(self.index, partitions, wanted, since)
+        born, died = lives(self.index.relation, rows)
+        return _Held(rows, np.append(group_starts(group, groups), len(rows)), born, died)
+
+    def _values(self, held: _Held, row: Ints, starts: Ints) -> list[Column]:
+        """The values of rows, by their positions among those held; starts: of each version."""
+        found: dict[int, Column] = {}
+
+        def column(c: int) -> Column:
+            if c not in found:
+                found[c] = self.index.relation.gather(c, held.rows).take(row)
+            return found[c]
+
+        rows = Rows(starts, column, self.node.index.order)
+        kinds = self.node.schema[len(self.node.columns) :]
+        return [
+            window_value(value, field.type, rows)
+            for value, field in zip(self.node.values, kinds, strict=True)
+        ]
+
+    def _changes(self, held: _Held, versions: _Versions) -> Delta:
+        """What each version changes in the one before it of its partition."""
+        row, starts = held.members(versions)
+        version = np.repeat(np.arange(len(versions.time)), np.diff(starts))
+        values = self._values(held, row, starts)
+        # A row in one version and the same row in the next.
+        order = np.lexsort((version, row))
+        follows = np.diff(row[order]) == 0
+        follows &= np.diff(version[order]) == 1
+        before, after = order[:-1][follows], order[1:][follows]
+        changed = np.zeros(len(before), np.bool_)
+        for value in values:
+            changed |= ~encode.equal_values(value.take(before), value.take(after))
+        goes, comes = np.ones(len(row), np.bool_), np.ones(len(row), np.bool_)
+        goes[before], comes[after] = changed, changed
+        edge = np.diff(versions.partition, prepend=-1, append=-1) != 0
+        goes &= ~edge[1:][version]
+        comes &= ~edge[:-1][version]
+        left, came = np.flatnonzero(goes), np.flatnonzero(comes)
+        time = np.concatenate((versions.time[version[left] + 1], versions.time[version[came]]))
+        diff = np.ones(len(time), np.int64)
+        diff[: len(left)] = -1
+        both = np.concatenate((left, came))
+        return self._delta(held.rows[row[both]], time, diff, [v.take(both) for v in values])
+
+    def _delta(self, rows: Ints, time: Ints, diff: Ints, values: list[Column]) -> Delta:
+        origins: list[Origin] = [Bound(0, c) for c in self.node.columns]
+        binding = Binding(self.index.relation, rows)
+        return Delta(self.node.schema, time, diff, [*origins, *values], (binding,))
+
+
+def _versions(held: _Held, since: int) -> _Versions:
+    """Each partition as of just before `since`, and as of each time at which one of its rows comes
+    or goes."""
+    partition = np.repeat(np.arange(len(held.starts) - 1), np.diff(held.starts))
+    born = (held.born >= since) & (held.born < held.died)
+    died = (held.died != NEVER) & (held.born < held.died)
+    touched = np.concatenate((partition[born], partition[died]))
+    time = np.concatenate((held.born[born], held.died[died]))
+    before = np.unique(touched)
+    found = np.stack((np.append(before, touched), np.append(np.full(len(before), since - 1), time)))
+    return _Versions(*np.unique(found, axis=1))
+
+
+def _parts(held: _Held, versions: _Versions) -> Iterator[_Versions]:
+    """The versions, some at a time; one that goes on with a partition begins with the version that
+    the one before it ended with."""
+    sizes = np.diff(held.starts)[versions.partition]
+    chunk = (np.cumsum(sizes) - sizes) // CHUNK_ROWS
+    edges = np.flatnonzero(np.diff(chunk, prepend=-1, append=-1))
+    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        goes_on = begin and versions.partition[begin] == versions.partition[begin - 1]
+        first = begin - 1 if goes_on else begin
+        yield _Versions(versions.partition[first:end], versions.time[first:end])
