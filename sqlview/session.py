@@ -38,7 +38,14 @@ from operators.state.stored import StoredRows, write_stored
 from planner import dataflow as ir
 from planner import parse
 from planner.context import CLOCK
-from planner.errors import CatalogError, DataError, SqlViewError, StoreError, ViewError
+from planner.errors import (
+    CatalogError,
+    DataError,
+    SqlViewError,
+    StoreError,
+    UnsupportedError,
+    ViewError,
+)
 from planner.room import with_room
 from sqlview import describe, introspect
 from sqlview.arguments import (
@@ -85,11 +92,11 @@ from sqlview.sources.files import TYPED, File, Loaded, Paths, find_files
 from sqlview.sources.given import Given as GivenRows
 from sqlview.sources.given import is_spark_dataframe, is_unicode, recognised
 from sqlview.sources.schemas import fields, typed
-from sqlview.statements import Changing, Statements
+from sqlview.statements import Changing, Statements, as_inserted
 from sqlview.statistics import Statistics
 from sqlview.store import DURABILITIES, Store, Taken, records
 from sqlview.subscriptions import Subscriber, Subscriptions
-from sqlview.transaction import Data, Statement, Transaction, Transactions, about
+from sqlview.transaction import Data, Transaction, Transactions, about
 from sqlview.verify import ENGINES, Verification, Verifier
 from sqlview.versions import Version, Versions
 from sqlview.view import Explanation, Given, Result, Selected, ViewReader
@@ -430,7 +437,9 @@ class Session:
                 before = instant_in(clock, self.epoch)
                 statement = move(clock, before, instant)
                 if instant > before:
-                    self._commit_within([statement])
+                    tx = self.begin()
+                    tx._keep([statement])
+                    self._commit_within(tx)
             return self.epoch
 
     @property
@@ -655,15 +664,28 @@ class Session:
     def _change(self, statement: Changing) -> Result:
         """A statement reads and commits while nobody else does."""
         self._settings.check()
-        with self._within_memory("statement"):
-            changed = self._statements.changed(statement, self.epoch, self._settings.zone())
-        self._commit_within(changed.changes)
+        try:
+            with self._within_memory("statement"):
+                changed = self._statements.changed(statement, self.epoch, self._settings.zone())
+        except UnsupportedError:
+            if not isinstance(statement, parse.Insert) or parse.says_clock(statement.query.text):
+                raise  # the time is the session's, not Spark's
+            return self._insert_by_spark(statement)
+        tx = self.begin()
+        tx._keep(changed.changes)
+        self._commit_within(tx)
         return self._result(changed.result())
 
-    def _commit_within(self, statements: Sequence[Statement]) -> None:
-        """Commit a transaction next, whoever else waits to commit."""
+    def _insert_by_spark(self, statement: parse.Insert) -> Result:
+        """INSERT of a query that no view can be made of: Spark runs it, as for CREATE TABLE AS."""
+        rows = self._read_dataframe(self._select(statement.query.text).to_df())
         tx = self.begin()
-        tx._keep(statements)
+        tx.insert(statement.name, as_inserted(self._catalog, statement, rows), cast=True)
+        self._commit_within(tx)
+        return self._result(pa.table({"num_affected_rows": pa.array([len(rows)], pa.int64())}))
+
+    def _commit_within(self, tx: Transaction) -> None:
+        """Commit a transaction next, whoever else waits to commit."""
         self._commits.run_within(tx)
         self._subscriptions.tell()
 

@@ -32,7 +32,7 @@ from planner.algebra import Plan
 from planner.errors import CatalogError, DataError
 from planner.expr import Call, Expr, Literal, conjuncts
 from planner.expr import Column as ColumnRef
-from planner.names import quoted
+from planner.names import folded, quoted
 from planner.room import with_room
 from planner.types import Field
 from planner.visit import walk
@@ -210,6 +210,27 @@ class Statements:
             if best is None or len(spec.columns) > len(best[1]):
                 best = live.state, spec.columns
         return best
+
+
+def as_inserted(catalog: Catalog, statement: parse.Insert, rows: pa.Table) -> pa.Table:
+    """The rows of an INSERT's query with the names of the columns that they are for; those that the
+    query does not give are NULL. Raises: CatalogError; DataError for too few or too many columns.
+    """
+    fields = catalog.changeable(statement.name).schema
+    names = list(statement.columns or (f.name for f in fields))
+    if statement.by_name:
+        names = rows.column_names
+    if len(names) != rows.num_columns:
+        raise DataError(
+            f'"{statement.name}" takes {len(names)} columns here, and the query has '
+            f"{rows.num_columns}"
+        )
+    given = rows.rename_columns(names)
+    known = [folded(n) for n in names]
+    for f in fields:
+        if folded(f.name) not in known:
+            given = given.append_column(f.name, pa.nulls(len(rows), arrow.arrow_type(f.type)))
+    return given
 
 
 def _edited(

@@ -12,7 +12,7 @@ epochs      VERSION AS OF, in queries that Spark runs
 
 from planner.parse.alter import AddColumns, NewColumn, Rename
 from planner.parse.changes import Assignment, Clause, Delete, Insert, Merge, Target, Update
-from planner.parse.clock import at_clock
+from planner.parse.clock import at_clock, says_clock
 from planner.parse.epochs import without_epochs
 from planner.parse.queries import (
     Query,
@@ -86,6 +86,7 @@ __all__ = [
     "parse_query",
     "parse_statement",
     "placed",
+    "says_clock",
     "without_epochs",
     "words_of",
     "written_name",

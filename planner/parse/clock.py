@@ -31,5 +31,10 @@ def at_clock(text: str, instant: str) -> str:
     return "".join(replaced.get(i, t.text) for i, t in enumerate(tokens))
 
 
+def says_clock(text: str) -> bool:
+    """Whether the text asks for the time."""
+    return at_clock(text, "") != text
+
+
 def _is_call(tokens: list[Token], after: list[int]) -> bool:
     return [tokens[i].word for i in after] == ["(", ")"]

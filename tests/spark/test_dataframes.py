@@ -454,3 +454,41 @@ assert SparkSession.getActiveSession() is None
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_an_insert_of_a_query_that_only_spark_runs(spark: Any) -> None:
+    with sqlview.connect(spark=spark) as db:
+        db.sql("CREATE TABLE t (k INT PRIMARY KEY, s STRING, n BIGINT)")
+        db.sql("INSERT INTO t VALUES (1, 'a,b', 5), (2, 'c', 6)")
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT * FROM t")
+        exploded = "SELECT cast(10 + k + length(x) AS INT), x FROM t"
+        exploded += " LATERAL VIEW explode(split(s, ',')) e AS x"
+        with pytest.raises(sqlview.DataError, match="the key is there already"):
+            db.sql(f"INSERT INTO t (k, s) {exploded}")
+        assert db.sql(f"INSERT INTO t (k, s) {exploded} WHERE x > 'a'").rows() == [(2,)]
+        assert sorted(db.view("v").rows())[2:] == [(12, "b", None), (13, "c", None)]
+        with pytest.raises(sqlview.DataError, match="takes 3 columns here"):
+            db.sql(f"INSERT INTO t {exploded}")
+
+
+def test_views_are_verified_at_the_clock(spark: Any) -> None:
+    with sqlview.connect(spark=spark, timezone=None) as db:
+        db.sql("CREATE TABLE t (k INT, ts TIMESTAMP, day DATE)")
+        start = datetime.datetime(2024, 3, 31, 0, 30, tzinfo=datetime.timezone.utc)
+        db.advance(start)
+        rows = [start + datetime.timedelta(minutes=20 * i) for i in range(-9, 9)]
+        with db.transaction() as tx:
+            tx.insert("t", [(i, at, at.date()) for i, at in enumerate(rows)])
+        queries = (
+            "SELECT k FROM t WHERE ts BETWEEN now() - interval 1 hour AND now()",
+            "SELECT k FROM t WHERE day = current_date AND ts < localtimestamp()",
+        )
+        for i, query in enumerate(queries):
+            db.sql(f"CREATE MATERIALIZED VIEW c{i} AS {query}")
+        db.sql("CREATE MATERIALIZED VIEW above AS SELECT count(*) AS n FROM c0")
+        for minutes in (0, 25, 90):
+            db.advance(start + datetime.timedelta(minutes=minutes))
+            for name in ("c0", "c1", "above"):
+                found = db.verify(name, "spark")
+                assert found.equal, str(found)
+            assert len(db.view("c0")) in (3, 4)
