@@ -17,6 +17,7 @@ from dataclasses import field
 from operator import is_
 from typing import TypeAlias
 
+from planner.library import LIBRARY
 from planner.node import node
 from planner.types import BOOLEAN, DecimalType, FloatType, IntegerType, SqlType
 
@@ -103,6 +104,9 @@ class Outer:
 
 
 Expr: TypeAlias = Column | Literal | Call | Outer
+
+#: Operators of which there is one that gives NULL where they fail.
+_TRIED = ("add", "subtract", "multiply", "divide", "remainder")
 
 #: name -> meaning. "fails" lists what puts the row in error under Spark's ANSI rules.
 #: (*): of a TIMESTAMP, or to it, with one more argument: the literal id of the time zone whose
@@ -206,6 +210,21 @@ FUNCTIONS: dict[str, str] = {
     "make_date": "(year INT, month INT, day INT) -> DATE; fails where there is no such day",
     "date_format": "(DATE or TIMESTAMP, literal of planner.datetime_patterns) (*) -> STRING",
     "parse_date": "(STRING, literal of planner.datetime_patterns) -> DATE; fails on other text",
+    # like those without "try_", and NULL where they would fail
+    **{f"try_{f}": f"{f}, and NULL where that fails" for f in _TRIED},
+    # integers of one type, as Java has them
+    "bit_and": "a & b",
+    "bit_or": "a | b",
+    "bit_xor": "a ^ b",
+    "bit_not": "~a",
+    "shift_left": "a << (b INT modulo the bits of a, an INT or BIGINT)",
+    "shift_right": "a >> b, as shift_left",
+    "shift_right_unsigned": "a >>> b, as shift_left",
+    "bit_count": "bits that are set in an integer as a BIGINT, or in a BOOLEAN -> INT",
+    "bit_get": "(a, position INT) -> TINYINT: that bit; fails where there is none",
+    "bround": "(a, digits INT literal), half to even",
+    "elt": "(n INT, a, b...): the n-th of the others; fails where there is none",
+    **{f.name: f.meaning for f in LIBRARY.values()},
     # internal, made by the planner only
     "exact_sum_to_double": "BINARY state of an exact floating-point sum -> DOUBLE, rounded once",
     "checked_sum": "(sum DECIMAL, its top word BIGINT if kept) -> `type`; fails beyond its range",
@@ -345,8 +364,8 @@ def substitution_grows(exprs: tuple[Expr, ...], replacements: tuple[Expr, ...]) 
 _MAY_FAIL = frozenset(
     "add subtract multiply divide integral_divide remainder negate abs round floor ceil "
     "cast split_part date_trunc add_months add_microseconds exact_sum_to_double checked_sum "
-    "single_value make_date parse_date like repeat lpad rpad".split()
-)
+    "single_value make_date parse_date like repeat lpad rpad bit_get elt bround".split()
+) | {f.name for f in LIBRARY.values() if f.fails}
 #: Characters of the texts that lpad and rpad make, at most, and repeat of more than a few copies.
 LONGEST_TEXT = 1 << 24
 FEW_COPIES = 1 << 8

@@ -25,14 +25,21 @@ import numpy as np
 from operators.flight.column import Column, Ints, concat, narrow, null_column
 from operators.scalar import (
     arithmetic,
+    attempts,
+    bits,
     casts,
+    codes,
     comparison,
     dates,
     edits,
     formats,
+    instants,
     logic,
+    mathematics,
     numbers,
+    regexps,
     strings,
+    wordings,
 )
 from operators.scalar.value import (
     Builder,
@@ -66,6 +73,13 @@ BUILDERS: dict[str, Builder] = {
     **numbers.BUILDERS,
     **dates.BUILDERS,
     **formats.BUILDERS,
+    **mathematics.BUILDERS,
+    **bits.BUILDERS,
+    **attempts.BUILDERS,
+    **codes.BUILDERS,
+    **wordings.BUILDERS,
+    **regexps.BUILDERS,
+    **instants.BUILDERS,
 }
 
 

@@ -38,15 +38,24 @@ from planner.expr import Call
 _MAX_INT = (1 << 31) - 1
 
 
+_BLANKS: dict[pa.DataType, Any] = {
+    pa.string(): "",
+    pa.binary(): b"",
+    pa.int64(): 0,
+    pa.float64(): 0.0,
+}
+_TEXTS = (pa.string(), pa.binary())
+
+
 def rowwise(
     args: tuple[Node, ...], function: Callable[..., Any], kind: pa.DataType | None = None
 ) -> Run:
     """`function` called with the Python values of each row on which no argument is NULL.
 
-    A ValueError it raises is the row's error. `kind`: the results are of that type, string or
-    int64; None: booleans.
+    A ValueError it raises is the row's error; where it returns None, the result is NULL. `kind`:
+    the results are of that type, string, binary, int64 or float64; None: booleans.
     """
-    blank: Any = False if kind is None else 0 if kind == pa.int64() else ""
+    blank: Any = False if kind is None else _BLANKS[kind]
 
     def run(columns: Fetch, n: int) -> Result:
         valid: Bools | None = None
@@ -67,9 +76,13 @@ def rowwise(
                 except ValueError as error:
                     failed[i] = str(error)
         errors = first_of(errors, failures(n, failed, failed.values()))
-        if kind == pa.string():
+        if None in out:
+            there = np.array([value is not None for value in out])
+            valid = both_valid(valid, there)
+            out = [blank if value is None else value for value in out]
+        if kind in _TEXTS:
             return pa.array(out, kind), valid, errors
-        return np.array(out, np.bool_ if kind is None else np.int64), valid, errors
+        return np.array(out, np.bool_ if kind is None else kind.to_pandas_dtype()), valid, errors
 
     return run
 

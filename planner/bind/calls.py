@@ -11,6 +11,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from planner import functions
+from planner.bind import library
 from planner.bind.clock import CLOCK_NAMES
 from planner.bind.named import NAMED, Binder, bind_named, field_of, locate
 from planner.bind.report import CHANGING_FUNCTIONS, Refusal
@@ -176,6 +177,47 @@ def _start_of(binder: Binder, node: exp.Expression) -> Expr:
     return Literal(1, INT) if start is None else binder.bind(start)
 
 
+_BITS: dict[type[exp.Expression], str] = {
+    exp.BitwiseAnd: "bit_and",
+    exp.BitwiseOr: "bit_or",
+    exp.BitwiseXor: "bit_xor",
+    exp.BitwiseLeftShift: "shift_left",
+    exp.BitwiseRightShift: "shift_right",
+}
+
+
+def _bits(binder: Binder, node: exp.Expression) -> Expr:
+    """The parser takes all of them to bind alike, which in Spark <<, &, ^ and | in turn do not."""
+    for side in (node.this, node.expression):
+        if isinstance(side, (*_BITS, exp.DPipe)) and type(side) is not type(node):
+            binder.report.fail(
+                node,
+                "operators of bits cannot follow each other without parentheses",
+                hint="Put parentheses around the one that comes first.",
+            )
+    left, right = binder.bind(node.this), binder.bind(node.expression)
+    name = _BITS[type(node)]
+    if name.startswith("shift"):
+        return library.shifted(name, left, right)
+    return library.bits(name, left, right)
+
+
+def _bitwise_not(binder: Binder, node: exp.Expression) -> Expr:
+    return library.inverted(binder.bind(node.this))
+
+
+def _overlay(binder: Binder, node: exp.Expression) -> Expr:
+    parts = (node.this, node.expression, node.args["from_"], node.args.get("for_"))
+    return library.call("overlay", [binder.bind(p) for p in parts if p is not None])
+
+
+def _decode(binder: Binder, node: exp.Expression) -> Expr:
+    """Of bytes and a charset, or of a value and what it may be."""
+    charset = node.args.get("charset")
+    parts = node.expressions if charset is None else [node.this, charset]
+    return library.decoded([binder.bind(p) for p in parts])
+
+
 #: Spark's functions that the parser has nodes of their own for, to be suggested.
 _PARSED = tuple(
     "abs add_months any_value avg bit_and bit_or bit_xor bool_and bool_or ceil ceiling char "
@@ -231,4 +273,9 @@ CALLS: dict[type[exp.Expression], Callable[[Binder, exp.Expression], Expr]] = {
     exp.Negative: _negative,
     exp.LastDay: _last_day,
     exp.IsNan: _is_nan,
+    **dict.fromkeys(_BITS, _bits),
+    exp.BitwiseNot: _bitwise_not,
+    exp.Overlay: _overlay,
+    exp.Decode: _decode,
+    exp.DecodeCase: _decode,
 }

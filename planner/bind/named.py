@@ -15,9 +15,11 @@ from typing import Protocol
 from sqlglot import exp
 
 from planner import coercion, functions, types
+from planner.bind import library
 from planner.bind.report import Refusal, Report
 from planner.bind.tables import EXTRACT
 from planner.expr import Expr, Literal
+from planner.library import LIBRARY
 from planner.types import DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType, StringType
 
 
@@ -249,6 +251,51 @@ def _unknown_pattern(
     return binder.report.refusal(node, refusal)
 
 
+#: Functions of the library that have no name in SQL, or a syntax of their own.
+_OTHERWISE = {"hex_of_number", "levenshtein_within", "decode", "overlay", "unix_timestamp"}
+
+
+def _of_library(name: str) -> Named:
+    def bind(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+        return library.call(name, [binder.bind(a) for a in args])
+
+    return Named(library.least(name), len(LIBRARY[name].takes), bind)
+
+
+def _form(least: int, most: int, form: Callable[[Sequence[Expr]], Expr]) -> Named:
+    return Named(least, most, lambda binder, node, args: form([binder.bind(a) for a in args]))
+
+
+def _from_unixtime(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    seconds = binder.bind(args[0])
+    if len(args) == 1:
+        return library.written_seconds(seconds, "yyyy-MM-dd HH:mm:ss")
+    pattern = _pattern(binder, args[1])
+    try:
+        return library.written_seconds(seconds, pattern)
+    except ValueError as unknown:
+        raise _unknown_pattern(binder, args[1], "FROM_UNIXTIME", pattern, unknown) from None
+
+
+def _moved(to_utc: bool) -> _Bind:
+    name = "TO_UTC_TIMESTAMP" if to_utc else "FROM_UTC_TIMESTAMP"
+
+    def bind(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+        zone = binder.bind(args[1])
+        if not (isinstance(zone, Literal) and isinstance(zone.value, str)):
+            binder.report.refuse(
+                args[1],
+                Refusal(
+                    f"{name} with a time zone that is not a string",
+                    "would have to be looked up for each row",
+                    "Write the zone as a literal.",
+                ),
+            )
+        return library.moved(binder.bind(args[0]), zone.value, to_utc)
+
+    return bind
+
+
 #: name -> how many arguments, and what it is. Casts: sqlglot knows others, such as int(…), as such.
 NAMED: dict[str, Named] = {
     "isnull": Named(1, 1, _missing(False)),
@@ -303,4 +350,9 @@ NAMED: dict[str, Named] = {
     "date_from_unix_date": Named(1, 1, _date_from_unix_date),
     "to_date": Named(1, 2, _to_date),
     "to_timestamp": Named(1, 1, _cast_to(TIMESTAMP)),
+    "from_unixtime": Named(1, 2, _from_unixtime),
+    "from_utc_timestamp": Named(2, 2, _moved(False)),
+    "to_utc_timestamp": Named(2, 2, _moved(True)),
+    **{name: _of_library(name) for name in LIBRARY.keys() - _OTHERWISE},
+    **{name: _form(*form) for name, form in library.FORMS.items()},
 }

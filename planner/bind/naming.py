@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.bind.literals import has_suffix
+from planner.library import LIBRARY
 from planner.parse import written_name
 
 _OPERATORS: dict[type[exp.Expression], str] = {
@@ -19,6 +20,11 @@ _OPERATORS: dict[type[exp.Expression], str] = {
     exp.Div: "/",
     exp.IntDiv: "div",
     exp.Mod: "%",
+    exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|",
+    exp.BitwiseXor: "^",
+    exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
     exp.EQ: "=",
     exp.LT: "<",
     exp.LTE: "<=",
@@ -168,6 +174,10 @@ def _printed(node: exp.Expression) -> str:
             return f"({_call('IF', node.this, node.args['true'], node.args['false'])})"
         case exp.Case():
             return _case(node)
+        case exp.Overlay():
+            return _named("overlay", _arguments(node))
+        case exp.DecodeCase():
+            return _call("decode", *_arguments(node))
         case exp.Extract():
             return f"extract({str(node.this.this).lower()} FROM {_printed(node.expression)})"
         case exp.TsOrDsAdd(expression=exp.Mul(expression=exp.Neg())):
@@ -232,7 +242,22 @@ def _named(name: str, args: list[exp.Expression]) -> str:
         return f"LOG({inner})" if len(args) == 2 else f"LOG(E(), {inner})"
     elif name in ("decimal", "binary") and isinstance(args[0], exp.Column):
         return _printed(args[0])
-    return _call(name.upper() if name in _CAPITALS else name, *args)
+    filled = [_printed(a) for a in args] + _filled(name, len(args))
+    return f"{name.upper() if name in _CAPITALS else name}({', '.join(filled)})"
+
+
+def _filled(name: str, given: int) -> list[str]:
+    """What Spark prints for arguments left out at the end."""
+    if name in ("to_unix_timestamp", "from_unixtime") and given == 1:
+        return ["yyyy-MM-dd HH:mm:ss"]
+    if name == "bround" and given == 1:
+        return ["0"]
+    function = LIBRARY.get(name)
+    if function is None:
+        return []
+    missing = len(function.takes) - given
+    defaults = [str(d).lower() if isinstance(d, bool) else str(d) for d in function.defaults]
+    return [*defaults[len(defaults) - missing :], *function.shown]
 
 
 def _trim(node: exp.Expression) -> str:

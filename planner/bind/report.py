@@ -140,6 +140,12 @@ _READ = _table(
     (exp.Pow, "this expression"),
     (exp.Greatest, "this expressions ignore_nulls"),
     (exp.Least, "this expressions ignore_nulls"),
+    (exp.Overlay, "this expression from_ for_"),
+    (exp.Decode, "this charset"),
+    (exp.DecodeCase, "expressions"),
+    *((k, "this expression") for k in (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)),
+    *((k, "this expression") for k in (exp.BitwiseLeftShift, exp.BitwiseRightShift)),
+    (exp.BitwiseNot, "this"),
     # aggregates
     (exp.Count, "this expressions big_int"),
     *((k, "this expressions") for k in (exp.Min, exp.Max)),

@@ -24,6 +24,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
 from planner.errors import BindError, SqlSyntaxError, UnsupportedError
+from planner.library import LIBRARY
 from planner.names import folded
 from planner.parse.tokens import Cursor, Token, lexemes, line_and_column, shortened
 from planner.room import with_room
@@ -42,8 +43,11 @@ _SUSPECT = _INTERVAL_UNITS | {",", "PERCENTILE", "LIMIT", "|>"}
 _BY_NAME = frozenset(
     "LPAD RPAD REPEAT REVERSE SPACE INSTR LOCATE TRANSLATE ASCII CONCAT_WS "
     "SUBSTRING_INDEX EXP LN LOG LOG10 LOG2 CBRT RINT DEGREES RADIANS PI NEXT_DAY DATE_FORMAT "
-    "DAYNAME MONTHNAME UNIX_DATE DATE_FROM_UNIX_DATE TO_DATE TO_TIMESTAMP".split()
-)
+    "DAYNAME MONTHNAME UNIX_DATE DATE_FROM_UNIX_DATE TO_DATE TO_TIMESTAMP HEX NANVL TRY_ADD "
+    "TRY_SUBTRACT TRY_MULTIPLY TRY_DIVIDE SHIFTLEFT SHIFTRIGHT BIT_COUNT BIT_GET GETBIT ELT "
+    "EQUAL_NULL TYPEOF SHA UNIX_TIMESTAMP TO_UNIX_TIMESTAMP FROM_UNIXTIME FROM_UTC_TIMESTAMP "
+    "TO_UTC_TIMESTAMP".split()
+) | {name.upper() for name in LIBRARY}
 
 
 class _ViewLanguage(Spark):

@@ -16,11 +16,31 @@ from sqlglot.dialects.databricks import Databricks
 from sqlglot.parsers.databricks import DatabricksParser
 
 from planner import types as t
+from planner.bind.library import FORMS
+from planner.library import LIBRARY
+from sqlview.oracle.protocol import CannotSay
 
 BY_NAME = frozenset(
     "LPAD RPAD REPEAT REVERSE SPACE INSTR LOCATE TRANSLATE ASCII CONCAT_WS SUBSTRING_INDEX EXP LN "
     "LOG LOG10 LOG2 CBRT RINT DEGREES RADIANS PI NEXT_DAY DATE_FORMAT DAYNAME MONTHNAME UNIX_DATE "
-    "DATE_FROM_UNIX_DATE TO_DATE TO_TIMESTAMP".split()
+    "DATE_FROM_UNIX_DATE TO_DATE TO_TIMESTAMP TRY_ADD TRY_SUBTRACT TRY_MULTIPLY TRY_DIVIDE "
+    "SHIFTLEFT SHIFTRIGHT BIT_COUNT BIT_GET GETBIT NANVL EQUAL_NULL ELT SHA TO_UNIX_TIMESTAMP "
+    "FROM_UNIXTIME FROM_UTC_TIMESTAMP TO_UTC_TIMESTAMP TYPEOF".split()
+) | {name.upper() for name in LIBRARY}
+
+
+#: Functions that are computed by Spark alone, or by DuckDB under their own name.
+_SPARKS = (
+    LIBRARY.keys()
+    | FORMS.keys()
+    | {
+        *("from_unixtime", "from_utc_timestamp", "to_utc_timestamp"),
+    }
+)
+_SAME = frozenset("sin cos tan asin acos atan sinh cosh tanh asinh atan2".split())
+_BITS = (
+    *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot, exp.BitwiseLeftShift),
+    *(exp.BitwiseRightShift, exp.Overlay, exp.Decode, exp.DecodeCase),
 )
 
 
@@ -138,6 +158,7 @@ _SECONDS = ("SECOND", "SECONDS", "SEC", "SECS", "S")
 _KINDS = (
     *(exp.Anonymous, exp.Left, exp.Right, exp.StrPosition, exp.Chr),
     *(exp.Initcap, exp.Upper, exp.Lower),
+    *_BITS,
 )
 
 
@@ -154,6 +175,8 @@ def rewritten(node: exp.Expr, of: Callable[[exp.Expr], t.SqlType | None]) -> _Ty
     `of`: the types of the arguments.
     """
     match node:
+        case _ if isinstance(node, _BITS):
+            raise CannotSay(f"{type(node).__name__} is computed by Spark alone")
         case exp.Extract():
             return t.DecimalType(8, 6), _call("sqlview_second", node.expression.copy())
         case exp.Left() | exp.Right():
@@ -176,6 +199,10 @@ def rewritten(node: exp.Expr, of: Callable[[exp.Expr], t.SqlType | None]) -> _Ty
 def _named(node: exp.Expr, kinds: list[t.SqlType | None]) -> _Typed:
     """A call of a function that stays by its name."""
     name, args = node.name.lower(), [a.copy() for a in node.expressions]
+    if name in _SAME:
+        return t.DOUBLE, _call(name, *(_cast(a, t.DOUBLE) for a in args))
+    if name in _SPARKS:
+        raise CannotSay(f"{name} is computed by Spark alone")
     if name in ("lpad", "rpad") and len(args) == 2:
         args.append(exp.Literal.string(" "))
     if name in _CALLS:

@@ -5,6 +5,8 @@ The answers (the type, the name of the column, and per row the value as text or 
 error) go to function_answers.json, which test_functions reads without Spark.
 """
 
+# ruff: noqa: E501 - a table of data
+
 from __future__ import annotations
 
 import datetime
@@ -55,11 +57,9 @@ ROWS: tuple[tuple[Any, ...], ...] = (
 
 #: Of Spark, and not among the functions of views.
 _REFUSED = (
-    "octet_length(s)", "bit_length(s)", "sin(x)", "nanvl(x, y)", "equal_null(s, p)",
-    "bround(x, 0)", "ceil(d, 1)", "try_divide(n, m)", "date_format(day, 'u')",
-    "unix_timestamp(ts)", "unix_seconds(ts)", "timestamp_seconds(n)",
-    "months_between(day, date '2020-02-29')", "timestampdiff(DAY, day, ts)",
-    "make_timestamp(2024, n, m, 1, 2, 3)",
+    "ceil(d, 1)", "date_format(day, 'u')", "timestampdiff(DAY, day, ts)", "sentences(s)",
+    "regexp_extract(s, p)", "regexp_replace(s, '\\\\p{L}', '')", "encode(s, 'cp1252')",
+    "from_utc_timestamp(ts, s)", "unix_timestamp(s)",
     # Spark refuses these as well, the first for each row.
     "next_day(day, 'noday')", "locate('a')", "ascii()", "lpad(s)",
 )  # fmt: skip
@@ -110,6 +110,63 @@ EXPRESSIONS = (
     "repeat(s, b % 3)", "lpad(s, b)", "make_date(b % 100 + 2000, 1, 1)", "chr(x)",
     "PMOD(n, 3)", "Zeroifnull(n)", "LPad(s, 7, 'xy')",
     "concat_ws('-', s, NULL)", "trim(NULL FROM s)", "s LIKE NULL",
+    "octet_length(s)", "bit_length(s)", "octet_length(binary(s))", "nanvl(x, y)", "nanvl(n, m)",
+    "equal_null(s, p)", "equal_null(n, 3)", "bround(x, 0)", "bround(d, 1)", "bround(d)",
+    "bround(n, -1)", "bround(x, 1)", "try_divide(n, m)", "try_divide(n, 0)", "try_add(b, b)",
+    "try_add(n, m)", "try_subtract(-b, b)", "try_multiply(b, b)", "try_mod(n, m)", "try_mod(n, 0)",
+    "try_add(d, d)", "try_multiply(x, y)", "try_divide(d, d - 3.5)", "try_add(1 / n, m)",
+    "unix_timestamp(ts)", "unix_timestamp(day)", "to_unix_timestamp(ts)", "unix_seconds(ts)",
+    "unix_millis(ts)", "unix_micros(ts)", "timestamp_seconds(n)", "timestamp_seconds(b)",
+    "timestamp_millis(b)", "timestamp_micros(b % 1000000)", "from_unixtime(n)",
+    "from_unixtime(n, 'yyyy-MM-dd')", "months_between(day, date '2020-02-29')",
+    "months_between(ts, day)", "months_between(ts, timestamp '2020-02-29 13:05:09', false)",
+    "make_timestamp(2024, n, m, 1, 2, 3)", "make_timestamp(2024, 2, 29, n, m, d)",
+    "make_timestamp(2024, 2, 29, 23, 59, 60)", "make_timestamp(2024, 2, 29, 23, 59, 60.5)",
+    "from_utc_timestamp(ts, 'Europe/Paris')", "to_utc_timestamp(ts, 'America/New_York')",
+    "from_utc_timestamp(day, '+05:30')", "try_to_timestamp(s)", "try_to_date(s)", "try_to_date(ts)",
+    *(f"{f}(x)" for f in ("sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "sinh",
+                          "cosh", "tanh", "asinh", "acosh", "atanh")),
+    "sin(n)", "cos(d)", "atan2(x, y)", "hypot(x, y)", "asin(x / 10)", "acosh(1 + abs(n))",
+    "atanh(x / 200)", "factorial(n)", "bin(n)", "bin(b)", "bin(x)", "hex(n)", "hex(b)", "hex(s)", "hex(binary(p))",
+    "hex(x)", "unhex(hex(s))", "conv(s, 16, 10)", "conv(n, 10, 2)", "conv('-15', 10, -16)",
+    "conv('-15', 10, 16)", "conv('zz', 36, 10)", "conv(s, 10, 1)", "conv('ffffffffffffffffff', 16, 10)",
+    "conv('18446744073709551615', 10, -10)", "conv('  12', 10, 16)", "conv('', 10, 16)",
+    "width_bucket(x, 0, 10, 5)", "width_bucket(x, 10, 0, 5)", "width_bucket(d, 0, 8, n)",
+    "width_bucket(x, y, y, 3)",
+    "n & m", "n | m", "n ^ m", "~n", "b & n", "~b", "n << 2", "b << m", "n >> 1", "b >> m",
+    "shiftleft(n, m)", "shiftright(b, 1)", "shiftrightunsigned(n, 1)", "shiftrightunsigned(b, m)",
+    "shiftleft(n, 33)", "(n & 6) | (m & 9)", "bit_count(n)", "bit_count(b)", "bit_count(n > 2)",
+    "bit_get(n, 1)", "getbit(b, 63)", "bit_get(n, m)", "bit_get(n, 40)",
+    "md5(s)", "sha(s)", "sha1(s)", "sha2(s, 256)", "sha2(s, 0)", "sha2(s, 224)", "sha2(s, 384)",
+    "sha2(s, 512)", "sha2(s, n)", "crc32(s)", "md5(binary(s))", "base64(s)",
+    "base64(binary(p))", "decode(unbase64(base64(s)), 'UTF-8')", "hex(unbase64('YQ'))",
+    "hex(unbase64('YWI=='))", "hex(unbase64('Y W\nI='))",
+    "hex(encode(s, 'UTF-8'))", "hex(encode(s, 'utf-16'))", "hex(encode(s, 'US-ASCII'))",
+    "hex(encode(s, 'ISO-8859-1'))", "hex(encode(s, 'UTF-16LE'))", "decode(binary(s), 'UTF-8')",
+    "decode(unhex('e9'), 'ISO-8859-1')", "decode(unhex('e9'), 'UTF-8')", "decode(s, 'US-ASCII')",
+    "decode(n, 1, 'one', 3, 'three')", "decode(n, 1, 'one', 3, 'three', 'other')",
+    "decode(s, NULL, 'nothing', 'abc', 'x')", "url_encode(s)", "url_decode(url_encode(s))",
+    "url_decode(s)", "try_url_decode(s)", "url_decode('a+b%20c%C3%A9')",
+    "find_in_set('ab', 'x,ab,c')", "find_in_set(s, 'abcab,,a')", "find_in_set(s, p)",
+    "levenshtein(s, p)", "levenshtein(s, 'abc')", "levenshtein(s, p, 3)", "levenshtein(s, p, n)",
+    "soundex(s)", "soundex('Miller')", "soundex('Robert')", "soundex('Tymczak')", "soundex('Pfister')",
+    "soundex('Ashcraft')", "soundex('hermann')", "soundex(' x')",
+    "luhn_check(s)", "luhn_check('79927398713')", "luhn_check('4111-1111')", "luhn_check('8112189876')",
+    "mask(s)", "mask(s, 'Q')", "mask(s, 'Q', 'q', '9')", "mask('AÉß ǅ٣1')",
+    "overlay(s, 'XYZ', 2)", "overlay(s PLACING 'XYZ' FROM 2)", "overlay(s PLACING p FROM 2 FOR 4)",
+    "overlay(s, p, n, m)", "quote(s)", "quote('it''s')", "elt(n, s, p)", "elt(2, s, p)", "elt(n, s, 'b', p, 'd')",
+    "format_number(x, 2)", "format_number(d, 1)", "format_number(b, 0)", "format_number(n, 3)",
+    "format_number(x, n)", "format_number(0.125D, 2)", "format_number(1234567.891, 2)",
+    "regexp_count(s, 'b')", "regexp_count(s, 'b*')", "regexp_extract(s, '(a)(b)', 2)",
+    "regexp_extract(s, '([a-z]+)')", "regexp_extract(s, 'b.', 0)", "regexp_extract(s, '(q)?b', 1)",
+    "regexp_substr(s, 'b.?')", "regexp_instr(s, 'b')", "regexp_instr(s, '[^a-z]')",
+    "regexp_replace(s, 'b', 'X')", "regexp_replace(s, '(a)(b)', '$2$1')", "regexp_replace(s, 'b*', '-')",
+    "regexp_replace(s, '', '-')", "regexp_replace(s, '\\\\w+', '<$0>')", "regexp_replace(s, '.', '\\\\$')",
+    "regexp_replace(s, 'b', 'X', 3)", "regexp_replace(s, '$', '!')", "regexp_replace(s, '^', '!')",
+    "regexp_replace(s, '(?i)ab', '<$0>')", "regexp_replace(s, '(?<x>a)', '$1$1')",
+    "regexp_replace(s, '[\\\\s_%]+', ' ')", "regexp_replace(s, '(?=b)', '|')", "regexp_replace(s, 'a{1,2}+b', '.')",
+    "regexp_replace('a\nb\n', '$', '!')", "regexp_replace('a\r\n', '$', '!')", "regexp_replace('a\n\r', '.', '!')",
+    "regexp_replace('aXbX', 'X(b)?', '[$1]')", "typeof(n)", "typeof(d)", "typeof(ts)", "typeof(s)", "typeof(b + x)",
     *_REFUSED,
 )  # fmt: skip
 
@@ -120,6 +177,7 @@ def refused() -> frozenset[str]:
 
 
 def main() -> None:
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
@@ -158,12 +216,12 @@ def main() -> None:
             listed: list[Any]
             try:
                 listed = list(values(expression, ""))
-            except PySparkException:
+            except (PySparkException, Py4JJavaError):
                 listed = []
                 for row in ROWS:
                     try:
                         listed += values(expression, f"WHERE id = {row[0]}")
-                    except PySparkException as error:
+                    except (PySparkException, Py4JJavaError) as error:
                         listed.append({"error": _error_class(error)})
             kind = column.dataType.simpleString().upper()
             answers[expression] = {"type": kind, "name": column.name, "values": listed}

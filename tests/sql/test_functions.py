@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import sqlview
+from sqlview.oracle.functions import _SAME, _SPARKS
 from tests.sql.function_cases import ANSWERS, COLUMNS, EXPRESSIONS, ROWS, Answer, refused
 
 RECORDED: dict[str, Answer] = json.loads(ANSWERS.read_text())["answers"]
@@ -20,6 +22,14 @@ RECORDED: dict[str, Answer] = json.loads(ANSWERS.read_text())["answers"]
 NAMED_OTHERWISE = {"position('b', s)", "position('b', s, 2)", "char(65)", "mod(n, m)"}
 #: Expressions of letters that DuckDB maps to another case than Spark does: it says so.
 UNSAID = {e for e in EXPRESSIONS if e.startswith("initcap('")}
+#: Functions, and operators of bits, that Spark computes for VERIFY.
+SPARKS = re.compile(r"\b({})\(| [&|^] |~|<<|>>|PLACING".format("|".join(sorted(_SPARKS - _SAME))))
+#: (expression, row): where Java's regular expressions find nothing between the two halves of a
+#: character, and Spark makes two broken ones of it.
+PARTED = {
+    (e, 5)
+    for e in ("regexp_count(s, 'b*')", "regexp_replace(s, 'b*', '-')", "regexp_replace(s, '', '-')")
+}
 MAINTAINED = [e for e in EXPRESSIONS if e not in refused()]
 
 
@@ -55,13 +65,16 @@ def test_values_and_errors(db: sqlview.Session) -> None:
             tx.insert("t", [row])
         for i, expression in enumerate(MAINTAINED):
             wanted = RECORDED[expression]["values"][position]
-            if (found := _verified(db, f"v{i}", expression)) is not None:
+            said = expression in UNSAID or not SPARKS.search(expression)
+            if said and (found := _verified(db, f"v{i}", expression)) is not None:
                 wrong.append(f"{expression} in row {row[0]}: {found}")
             try:
                 ((value,),) = db.view(f"v{i}").rows()
             except sqlview.ViewError as error:
                 if not isinstance(wanted, dict) or f"[{wanted['error']}" not in str(error):
                     wrong.append(f"{expression} in row {row[0]}: {error}, Spark {wanted}")
+                continue
+            if (expression, row[0]) in PARTED:
                 continue
             if isinstance(wanted, dict) or not _same(value, wanted):
                 wrong.append(f"{expression} in row {row[0]}: {value!r}, Spark {wanted!r}")

@@ -1,0 +1,281 @@
+"""Functions of `planner.library`, and those that are others in disguise: calls left by their name.
+
+Source: Spark SQL, the functions' own input types; tests/sql/function_answers.json has its answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from planner import functions
+from planner.coercion import TypeMismatch, cast, common_type, explicit_cast, unify
+from planner.expr import Call, Expr, Literal
+from planner.library import LIBRARY, SECONDS, Function, Takes
+from planner.session_zone import zone_argument
+from planner.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    TINYINT,
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    FloatType,
+    IntegerType,
+    NullType,
+    SqlType,
+    StringType,
+    TimestampType,
+)
+from planner.zones import find
+
+
+def call(name: str, args: Sequence[Expr]) -> Expr:
+    """A function of the library; arguments may be left out at the end where it has defaults."""
+    function = LIBRARY[name]
+    given = [*args, *_defaults(function, len(args))]
+    cast_args = [_argument(t, a, name) for t, a in zip(function.takes, given, strict=True)]
+    nullable = function.gives_null or any(a.nullable for a in cast_args)
+    if Takes.MOMENT in function.takes or name == "make_timestamp":
+        cast_args += zone_argument()
+    return Call(name, tuple(cast_args), function.type, nullable)
+
+
+def least(name: str) -> int:
+    """How many arguments the function has at least."""
+    return len(LIBRARY[name].takes) - len(LIBRARY[name].defaults)
+
+
+def _defaults(function: Function, given: int) -> list[Literal]:
+    missing = len(function.takes) - given
+    values = function.defaults[len(function.defaults) - missing :] if missing else ()
+    kinds = function.takes[len(function.takes) - missing :]
+    return [Literal(v, _LITERALS.get(k, INT)) for v, k in zip(values, kinds, strict=True)]
+
+
+_LITERALS = {Takes.WORD: STRING, Takes.PATTERN: STRING, Takes.FLAG: BOOLEAN, Takes.TEXT: STRING}
+
+
+def _argument(takes: Takes, value: Expr, name: str) -> Expr:
+    shown = name.upper()
+    match takes:
+        case Takes.DOUBLE:
+            return cast(functions.positive(value), DOUBLE)
+        case Takes.INT:
+            return cast(functions.positive(value), INT)
+        case Takes.BIGINT:
+            return cast(functions.positive(value), BIGINT)
+        case Takes.NUMERIC:
+            return functions.positive(value)
+        case Takes.INTEGRAL:
+            if isinstance(value.type, (IntegerType, NullType)):
+                return cast(value, BIGINT)
+            raise TypeMismatch(f"{shown} needs an integer here, not {value.type}")
+        case Takes.SECONDS:
+            return cast(functions.positive(value), SECONDS)
+        case Takes.TEXT:
+            return cast(value, STRING)
+        case Takes.BYTES:
+            return _bytes(value, shown)
+        case Takes.INSTANT | Takes.MOMENT:
+            return cast(functions.instant(value, TIMESTAMP), TIMESTAMP)
+        case _:
+            wanted = _LITERALS.get(takes, INT)
+            constant = cast(value, wanted)
+            if not isinstance(constant, Literal) or constant.value is None:
+                raise TypeMismatch(
+                    f"{shown} needs a literal {wanted} here", hint="Write it as a constant."
+                )
+            return constant
+
+
+def _bytes(value: Expr, shown: str) -> Expr:
+    match value.type:
+        case BinaryType():
+            return value
+        case StringType() | NullType():
+            return explicit_cast(cast(value, STRING), BINARY, False)
+        case other:
+            raise TypeMismatch(f"{shown} needs STRING or BINARY, not {other}", hint="Cast it.")
+
+
+# --- functions of their own --------------------------------------------------------------------
+
+
+def attempt(function: str, left: Expr, right: Expr) -> Expr:
+    """TRY_ADD and the like."""
+    whole = functions.arithmetic(function, left, right)
+    assert isinstance(whole, Call)
+    return Call(f"try_{function}", whole.args, whole.type, True)
+
+
+def bits(function: str, left: Expr, right: Expr) -> Expr:
+    """&, | and ^ of integers."""
+    kind = common_type(left.type, right.type)
+    if isinstance(kind, NullType):
+        kind = INT
+    if not isinstance(kind, IntegerType):
+        sign = {"bit_and": "&", "bit_or": "|", "bit_xor": "^"}[function]
+        raise TypeMismatch(f"operator {sign} does not take {left.type} and {right.type}")
+    args = (cast(left, kind), cast(right, kind))
+    return Call(function, args, kind, left.nullable or right.nullable)
+
+
+def inverted(value: Expr) -> Expr:
+    """~ of an integer."""
+    kind = value.type
+    if isinstance(kind, NullType):
+        value, kind = cast(value, INT), INT
+    if not isinstance(kind, IntegerType):
+        raise TypeMismatch(f"operator ~ does not take {value.type}")
+    return Call("bit_not", (value,), kind, value.nullable)
+
+
+def shifted(function: str, value: Expr, by: Expr) -> Expr:
+    """<<, >> and >>> of an INT or BIGINT."""
+    kind = BIGINT if value.type == BIGINT else INT
+    number = cast(functions.positive(value), kind)
+    places = cast(functions.positive(by), INT)
+    return Call(function, (number, places), kind, number.nullable or places.nullable)
+
+
+def bit_count(value: Expr) -> Expr:
+    if not isinstance(value.type, (IntegerType, BooleanType)):
+        raise TypeMismatch(f"BIT_COUNT needs an integer or BOOLEAN, not {value.type}")
+    return Call("bit_count", (value,), INT, value.nullable)
+
+
+def bit_get(value: Expr, position: Expr) -> Expr:
+    if not isinstance(value.type, IntegerType):
+        raise TypeMismatch(f"BIT_GET needs an integer, not {value.type}")
+    place = cast(functions.positive(position), INT)
+    return Call("bit_get", (value, place), TINYINT, value.nullable or place.nullable)
+
+
+def hexadecimal(value: Expr) -> Expr:
+    number = isinstance(value.type, (IntegerType, DecimalType, FloatType))
+    return call("hex_of_number" if number else "hex", [value])
+
+
+def nan_else(value: Expr, otherwise: Expr) -> Expr:
+    """NANVL: the second where the first is NaN."""
+    first, second = (cast(functions.positive(e), DOUBLE) for e in (value, otherwise))
+    nan = functions.compare("eq", first, functions.NAN)
+    return functions.conditional([(nan, second)], first, "NANVL")
+
+
+def same_or_both_null(left: Expr, right: Expr) -> Expr:
+    return functions.compare("eq_null_safe", left, right)
+
+
+def decoded(args: Sequence[Expr]) -> Expr:
+    """DECODE: of (bytes, charset), or of (value, search, result, …[, otherwise])."""
+    if len(args) == 2:
+        return call("decode", args)
+    value, *rest = args
+    otherwise = rest.pop() if len(rest) % 2 else None
+    branches = [
+        (functions.compare("eq_null_safe", value, search), result)
+        for search, result in zip(rest[::2], rest[1::2], strict=True)
+    ]
+    return functions.conditional(branches, otherwise, "DECODE")
+
+
+def chosen(args: Sequence[Expr]) -> Expr:
+    """ELT."""
+    number = cast(functions.positive(args[0]), INT)
+    kinds = [a.type for a in args[1:]]
+    if all(isinstance(k, BinaryType) for k in kinds):
+        texts = list(args[1:])
+    else:
+        texts = list(unify([cast(a, STRING) for a in args[1:]], "ELT"))
+    return Call("elt", (number, *texts), texts[0].type, True)
+
+
+def edits(args: Sequence[Expr]) -> Expr:
+    """LEVENSHTEIN of two texts, or within a number of edits."""
+    return call("levenshtein" if len(args) == 2 else "levenshtein_within", args)
+
+
+def seconds_since(value: Expr) -> Expr:
+    """UNIX_TIMESTAMP of a DATE or TIMESTAMP."""
+    if isinstance(value.type, StringType):
+        raise TypeMismatch(
+            "UNIX_TIMESTAMP of a STRING would read it by a format",
+            hint="Write unix_timestamp(timestamp(…)).",
+        )
+    return call("unix_timestamp", [value])
+
+
+def written_seconds(seconds: Expr, pattern: str) -> Expr:
+    """FROM_UNIXTIME. Raises: ValueError, as functions.date_format."""
+    return functions.date_format(call("timestamp_seconds", [cast(seconds, BIGINT)]), pattern)
+
+
+def moved(value: Expr, zone: str, to_utc: bool) -> Expr:
+    """FROM_UTC_TIMESTAMP and TO_UTC_TIMESTAMP: what clocks of a zone show at an instant, as if it
+    were UTC's, and back. Raises: TypeMismatch if there is no such zone."""
+    shown = "TO_UTC_TIMESTAMP" if to_utc else "FROM_UTC_TIMESTAMP"
+    found = find(zone)
+    if found is None:
+        raise TypeMismatch(f"{shown} does not know the time zone '{zone}'")
+    instant = cast(functions.instant(value, TIMESTAMP), TIMESTAMP)
+    there = () if found.is_utc else (Literal(found.id, STRING),)
+    first, second = ((), there) if to_utc else (there, ())
+    local = Call("cast", (instant, *first), TIMESTAMP_NTZ, instant.nullable)
+    return Call("cast", (local, *second), TIMESTAMP, instant.nullable)
+
+
+def half_even(value: Expr, digits: Expr) -> Expr:
+    """BROUND: as ROUND, half to even."""
+    rounded = functions.scalar("round", [value, digits])
+    assert isinstance(rounded, Call)
+    return Call("bround", rounded.args, rounded.type, rounded.nullable)
+
+
+def read_or_null(value: Expr, kind: SqlType) -> Expr:
+    """TRY_TO_DATE and TRY_TO_TIMESTAMP without a format."""
+    if not isinstance(value.type, (StringType, DateType, TimestampType, NullType)):
+        raise TypeMismatch(f"a text, date or timestamp is needed, not {value.type}")
+    return explicit_cast(value, kind, True)
+
+
+def type_name(value: Expr) -> Expr:
+    """TYPEOF."""
+    name = "void" if isinstance(value.type, NullType) else str(value.type).lower()
+    return Literal(name.replace(" ", ""), STRING)
+
+
+#: Functions of expressions alone: (fewest arguments, most, what they are).
+FORMS: dict[str, tuple[int, int, Callable[[Sequence[Expr]], Expr]]] = {
+    "try_add": (2, 2, lambda a: attempt("add", *a)),
+    "try_subtract": (2, 2, lambda a: attempt("subtract", *a)),
+    "try_multiply": (2, 2, lambda a: attempt("multiply", *a)),
+    "try_divide": (2, 2, lambda a: attempt("divide", *a)),
+    "try_mod": (2, 2, lambda a: attempt("remainder", *a)),
+    "shiftleft": (2, 2, lambda a: shifted("shift_left", *a)),
+    "shiftright": (2, 2, lambda a: shifted("shift_right", *a)),
+    "shiftrightunsigned": (2, 2, lambda a: shifted("shift_right_unsigned", *a)),
+    "bit_count": (1, 1, lambda a: bit_count(*a)),
+    "bit_get": (2, 2, lambda a: bit_get(*a)),
+    "getbit": (2, 2, lambda a: bit_get(*a)),
+    "hex": (1, 1, lambda a: hexadecimal(*a)),
+    "nanvl": (2, 2, lambda a: nan_else(*a)),
+    "equal_null": (2, 2, lambda a: same_or_both_null(*a)),
+    "elt": (2, 1_000_000, chosen),
+    "levenshtein": (2, 3, edits),
+    "unix_timestamp": (1, 1, lambda a: seconds_since(*a)),
+    "to_unix_timestamp": (1, 1, lambda a: seconds_since(*a)),
+    "try_to_date": (1, 1, lambda a: read_or_null(a[0], DATE)),
+    "try_to_timestamp": (1, 1, lambda a: read_or_null(a[0], TIMESTAMP)),
+    "bround": (1, 2, lambda a: half_even(a[0], a[1] if len(a) > 1 else Literal(0, INT))),
+    "typeof": (1, 1, lambda a: type_name(*a)),
+    "sha": (1, 1, lambda a: call("sha1", a)),
+}

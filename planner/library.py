@@ -1,0 +1,195 @@
+"""Functions of Spark that take arguments of fixed types: one record each.
+
+The binder finds a function here by its name, the optimizer whether it fails or gives NULL, EXPLAIN
+and README its meaning, the evaluator (operators.scalar) the implementation of the same name. What
+has a form of its own (CASE, CAST, arithmetic, dates in zones) is bound by hand in planner.bind.
+
+Source: Spark SQL, the functions' own input types; tests/sql/function_answers.json has its answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from planner.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    DecimalType,
+    SqlType,
+)
+
+
+class Takes(Enum):
+    """What an argument is cast to; `planner.functions` has the casts."""
+
+    DOUBLE = auto()
+    INT = auto()
+    BIGINT = auto()
+    INTEGRAL = auto()  #: BIGINT, of integers alone
+    NUMERIC = auto()  #: any number as it is; a text as DOUBLE
+    SECONDS = auto()  #: DECIMAL(16,6)
+    TEXT = auto()
+    PATTERN = auto()  #: a literal: a regular expression
+    WORD = auto()  #: a literal text
+    NUMBER = auto()  #: a literal integer
+    FLAG = auto()  #: a literal BOOLEAN
+    BYTES = auto()  #: BINARY, or a text's UTF-8
+    INSTANT = auto()  #: TIMESTAMP
+    MOMENT = auto()  #: TIMESTAMP, at a time of the session's zone, which is passed behind
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """`name` in SQL, and of the evaluator; NULL where an argument is.
+
+    `defaults`: of arguments left out at the end. `fails`: some rows are in error. `gives_null`:
+    also where no argument is NULL. `shown`: what Spark prints behind all of these in the name of a
+    column.
+    """
+
+    name: str
+    takes: tuple[Takes, ...]
+    type: SqlType
+    meaning: str
+    defaults: tuple[str | int | bool, ...] = ()
+    shown: tuple[str, ...] = ()
+    fails: bool = False
+    gives_null: bool = False
+
+
+_N = Takes.INTEGRAL
+_D, _I, _L, _T, _B = Takes.DOUBLE, Takes.INT, Takes.BIGINT, Takes.TEXT, Takes.BYTES
+
+_ALL = (
+    # numbers
+    Function("sin", (_D,), DOUBLE, "sine"),
+    Function("cos", (_D,), DOUBLE, "cosine"),
+    Function("tan", (_D,), DOUBLE, "tangent"),
+    Function("cot", (_D,), DOUBLE, "1 / tan(a)"),
+    Function("sec", (_D,), DOUBLE, "1 / cos(a)"),
+    Function("csc", (_D,), DOUBLE, "1 / sin(a)"),
+    Function("asin", (_D,), DOUBLE, "arc sine; NaN beyond -1 to 1"),
+    Function("acos", (_D,), DOUBLE, "arc cosine; NaN beyond -1 to 1"),
+    Function("atan", (_D,), DOUBLE, "arc tangent"),
+    Function("atan2", (_D, _D), DOUBLE, "(y, x): the angle of the point"),
+    Function("sinh", (_D,), DOUBLE, "hyperbolic sine"),
+    Function("cosh", (_D,), DOUBLE, "hyperbolic cosine"),
+    Function("tanh", (_D,), DOUBLE, "hyperbolic tangent"),
+    Function("asinh", (_D,), DOUBLE, "inverse hyperbolic sine"),
+    Function("acosh", (_D,), DOUBLE, "inverse hyperbolic cosine; NaN below 1"),
+    Function("atanh", (_D,), DOUBLE, "inverse hyperbolic tangent; NaN beyond -1 to 1"),
+    Function("hypot", (_D, _D), DOUBLE, "sqrt(a * a + b * b)"),
+    Function("factorial", (_I,), BIGINT, "a!; NULL beyond 0 to 20", gives_null=True),
+    Function("bin", (_L,), STRING, "binary digits, of a negative number its two's complement"),
+    Function(
+        "conv", (_T, _I, _I), STRING,
+        "(digits, base, base): the digits of another base, 2 to 36; NULL for other bases",
+        fails=True, gives_null=True,
+    ),
+    Function(
+        "width_bucket", (_D, _D, _D, _L), BIGINT,
+        "(a, low, high, count): which of so many equal ranges; NULL where there are none",
+        gives_null=True,
+    ),
+    # bytes and codes
+    Function("unhex", (_T,), BINARY, "bytes of hexadecimal digits, else NULL", gives_null=True),
+    Function("md5", (_B,), STRING, "MD5 in hexadecimal digits"),
+    Function("sha1", (_B,), STRING, "SHA-1 in hexadecimal digits"),
+    Function(
+        "sha2", (_B, _I), STRING, "(a, bits): SHA-2 in hexadecimal digits; NULL for other bits",
+        gives_null=True,
+    ),
+    Function("crc32", (_B,), BIGINT, "cyclic redundancy check"),
+    Function("base64", (_B,), STRING, "bytes in base 64"),
+    Function("unbase64", (_T,), BINARY, "bytes of base 64; fails on other text", fails=True),
+    Function("octet_length", (_B,), INT, "number of bytes"),
+    Function("bit_length", (_B,), INT, "number of bits"),
+    Function(
+        "encode", (_T, Takes.WORD), BINARY, "(a, charset literal): bytes; fails on other letters",
+        fails=True,
+    ),
+    Function("url_encode", (_T,), STRING, "a as a part of a URL"),
+    Function("url_decode", (_T,), STRING, "text of a part of a URL; fails on others", fails=True),
+    Function(
+        "try_url_decode", (_T,), STRING, "text of a part of a URL; NULL for others", gives_null=True
+    ),
+    Function(
+        "decode", (_B, Takes.WORD), STRING, "(bytes, charset literal): text; fails on other bytes",
+        fails=True,
+    ),
+    Function("hex", (_B,), STRING, "hexadecimal digits of bytes"),
+    Function("hex_of_number", (_L,), STRING, "hexadecimal digits of a BIGINT"),
+    # texts
+    Function("find_in_set", (_T, _T), INT, "(a, list): position in a list parted by commas, or 0"),
+    Function("levenshtein", (_T, _T), INT, "edits from one text to the other"),
+    Function(
+        "levenshtein_within", (_T, _T, _I), INT, "levenshtein, or -1 beyond a number of edits"
+    ),
+    Function("soundex", (_T,), STRING, "code of how a word sounds"),
+    Function("luhn_check", (_T,), BOOLEAN, "whether the digits pass Luhn's check"),
+    Function(
+        "mask", (_T, Takes.WORD, Takes.WORD, Takes.WORD), STRING,
+        "(a, upper, lower, digit literals): letters and digits replaced",
+        defaults=("X", "x", "n"), shown=("NULL",),
+    ),
+    Function(
+        "overlay", (_T, _T, _I, _I), STRING,
+        "(a, by, start, length): replaced from there; so many characters, or as many as `by` has",
+        defaults=(-1,),
+    ),
+    Function("quote", (_T,), STRING, "a in quotes, its own escaped"),
+    Function(
+        "format_number", (Takes.NUMERIC, _I), STRING, "(a, digits): #,###.##; NULL below 0 digits",
+        gives_null=True,
+    ),
+    # regular expressions
+    Function("regexp_count", (_T, Takes.PATTERN), INT, "how often it is found"),
+    Function(
+        "regexp_extract", (_T, Takes.PATTERN, Takes.NUMBER), STRING,
+        "(a, regex, group): of the first place where it is found, else empty",
+        defaults=(1,),
+    ),
+    Function(
+        "regexp_substr", (_T, Takes.PATTERN), STRING,
+        "the first part of a that it matches, else NULL", gives_null=True,
+    ),
+    Function(
+        "regexp_instr", (_T, Takes.PATTERN), INT, "where it is found first, else 0", shown=("0",)
+    ),
+    Function(
+        "regexp_replace", (_T, Takes.PATTERN, Takes.WORD, Takes.NUMBER), STRING,
+        "(a, regex, replacement[, from position]): all places replaced", defaults=(1,),
+    ),
+    # instants
+    Function("timestamp_seconds", (_N,), TIMESTAMP, "seconds since 1970 (UTC)", fails=True),
+    Function("timestamp_millis", (_N,), TIMESTAMP, "milliseconds since 1970 (UTC)", fails=True),
+    Function("timestamp_micros", (_N,), TIMESTAMP, "microseconds since 1970 (UTC)"),
+    Function("unix_seconds", (Takes.INSTANT,), BIGINT, "seconds since 1970 (UTC)"),
+    Function(
+        "unix_timestamp", (Takes.INSTANT,), BIGINT, "seconds since 1970 (UTC), towards 1970",
+        shown=("yyyy-MM-dd HH:mm:ss",),
+    ),
+    Function("unix_millis", (Takes.INSTANT,), BIGINT, "milliseconds since 1970 (UTC)"),
+    Function("unix_micros", (Takes.INSTANT,), BIGINT, "microseconds since 1970 (UTC)"),
+    Function(
+        "months_between", (Takes.MOMENT, Takes.MOMENT, Takes.FLAG), DOUBLE,
+        "(a, b[, rounded]) (*): months of 31 days from b to a, whole between same or last days",
+        defaults=(True,),
+    ),
+    Function(
+        "make_timestamp", (_I, _I, _I, _I, _I, Takes.SECONDS), TIMESTAMP,
+        "(year, month, day, hour, minute, seconds) (*); fails where there is no such time",
+        fails=True,
+    ),
+)  # fmt: skip
+
+#: By name.
+LIBRARY: dict[str, Function] = {f.name: f for f in _ALL}
+#: DECIMAL(16,6).
+SECONDS = DecimalType(16, 6)
