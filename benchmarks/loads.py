@@ -1,12 +1,16 @@
-"""What a load costs, and whom: python -m benchmarks.loads --sf 1
+"""What a load and a view cost, and whom: python -m benchmarks.loads
 
 TPC-H's lineitem goes from Parquet files into an empty table of a store, in the order of its key and
 shuffled: as files that this process reads, or Spark's tasks; and as a Spark DataFrame that comes
 through this process, or whose rows the tasks write. The CPU time is this process's, the driver's,
 and that of its children, the JVM and Python workers; a scan by Spark alone is beside it. Heap is
-the memory of this process that belongs to no file, after the load, beyond what it was.
+the memory of this process that belongs to no file, after the load, beyond what it was. Keys that
+are shuffled need an index, which tasks build where the load is theirs and large.
 
-Invariant: the table's count and sums are those of the files.
+Then views are created over loaded tables, by this process and by tasks: their indexes, and their
+first rows.
+
+Invariant: the table's count and sums are those of the files, the views' rows those of the driver.
 """
 
 from __future__ import annotations
@@ -28,9 +32,11 @@ import sqlview
 from benchmarks import common
 from operators import budget
 from tpch import generate
+from tpch.queries import Query, select_queries, tables_of
 from tpch.schema import TABLES_BY_NAME
 
 ORDERS = ("in order", "shuffled")
+PLACEMENTS = ("inline", "spark")
 WAYS = ("files", "through the driver", "by tasks", "files, by tasks")
 _TABLE = "lineitem"
 _FILES = 8
@@ -40,6 +46,7 @@ _CHECK = f"""SELECT count(*) AS n, sum(l_orderkey) AS keys, sum(l_quantity) AS q
 
 @dataclass(frozen=True, slots=True)
 class Load:
+    sf: float
     order: str
     way: str
     rows: int
@@ -50,37 +57,92 @@ class Load:
     heap_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """`rows` of the tables that it reads."""
+
+    sf: float
+    query: str
+    placement: str
+    rows: int
+    seconds: float
+    driver_cpu_seconds: float
+    cpu_seconds: float
+    heap_bytes: int
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = common.parser("loads", __doc__)
-    parser.add_argument("--sf", type=float, default=1.0, help="scale factor (%(default)s)")
+    parser.add_argument(
+        "--sf", type=float, nargs="+", default=[0.1, 1.0], help="scale factors (0.1 1)"
+    )
+    parser.add_argument("--queries", default="q01,q03,q18", help="of the views (%(default)s)")
     parser.add_argument("--data", type=Path, metavar="DIRECTORY", help="where data is kept")
     parser.add_argument("--tasks", type=common.positive, default=2, help="at a time (%(default)s)")
-    given = common.parse(parser, arguments, {"sf": 0.01})
+    given = common.parse(parser, arguments, {"sf": [0.01], "queries": "q03"})
     return common.guarded(lambda: _main(given))
 
 
 def _main(given: argparse.Namespace) -> None:
+    queries = select_queries(given.queries)
     results = common.Results("loads", given)
-    directory = generate.generate(given.sf, given.data)
     spark = sqlview.start_spark(f"local[{given.tasks}]")
     loads: list[Load] = []
+    views: list[View] = []
     try:
-        with tempfile.TemporaryDirectory(dir=".") as name:
-            for place, order in enumerate(ORDERS):
-                files = Path(name).absolute() / order.replace(" ", "-")
-                expected = _write(directory, files, None if place == 0 else given.seed)
-                frame = spark.read.parquet(str(files))
-                loads.append(_scan(order, frame, expected, files))
-                _load(Path(name), spark, frame.limit(1000), "by tasks")  # workers are there
-                for way in WAYS:
-                    common.progress().print(f"{order}, {way}")
-                    loads.append(_measured(Path(name), spark, frame, files, order, way, expected))
+        for sf in given.sf:
+            directory = generate.generate(sf, given.data)
+            with tempfile.TemporaryDirectory(dir=".") as name:
+                here = Path(name).absolute()
+                loads += _loads(sf, directory, here, spark, given.seed)
+                views += _views(sf, directory, here, spark, queries)
     finally:
         spark.stop()
-    found = results.write({"loads": loads})
+    found = results.write({"loads": loads, "views": views})
     common.show_figures(tables(found))
     common.show_targets(targets(found))
     _draw(results, found)
+
+
+def _loads(sf: float, directory: Path, here: Path, spark: Any, seed: int) -> Iterator[Load]:
+    for place, order in enumerate(ORDERS):
+        files = here / order.replace(" ", "-")
+        expected = _write(directory, files, None if place == 0 else seed)
+        frame, size = spark.read.parquet(str(files)), _size(files)
+        _load(here, spark, frame.limit(1000), "by tasks")  # workers are there
+        with _measuring() as measured:
+            frame.write.format("noop").mode("overwrite").save()
+        yield Load(sf, order, "scan by Spark", expected[0], size, *measured())
+        for way in WAYS:
+            common.progress().print(f"{sf:g}, {order}, {way}")
+            data = str(files) if way.startswith("files") else frame
+            cost = _load(here, spark, data, way, expected)
+            yield Load(sf, order, way, expected[0], size, *cost)
+
+
+def _views(
+    sf: float, directory: Path, here: Path, spark: Any, queries: Sequence[Query]
+) -> Iterator[View]:
+    """Raises: common.WrongAnswerError."""
+    expected: dict[str, list[Any]] = {}
+    for placement in PLACEMENTS:
+        with (
+            tempfile.TemporaryDirectory(dir=here) as name,
+            sqlview.connect(Path(name) / "store", spark=spark, placement=placement) as db,
+        ):
+            rows: dict[str, int] = {}
+            for table in tables_of(queries):
+                db.sql(TABLES_BY_NAME[table].sql)
+                rows[table] = db.load(table, str(directory / f"{table}.parquet")).rows
+            for query in queries:
+                common.progress().print(f"{sf:g}, {query.name}, {placement}")
+                with _measuring() as measured:
+                    db.sql(query.create_sql)
+                found = sorted(db.view(query.name).rows(), key=repr)
+                if found != expected.setdefault(query.name, found):
+                    raise common.WrongAnswerError(f"{query.name} differs by placement")
+                read = sum(rows[table] for table in query.tables)
+                yield View(sf, query.name, placement, read, *measured())
 
 
 def _write(directory: Path, files: Path, shuffle_seed: int | None) -> tuple[Any, ...]:
@@ -96,27 +158,6 @@ def _write(directory: Path, files: Path, shuffle_seed: int | None) -> tuple[Any,
         pc.sum(rows["l_orderkey"]).as_py(),
         pc.sum(rows["l_quantity"]).as_py(),
         lengths.as_py(),
-    )
-
-
-def _scan(order: str, frame: Any, expected: tuple[Any, ...], files: Path) -> Load:
-    with _measuring() as measured:
-        frame.write.format("noop").mode("overwrite").save()
-    return Load(order, "scan by Spark", expected[0], _size(files), *measured())
-
-
-def _measured(
-    directory: Path,
-    spark: Any,
-    frame: Any,
-    files: Path,
-    order: str,
-    way: str,
-    expected: tuple[Any, ...],
-) -> Load:
-    data = str(files) if way.startswith("files") else frame
-    return Load(
-        order, way, expected[0], _size(files), *_load(directory, spark, data, way, expected)
     )
 
 
@@ -184,21 +225,34 @@ def _size(files: Path) -> int:
 
 
 def tables(result: dict[str, Any]) -> list[common.Figures]:
-    rows = tuple(
-        (
-            f"{load['order']}, {load['way']}",
-            common.number(load["seconds"]),
-            common.number(load["driver_cpu_seconds"]),
-            common.number(load["cpu_seconds"]),
-            f"{_share(load):.1%}",
-            common.mib(load["heap_bytes"]),
+    figures: list[common.Figures] = []
+    costs = ("s", "driver, CPU s", "all, CPU s", "driver's share", "heap, MiB more")
+    for sf in sorted({load["sf"] for load in result["loads"]}):
+        loads = [load for load in result["loads"] if load["sf"] == sf]
+        first = loads[0]
+        title = (
+            f"lineitem, {first['rows']:,} rows in {common.mib(first['file_bytes'])} MiB of Parquet"
         )
-        for load in result["loads"]
+        rows = tuple((f"{load['order']}, {load['way']}", *_cost(load)) for load in loads)
+        figures.append(common.Figures(title, ("load", *costs), rows))
+        rows = tuple(
+            (f"{view['query']}, {view['placement']}", f"{view['rows']:,}", *_cost(view))
+            for view in sorted(result["views"], key=lambda view: view["query"])
+            if view["sf"] == sf
+        )
+        title = f"First rows of views, scale factor {sf:g}"
+        figures.append(common.Figures(title, ("view", "rows under it", *costs), rows))
+    return figures
+
+
+def _cost(measured: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        common.number(measured["seconds"]),
+        common.number(measured["driver_cpu_seconds"]),
+        common.number(measured["cpu_seconds"]),
+        f"{_share(measured):.1%}",
+        common.mib(measured["heap_bytes"]),
     )
-    first = result["loads"][0]
-    title = f"lineitem, {first['rows']:,} rows in {common.mib(first['file_bytes'])} MiB of Parquet"
-    columns = ("load", "s", "driver, CPU s", "all, CPU s", "driver's share", "heap, MiB more")
-    return [common.Figures(title, columns, rows)]
 
 
 def _share(load: dict[str, Any]) -> float:
@@ -207,34 +261,51 @@ def _share(load: dict[str, Any]) -> float:
 
 
 def targets(result: dict[str, Any]) -> list[common.Target]:
+    """Of the largest scale factor."""
+    sf = max(load["sf"] for load in result["loads"])
     found: list[common.Target] = []
     for order in ORDERS:
-        by_way = {load["way"]: load for load in result["loads"] if load["order"] == order}
+        by_way = {
+            load["way"]: load
+            for load in result["loads"]
+            if (load["order"], load["sf"]) == (order, sf)
+        }
         driver = by_way["through the driver"]
         for way in ("by tasks", "files, by tasks"):
             tasks = by_way[way]
             found += [
-                common.Target(
-                    f"{order}, {way}: at most 5% of the CPU time in the driver",
-                    f"{_share(tasks):.1%}",
-                    _share(tasks) <= 0.05,
-                ),
+                _at_most_5_percent(f"{order}, {way}", tasks),
                 common.Target(
                     "… at most half the CPU time of a load through the driver",
                     f"{tasks['cpu_seconds'] / driver['cpu_seconds']:.0%}",
                     2 * tasks["cpu_seconds"] <= driver["cpu_seconds"],
                 ),
             ]
+    for view in result["views"]:
+        if view["sf"] == sf and view["placement"] == "spark":
+            found.append(_at_most_5_percent(f"{view['query']} by tasks", view))
     return found
 
 
+def _at_most_5_percent(name: str, measured: dict[str, Any]) -> common.Target:
+    share = _share(measured)
+    return common.Target(
+        f"{name}: at most 5% of the CPU time in the driver", f"{share:.1%}", share <= 0.05
+    )
+
+
 def _draw(results: common.Results, result: dict[str, Any]) -> None:
+    """Of the largest scale factor."""
+    sf = max(load["sf"] for load in result["loads"])
+    bars = [(f"{x['order']}, {x['way']}", x) for x in result["loads"] if x["sf"] == sf]
+    bars += [(f"{x['query']}, {x['placement']}", x) for x in result["views"] if x["sf"] == sf]
     with results.chart() as (axes,):
-        names = [f"{load['order']},\n{load['way']}" for load in result["loads"]]
-        driver = [load["driver_cpu_seconds"] for load in result["loads"]]
-        others = [load["cpu_seconds"] - load["driver_cpu_seconds"] for load in result["loads"]]
+        names = [name for name, _ in bars]
+        driver = [x["driver_cpu_seconds"] for _, x in bars]
+        others = [max(x["cpu_seconds"] - x["driver_cpu_seconds"], 0) for _, x in bars]
         axes.barh(names, driver, label="driver")
         axes.barh(names, others, left=driver, label="JVM and workers")
+        axes.tick_params(axis="y", labelsize=7)
         axes.invert_yaxis()
         axes.set_xlabel("CPU seconds")
         axes.legend()

@@ -208,7 +208,10 @@ def test_loads(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert [(each["order"], each["way"]) for each in found["loads"]] == [
         (order, way) for order in loads.ORDERS for way in ways
     ]
-    assert len(loads.targets(found)) == 8
+    assert [(each["query"], each["placement"]) for each in found["views"]] == [
+        ("q03", placement) for placement in loads.PLACEMENTS
+    ]
+    assert len(loads.targets(found)) == 9
 
 
 @pytest.mark.parametrize(
