@@ -129,7 +129,8 @@ class Dataflow:
         #: Told how many rows more a new view has read.
         self.on_read: Callable[[int], None] = _ignore
         #: Asked whether a new node that keeps rows has them as of a time already, made elsewhere,
-        #: and told of the other new ones: their rows, or None if their reader is to take them.
+        #: or one that keeps none is left to those who read it; and told of the other new ones:
+        #: their rows, or None if their one reader is to take them.
         self.hydrate: Hydrate = _here
 
     @property
@@ -684,7 +685,7 @@ class _Rows:
         node, operator = installed.node, installed.operator
         here = flows or self._only is not None
         if not here and self._dataflow.hydrate(installed, self.time, self._fresh):
-            return  # its relation has its rows
+            return  # it is like one that ran before
         self._fresh[node] = None
         if not flows:
             self._fresh[node] = operator.together(_not_empty(operator.start(self)))

@@ -110,6 +110,11 @@ class DeltaJoinOperator(Operator[ir.DeltaJoin]):
         """Columns of an input whose change can change the join as its consumers read it."""
         return self._reads[source]
 
+    @property
+    def takes_events(self) -> bool:
+        """Whether an input is one of events."""
+        return self._events is not None
+
     def start(self, inputs: Inputs) -> Iterator[Delta]:
         return self.rows(inputs)
 

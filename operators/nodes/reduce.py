@@ -143,7 +143,7 @@ class ReduceOperator(Operator[ir.Reduce]):
         schema = self.node.input.schema
         if first is None:
             if not self.keys:  # a global aggregate has its row even from no input
-                yield self.apply(deltas.empty(schema), self._no_runs(inputs.time))
+                yield self.apply(deltas.empty(schema), self.no_runs(inputs.time))
         elif second is None:
             yield self.step([first])
         else:
@@ -157,7 +157,7 @@ class ReduceOperator(Operator[ir.Reduce]):
             zeros = np.zeros(len(runs.time), np.int64)
             yield self.apply(Delta(schema, zeros, zeros, origins), runs)
 
-    def _no_runs(self, time: int) -> Runs:
+    def no_runs(self, time: int) -> Runs:
         """The one group of a global aggregate, to which nothing is added."""
         return Runs(
             words=np.zeros((1, 1), np.int64),

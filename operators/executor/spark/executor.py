@@ -159,11 +159,14 @@ class SparkExecutor:
         least: int,
     ) -> int | None:
         """Compute the first rows of a new sink by tasks, which write them into the files of the
-        store, if there are `least` rows at least under it. `new`: see hydration.plan.
+        store, if there are `least` rows at least under it. `new`: see hydration.plan. A join that
+        several sinks read is left to these.
 
         Returns: how many rows were read; None if they are to be computed by the driver: the tasks
         cannot, or Spark gives the job up. Raises: KeyboardInterrupt, with no file left.
         """
+        if hydration.is_left_to_readers(sink, least):
+            return 0
         planned = hydration.plan(dataflow, sink, new)
         if planned is None or planned.rows < least:
             return None
@@ -182,8 +185,9 @@ class SparkExecutor:
             with interrupts.let_through():
                 collected = self._collect(job, path)
             rows = _results(collected, publisher.directory)
-            written = hydration.written(rows.get(len(job.routes), []), store.directory)
-            store.adopt(lent.token, written.names)
+            told = rows.get(len(job.routes), [])
+            found = hydration.written(told if job.written else [], store.directory)
+            store.adopt(lent.token, found.names)
             kept = True
         except Exception as error:
             self.failures += 1
@@ -196,7 +200,10 @@ class SparkExecutor:
                 publication.drop()
             discard(path)
             publisher.discard_named(os.path.basename(path) + "-")
-        hydration.take(dataflow, sink, written, time)
+        if job.written:
+            hydration.take(dataflow, sink, found, time)
+        else:
+            hydration.add_up(sink, told, dataflow.hashing, time)
         keys = list(builder.keys)
         for node, message, count in task.failing(rows.get(len(job.routes) + len(job.sinks), [])):
             operator = dataflow.operator(keys[node][1], keys[node][0])

@@ -16,13 +16,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from operators.dataflow import Dataflow, Installed, Key, node_key
+from operators.executor.spark import blobs
 from operators.executor.spark.cut import SinkCut, cut_of, is_local, is_of_the_driver, is_stateless
 from operators.executor.spark.job import Job, JobBuilder, Limits, SnapshotRef
 from operators.executor.spark.load import segment_of
+from operators.executor.spark.sinks import sink_of
+from operators.flight import delta as deltas
 from operators.flight.delta import Delta
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
 from operators.nodes.delta_join import DeltaJoinOperator
-from operators.nodes.reduce import EXTREME
+from operators.nodes.reduce import EXTREME, ReduceOperator
+from operators.state.hashing import Hashing
 from operators.state.pieces import MappedFiles
 from operators.state.publish import Publication
 from operators.state.relation import Relation
@@ -78,9 +82,8 @@ def plan(dataflow: Dataflow, sink: Installed, new: Mapping[ir.Node, Delta | None
     order, or something that only the driver has."""
     if not isinstance(sink.node, ir.Reduce | ir.Store) or is_local(sink.node):
         return None
-    if isinstance(sink.node, ir.Reduce):
-        if not sink.node.keys or any(a.kind in EXTREME for a in sink.node.accumulators):
-            return None
+    if isinstance(sink.node, ir.Reduce) and any(a.kind in EXTREME for a in sink.node.accumulators):
+        return None
     cut = cut_of(sink)
     if is_of_the_driver(cut) or any(new.get(node) is not None for _, node in cut.region):
         return None
@@ -123,7 +126,9 @@ class HydrationBuilder(JobBuilder):
 
     def build(self) -> Job:
         job = super().build()
-        return replace(job, combined=True, time=self._time, written=job.sinks, token=self._token)
+        # Who has no keys has one row, which the driver writes.
+        written = job.sinks if is_written(self._plan.cut.sink.node) else ()
+        return replace(job, combined=True, time=self._time, written=written, token=self._token)
 
     def _follows(self, join: Key, source: int) -> bool:
         return self._plan.sources[join] == source
@@ -137,6 +142,20 @@ class HydrationBuilder(JobBuilder):
         return SnapshotRef(self.keys[key], number, starts)
 
 
+def is_written(node: ir.Node) -> bool:
+    """Whether tasks write the rows of a sink."""
+    return not isinstance(node, ir.Reduce) or bool(node.keys)
+
+
+def is_left_to_readers(join: Installed, least: int) -> bool:
+    """Whether a new node with more readers than one, which would be computed as a whole, is better
+    computed by each of them: a join of many rows, which tasks can do."""
+    operator = join.operator
+    if not isinstance(operator, DeltaJoinOperator) or operator.takes_events:
+        return False
+    return max(o.relation.live_rows for o in operator.occurrences) >= least
+
+
 def written(payloads: Sequence[bytes], directory: str) -> Written:
     """What tasks told, in their order."""
     segments = [segment_of(json.loads(payload), 0) for payload in payloads]
@@ -147,6 +166,18 @@ def written(payloads: Sequence[bytes], directory: str) -> Written:
     )
     found.files.open(found.names)
     return found
+
+
+def add_up(sink: Installed, payloads: Sequence[bytes], hashing: Hashing, time: int) -> None:
+    """Let a new group without keys have its row as of `time`, of what tasks told."""
+    operator = sink.operator
+    assert isinstance(operator, ReduceOperator)
+    if payloads:
+        sums = sink_of(sink.node, hashing)
+        sums.apply(operator, [blobs.decode_columns(p, sums.types) for p in payloads])
+    else:
+        nothing = deltas.empty(operator.node.input.schema)
+        operator.apply(nothing, operator.no_runs(time))
 
 
 def take(dataflow: Dataflow, sink: Installed, found: Written, time: int) -> None:
