@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TypeAlias, TypeGuard
 
-from planner.algebra import Frame, SortKey
+from planner.algebra import RANKED, Frame, SortKey
 from planner.expr import Expr, Literal, columns_used
 from planner.node import node
 from planner.types import Schema
@@ -414,6 +414,34 @@ class Window:
     columns: tuple[int, ...]
     values: tuple[WindowValue, ...]
     schema: Schema = field(hash=False)
+
+    @property
+    def reach(self) -> tuple[int, int] | None:
+        """How many rows before and behind its own a row's values are of; None: any number."""
+        reaches = [_reach(value) for value in self.values]
+        before = [r[0] for r in reaches if r is not None]
+        behind = [r[1] for r in reaches if r is not None]
+        return (max(before), max(behind)) if len(before) == len(reaches) else None
+
+
+def _reach(value: WindowValue) -> tuple[int, int] | None:
+    start, end = value.frame.start, value.frame.end
+    if value.function == "shift" and not value.ignore_nulls:
+        by = value.parameters[0].value
+        assert isinstance(by, int)
+        found = (by, by)
+    elif value.function not in RANKED - {"first_value", "last_value", "nth_value"} and (
+        start.kind == end.kind == "rows"
+    ):
+        found = (start.offset, end.offset)
+    else:
+        return None
+    before, behind = max(-found[0], 0), max(found[1], 0)
+    return (before, behind) if before + behind <= _MOST_NEIGHBOURS else None
+
+
+#: With more rows on a side the whole partition is read.
+_MOST_NEIGHBOURS = 1 << 14
 
 
 Stored: TypeAlias = Source | Store | Reduce | Recompute

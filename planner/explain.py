@@ -408,12 +408,14 @@ class _Dataflow:
         names = column_names(node.index.relation.schema)
         values = ", ".join(_window_text(v, names) for v in node.values)
         each = _each(node.index.partition, names)
-        return f"{name}: {values}{each}", [
-            f"state: index {self._index(node.index)}",
-            "cost: recomputes one partition per changed partition: reads all its rows"
-            if each
-            else "cost: recomputes one partition per step with changes: reads all rows",
-        ]
+        if node.reach is not None:
+            rows = sum(node.reach)
+            cost = f"cost per changed row: {rows} row{'s' if rows > 1 else ''} on each side of it"
+        elif each:
+            cost = "cost: recomputes one partition per changed partition: reads all its rows"
+        else:
+            cost = "cost: recomputes one partition per step with changes: reads all rows"
+        return f"{name}: {values}{each}", [f"state: index {self._index(node.index)}", cost]
 
     def _describe_reduce(self, node: dataflow.Reduce, name: str) -> tuple[str, list[str]]:
         names = column_names(node.schema)

@@ -12,9 +12,10 @@ would be added again. The order, and why:
                sink, nested joins become one, projections rise above joins and merge.
 4. infer       With each join in one node, derive what its predicate implies for single inputs.
 5. sink        Normalise again with the derived predicates.
-6. prune       Only the columns that are read. It puts projections under joins, so no rule that
+6. limit       Windows of which the first rows are asked for are over a top-k.
+7. prune       Only the columns that are read. It puts projections under joins, so no rule that
                pulls them up may follow.
-7. tidy        Projections that pruning left on top of each other.
+8. tidy        Projections that pruning left on top of each other.
 
 `prepare` then leaves the algebra of the query for what can be lowered, knowing the tables' keys:
 
@@ -50,6 +51,7 @@ from planner.rules import (
     fold_constants,
     keep_joins,
     lift_outer_joins,
+    limit_windows,
     make_thresholds,
     merge_projects,
     nest_joins,
@@ -98,6 +100,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("normalise", _NORMALISE, repeat=True),
     Pass("infer", (propagate_constants.apply, derive_input_filters.apply), repeat=False),
     Pass("sink", _NORMALISE, repeat=True),
+    Pass("limit", (limit_windows.apply,), repeat=False),
     Pass("prune", (prune_columns.apply,), repeat=False),
     Pass("tidy", (merge_projects.apply, remove_identity_projects.apply), repeat=True),
 )

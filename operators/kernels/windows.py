@@ -1,4 +1,5 @@
-"""Kernels of windows: where frames begin and end, and sums and extremes over them.
+"""Kernels of windows: where frames begin and end, sums and extremes over them, and the rows around
+those that change.
 
 Rows lie partition after partition, in order; the frame of row i is rows [low[i], high[i]), of its
 own partition.
@@ -8,8 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from operators.kernels.fronts import _entries_equal, _entry_before
 from operators.kernels.grouping import _add
-from operators.kernels.jit import BOOL, BOOLS, INTS, INTS2, INTS2_OUT, INTS_OUT, kernel
+from operators.kernels.jit import BOOL, BOOLS, INT64, INTS, INTS2, INTS2_OUT, INTS_OUT, kernel
+from operators.kernels.memory import load_i64
+from operators.kernels.sorting import bucket_of
+from operators.kernels.spines import leading
+from operators.kernels.versions import NEVER, born_at, died_at
 
 
 @kernel
@@ -80,3 +86,138 @@ def least(rank, valid, starts, low, high, out):
             while head < tail and waiting[head] < low[i]:
                 head += 1
             out[i] = waiting[head] if head < tail and low[i] < high[i] else np.int64(-1)
+
+
+@kernel
+def _extreme_entry(spine, at, shift, start, end, key, place, stride, words, width, last):
+    """The batch whose entry at at[b] + shift comes first, or, if `last`, comes last, of those in
+    [start[b], end[b]) whose first `words` words are those of key `place`; -1: there is none."""
+    best = np.int64(-1)
+    for b in range(spine.shape[0]):
+        i = at[b] + shift
+        if i < start[b] or i >= end[b]:
+            continue
+        if not _entries_equal(spine[b, 0], spine[b, 3], i, key, stride, place, words):
+            continue
+        if best >= 0:
+            j = at[best] + shift
+            if last:
+                better = _entry_before(
+                    spine[best, 0], spine[best, 3], j, spine[b, 0], spine[b, 3], i, width
+                )
+            else:
+                better = _entry_before(
+                    spine[b, 0], spine[b, 3], i, spine[best, 0], spine[best, 3], j, width
+                )
+            if not better:
+                continue
+        best = np.int64(b)
+    return best
+
+
+@kernel(
+    signatures=[
+        (INTS2, INT64, INTS2, INT64, INT64, INTS, INTS, INTS, INTS, INTS, INTS_OUT, INTS_OUT,
+         INTS_OUT)
+    ]
+)  # fmt: skip
+def neighbours(
+    spine, words, keys, reach, since, dead, born_first, born_time, died_row, died_time,
+    out_group, out_row, work,
+):  # fmt: skip
+    """The rows around some keys of an ordered index: `reach` rows on each side, in the same
+    partition, that lived before `since` and still do, and what lies between; those that died
+    earlier left out. Rows of one group lie one behind the other in the index.
+
+    Shapes: spine int64[b, 4] (addresses of keys, rows, offsets; n), keys int64[width, m] sorted by
+    (bucket, key), of which `words` are the partition's, out int64[capacity], work int64[2]. Returns
+    how many; beyond the capacity they are counted only. Rows whose keys are equal are all there,
+    or none of them.
+    Cost: a seek for each group and batch, and the rows around the keys.
+    """
+    batches, width, m = spine.shape[0], keys.shape[0], keys.shape[1]
+    sought = np.int64(keys.ctypes.data)
+    head = np.zeros(batches, np.int64)
+    tail = np.zeros(batches, np.int64)
+    start = np.zeros(batches, np.int64)
+    end = np.zeros(batches, np.int64)
+    count, group, i = np.int64(0), np.int64(-1), np.int64(0)
+    zero, one = np.int64(0), np.int64(1)
+    while i < m:
+        group += 1
+        first = i
+        bucket = bucket_of(keys[0, i])
+        for b in range(batches):
+            start[b] = load_i64(spine[b, 2], bucket)
+            end[b] = load_i64(spine[b, 2], bucket + 1)
+            before = leading(spine[b, 0], spine[b, 3], start[b], end[b], sought, m, i, width, False)
+            head[b] = tail[b] = start[b] + before
+            work[1] += 1
+        # Backwards: what comes last of what is before the key.
+        begin, stable = count, np.int64(0)
+        kept_batch, kept_entry = np.int64(-1), np.int64(0)
+        while True:
+            b = _extreme_entry(spine, tail, -one, start, end, sought, first, m, words, width, True)
+            if b < 0:
+                break
+            entry = tail[b] - 1
+            if stable >= reach and not _entries_equal(
+                spine[b, 0], spine[b, 3], entry,
+                spine[kept_batch, 0], spine[kept_batch, 3], kept_entry, width,
+            ):  # fmt: skip
+                break
+            tail[b] = entry
+            work[0] += 1
+            row = load_i64(spine[b, 1], entry)
+            died = died_at(row, dead, died_row, died_time)
+            if died < since:
+                continue
+            if count < out_row.shape[0]:
+                out_group[count], out_row[count] = group, row
+            count += 1
+            kept_batch, kept_entry = b, entry
+            if died == NEVER and born_at(row, born_first, born_time) < since:
+                stable += 1
+        low, high = begin, min(count, out_row.shape[0]) - 1
+        while low < high:
+            out_row[low], out_row[high] = out_row[high], out_row[low]
+            low += 1
+            high -= 1
+        # Forwards, as far again as to see whether the next key is near.
+        committed = count
+        stable = np.int64(0)
+        kept_batch = np.int64(-1)
+        while True:
+            b = _extreme_entry(spine, head, zero, start, end, sought, first, m, words, width, False)
+            while i < m and _entries_equal(sought, m, i, sought, m, first, words):
+                if b >= 0 and _entry_before(spine[b, 0], spine[b, 3], head[b], sought, m, i, width):
+                    break
+                i += 1
+                stable = np.int64(0)
+                committed = count
+            if b < 0:
+                break
+            entry = head[b]
+            tied = kept_batch >= 0 and _entries_equal(
+                spine[b, 0], spine[b, 3], entry,
+                spine[kept_batch, 0], spine[kept_batch, 3], kept_entry, width,
+            )  # fmt: skip
+            if stable >= 2 * reach and not tied:
+                break
+            head[b] = entry + 1
+            work[0] += 1
+            row = load_i64(spine[b, 1], entry)
+            died = died_at(row, dead, died_row, died_time)
+            if died < since:
+                continue
+            if count < out_row.shape[0]:
+                out_group[count], out_row[count] = group, row
+            all_before = committed == count
+            count += 1
+            if stable < reach or (tied and all_before):
+                committed = count
+            kept_batch, kept_entry = b, entry
+            if died == NEVER and born_at(row, born_first, born_time) < since:
+                stable += 1
+        count = committed
+    return count

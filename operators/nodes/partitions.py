@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from operators.flight.column import Column, Ints, is_textual
-from operators.kernels import fronts, sorting, versions
+from operators.kernels import fronts, sorting, versions, windows
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState, Matches, order_keys
 from operators.state.relation import Relation
@@ -91,6 +91,33 @@ def front_rows(
         count = fronts.fronts(
             spine.table_with_skips(), spine.width, probes, wanted, since,
             dead, died_row, died_time, group, rows, work,
+        )  # fmt: skip
+        if count <= capacity:
+            break
+        capacity = count
+    index.looked_up(work)
+    return _exactly(index, group[:count], rows[:count])
+
+
+def neighbouring_rows(
+    index: ArrangementState, keys: Ints, reach: int, since: int
+) -> tuple[Ints, Ints]:
+    """The rows around keys int64[w, n] of the index, in the order of spine.sort_keys: `reach` of
+    them on each side, in the key's partition, that live through the step from `since` on, and all
+    others between them that did not die before it. Returns: (group, row), int64[m] each, in exact
+    order; a group is of keys near each other, its rows adjacent in the index.
+    Cost: the rows that come, and as many again.
+    """
+    spine = index.spine
+    assert isinstance(index.spec, ir.OrderedArrangement)
+    dead, born_first, born_time, died_row, died_time = index.relation.versions
+    capacity = min(4 * keys.shape[1] * reach, spine.entries) + 64
+    while True:
+        group, rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+        work = np.zeros(2, np.int64)
+        count = windows.neighbours(
+            spine.table, index.partition_width, keys, reach, since,
+            dead, born_first, born_time, died_row, died_time, group, rows, work,
         )  # fmt: skip
         if count <= capacity:
             break

@@ -1,14 +1,15 @@
 """Windows: each row of an ordered index with values of its place among those of its partition.
 
 A step finds the partitions that it touches and reads each one's rows once, in order: those that
-lived before the step, and those born in it. From their lives it tells which of them there are
+lived before the step, and those born in it; where values are of some rows before and behind alone,
+it reads the rows around those that change. From their lives it tells which of them there are
 before the step and as of each touched time, computes the values of all these (`window_values`), and
 emits where a row's differ from one version of its partition to the next. Nothing is stored: what a
 row's values were is computed again, and is the same.
 
 Invariant: the deltas add up to the rows that there are, each once, with the values that they have
-in their partitions as of now. Cost of a step: the rows of the partitions that it touches, and for
-each touched time those as of then.
+in their partitions as of now. Cost of a step: the rows of the partitions that it touches, or around
+the rows that change, and for each touched time those as of then.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ from operators.nodes.partitions import (
     Partitions,
     group_starts,
     lives,
+    neighbouring_rows,
     partition_fronts,
     partitions_of,
 )
 from operators.nodes.window_values import Rows, window_value
 from operators.state import encode
 from operators.state.arrangement import ArrangementState
+from operators.state.spine import keys_at, sort_keys
 from planner import dataflow as ir
 
 #: Rows of partitions, counted for every touched time, that are in memory at once.
@@ -106,12 +109,37 @@ class WindowOperator(Operator[ir.Window]):
         if delta is None or len(delta) == 0:
             return deltas.empty(self.node.schema)
         since = int(delta.time.min())
-        columns = [delta.column(c) for c in self._partition]
-        partitions = partitions_of(self.index, columns, len(delta))
-        every = np.full(len(partitions.starts) - 1, self.index.spine.entries)
-        held = self._held(partitions, every, since)
+        held = self._around(delta, since)
+        if held is None:
+            columns = [delta.column(c) for c in self._partition]
+            partitions = partitions_of(self.index, columns, len(delta))
+            every = np.full(len(partitions.starts) - 1, self.index.spine.entries)
+            held = self._held(partitions, every, since)
         parts = [self._changes(held, part) for part in _parts(held, _versions(held, since))]
         return deltas.concatenate(self.node.schema, parts)
+
+    def _around(self, delta: Delta, since: int) -> _Held | None:
+        """The rows around those that change, as partitions of their own; None where values are of
+        more rows than some neighbours, or where partitions share a hash.
+
+        A row's values are of `before` rows and of `behind`. So those that may differ are that near
+        to a change, and all they are of is among as many again. What is nearer to the edge of the
+        rows that are read has other values than its own, the same in all versions.
+        """
+        reach = self.node.reach
+        if reach is None or 2 * len(delta) * sum(reach) > self.index.spine.entries:
+            return None
+        keys, _ = self.index.key_words(np.unique(delta.bindings[0].rows))
+        keys = keys_at(keys, sort_keys(keys))
+        group, rows = neighbouring_rows(self.index, keys, max(sum(reach), 1), since)
+        if self.index.hashed and len(rows):
+            columns = [self.index.relation.gather(c, rows) for c in self._partition]
+            words = encode.local_words(columns)
+            if ((words[:, 1:] != words[:, :-1]).any(axis=0) & (np.diff(group) == 0)).any():
+                return None
+        born, died = lives(self.index.relation, rows)
+        groups = int(group[-1]) + 1 if len(group) else 0
+        return _Held(rows, np.append(group_starts(group, groups), len(rows)), born, died)
 
     def _held(self, partitions: Partitions, wanted: Ints, since: int) -> _Held:
         group, rows, groups = partition_fronts(self.index, partitions, wanted, since)
