@@ -207,6 +207,8 @@ FUNCTIONS: dict[str, str] = {
     "add_microseconds": "(TIMESTAMP, INTERVAL or BIGINT of microseconds) (*) -> TIMESTAMP; whole "
     "days are added to what the zone's clocks show",
     "date_trunc": "(unit literal, TIMESTAMP or DATE) (*) -> same type",
+    "period_edge": "(TIMESTAMP ts, BIGINT literals slide and offset, BIGINT back): "
+    "ts - (ts - offset) mod slide - back, in microseconds",
     "make_date": "(year INT, month INT, day INT) -> DATE; fails where there is no such day",
     "date_format": "(DATE or TIMESTAMP, literal of planner.datetime_patterns) (*) -> STRING",
     "parse_date": "(STRING, literal of planner.datetime_patterns) -> DATE; fails on other text",
@@ -363,8 +365,8 @@ def substitution_grows(exprs: tuple[Expr, ...], replacements: tuple[Expr, ...]) 
 
 _MAY_FAIL = frozenset(
     "add subtract multiply divide integral_divide remainder negate abs round floor ceil "
-    "cast split_part date_trunc add_months add_microseconds exact_sum_to_double checked_sum "
-    "single_value make_date parse_date like repeat lpad rpad bit_get elt bround".split()
+    "cast split_part date_trunc period_edge add_months add_microseconds exact_sum_to_double "
+    "checked_sum single_value make_date parse_date like repeat lpad rpad bit_get elt bround".split()
 ) | {f.name for f in LIBRARY.values() if f.fails}
 #: Characters of the texts that lpad and rpad make, at most, and repeat of more than a few copies.
 LONGEST_TEXT = 1 << 24

@@ -599,6 +599,17 @@ def parse_date(value: Expr, pattern: str) -> Expr:
     return Call("parse_date", (value, Literal(pattern, STRING)), DATE, value.nullable)
 
 
+def period_edge(value: Expr, slide: int, offset: int, back: Expr) -> Expr:
+    """The start of the last period that has begun, less `back`; all in microseconds."""
+    if isinstance(value.type, DateType):
+        value = cast(value, TIMESTAMP)
+    if not isinstance(value.type, TimestampType):
+        raise TypeMismatch(f"a window is of a TIMESTAMP, not {value.type}")
+    numbers = (Literal(slide, BIGINT), Literal(offset, BIGINT), cast(back, BIGINT))
+    nullable = value.nullable or back.nullable
+    return Call("period_edge", (value, *numbers), value.type, nullable)
+
+
 def date_trunc(unit: str, value: Expr) -> Expr:
     """date_trunc (of a TIMESTAMP) and trunc (of a DATE, cast by the caller)."""
     # Offsets are whole seconds.

@@ -32,7 +32,7 @@ from operators.scalar.value import (
 )
 from operators.scalar.zones import Clocks, call_clocks
 from planner import types as t
-from planner.expr import Call
+from planner.expr import Call, Literal
 
 MICROS_PER_SECOND = 1_000_000
 MICROS_PER_DAY = 86_400 * MICROS_PER_SECOND
@@ -296,6 +296,19 @@ def _truncated_local(unit: str, arg: Node, clocks: Clocks) -> Run:
     return unary_checked(arg, op)
 
 
+def _period_edge(call: Call, args: tuple[Node, ...]) -> Run:
+    slide, offset = (a.value for a in call.args[1:3] if isinstance(a, Literal))
+    assert isinstance(slide, int) and isinstance(offset, int), "numbers of the plan"
+
+    def op(a: Any, b: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
+        begun = a - (a % slide - offset % slide) % slide
+        edge = begun - b
+        bad = (begun > a) | (edge > begun) & (b > 0) | (edge < begun) & (b < 0)
+        return _checked((edge, bad), valid, n)
+
+    return binary_checked(args[0], args[3], op)
+
+
 BUILDERS: dict[str, Builder] = {
     **dict.fromkeys(_PARTS, _part),
     **dict.fromkeys(_UNITS, _clock),
@@ -306,4 +319,5 @@ BUILDERS: dict[str, Builder] = {
     "add_months": _add_months,
     "add_microseconds": _add_microseconds,
     "date_trunc": _date_trunc,
+    "period_edge": _period_edge,
 }

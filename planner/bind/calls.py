@@ -14,6 +14,7 @@ from planner import functions
 from planner.bind import library
 from planner.bind.clock import CLOCK_NAMES
 from planner.bind.named import NAMED, Binder, bind_named, field_of, locate
+from planner.bind.nodes import PeriodEdge
 from planner.bind.report import CHANGING_FUNCTIONS, Refusal
 from planner.bind.tables import (
     NAMED_AGGREGATES,
@@ -248,6 +249,11 @@ def _anonymous(binder: Binder, node: exp.Expression) -> Expr:
     return bind_named(binder, node)
 
 
+def _period_edge(binder: Binder, node: exp.Expression) -> Expr:
+    time, back = binder.bind(node.this), binder.bind(node.args["back"])
+    return functions.period_edge(time, node.args["slide"], node.args["offset"], back)
+
+
 #: How each kind of node is bound.
 CALLS: dict[type[exp.Expression], Callable[[Binder, exp.Expression], Expr]] = {
     exp.Extract: _extract,
@@ -268,6 +274,7 @@ CALLS: dict[type[exp.Expression], Callable[[Binder, exp.Expression], Expr]] = {
     exp.Greatest: _extreme,
     exp.Least: _extreme,
     exp.Anonymous: _anonymous,
+    PeriodEdge: _period_edge,
     exp.Right: _right,
     exp.Sign: _sign,
     exp.Negative: _negative,

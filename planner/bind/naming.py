@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.bind.literals import has_suffix
+from planner.bind.nodes import PeriodEdge
 from planner.library import LIBRARY
 from planner.parse import written_name
 
@@ -101,6 +102,8 @@ def _printed(node: exp.Expression) -> str:
     if type(node) in _FUNCTIONS:
         return _call(_FUNCTIONS[type(node)], *_arguments(node))
     match node:
+        case PeriodEdge():
+            return "window"
         case exp.Paren() | exp.TsOrDsToDate():
             return _printed(node.this)
         case exp.Column():

@@ -42,12 +42,13 @@ from planner.bind.subqueries import (
     check_stored,
     filtered,
 )
+from planner.bind.time_windows import with_periods
 from planner.bind.windows import Windowed, Windows
 from planner.context import CatalogReader
 from planner.expr import Expr
 from planner.names import folded, quoted
 from planner.parse import CreateView, Query
-from planner.parse.tokens import shortened
+from planner.parse.tokens import shortened, words_of
 from planner.room import with_room
 from planner.session_zone import bound_in
 from planner.streams import retain_events
@@ -166,6 +167,7 @@ class _Queries:
     def __init__(self, catalog: CatalogReader, report: Report) -> None:
         self.report = report
         self.relations = Relations(catalog, report, self.plan)
+        self._has_periods = "window" in words_of(report.source)
 
     def plan(self, node: exp.Expression, environment: Environment) -> Plan:
         return self.bind(node, environment).plan
@@ -243,6 +245,8 @@ class _Queries:
 
     def _select(self, node: exp.Select, environment: Environment) -> BoundQuery:
         self.report.check(node)
+        if self._has_periods:
+            node = with_periods(node, self.report)
         if not node.expressions:
             self.report.fail(node, "SELECT has no columns", hint="Name them, or write SELECT *.")
         source = self._from(node, environment)

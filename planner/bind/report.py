@@ -13,6 +13,7 @@ from typing import NoReturn, cast
 
 from sqlglot import exp
 
+from planner.bind.nodes import PeriodEdge
 from planner.errors import BindError, UnsupportedError
 from planner.parse import line_and_column, offset_of, written_name
 from planner.parse.tokens import lexemes
@@ -106,6 +107,7 @@ _READ = _table(
     *((k, "this") for k in (exp.DayOfWeek, exp.DayOfYear, exp.WeekOfYear)),
     *((k, "this") for k in (exp.Hour, exp.Minute, exp.Second)),
     (exp.TsOrDsToDate, "this safe"),
+    (PeriodEdge, "this slide offset back"),
     *((k, "") for k in (exp.CurrentTimestamp, exp.CurrentDate, exp.Localtimestamp)),
     (exp.TsOrDsAdd, "this expression unit"),
     (exp.DateDiff, "this expression unit"),

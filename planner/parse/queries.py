@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import ClassVar, cast
 
 import sqlglot
@@ -34,6 +35,8 @@ _INTERVAL_UNITS = frozenset(
     for unit in "YEAR QUARTER MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND".split()
     for plural in ("", "S")
 )
+#: What the function WINDOW is called in a tree: a name as long, which no clause has.
+PERIODS = "_windo"
 #: Where text may begin that sqlglot misreads: see `_refuse_misread`.
 _SUSPECT = _INTERVAL_UNITS | {",", "PERCENTILE", "LIMIT", "|>"}
 
@@ -206,9 +209,13 @@ def normalise(text: str) -> str:
     r"""The text for sqlglot, as long as it was, so that every offset holds.
 
     Doubled quotes inside a string are written \' instead: sqlglot reads 'it''s' as two strings.
-    Comments but hints are blanked: it ends some of them elsewhere than Spark does.
+    Comments but hints are blanked: it ends some of them elsewhere than Spark does. The function
+    WINDOW gets another name: behind GROUP BY it would read a clause.
     """
-    return "".join(map(_normal, lexemes(text)))
+    tokens = list(lexemes(text))
+    said = [i for i, t in enumerate(tokens) if t.kind not in ("space", "comment")]
+    called = {i for i, j in pairwise(said) if tokens[i].word == "WINDOW" and tokens[j].word == "("}
+    return "".join(PERIODS if i in called else _normal(t) for i, t in enumerate(tokens))
 
 
 def _normal(token: Token) -> str:

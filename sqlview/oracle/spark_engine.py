@@ -32,7 +32,7 @@ from sqlglot import exp
 from planner import types as t
 from planner.names import folded
 from planner.parse import words_of
-from planner.parse.queries import normalise
+from planner.parse.queries import PERIODS, normalise
 from sqlview.oracle.functions import Spoken
 from sqlview.oracle.protocol import CannotSay, OracleError, RowError
 from sqlview.oracle.translation import order_totally
@@ -183,6 +183,9 @@ def _settled(text: str) -> str:
         choosing = tree.find(*_CHOOSING)
         if choosing is not None:
             raise CannotSay(f"{choosing.sql_name()} has several right results")
+        for function in tree.find_all(exp.Anonymous):
+            if function.this == PERIODS:
+                function.set("this", "window")
         for call in list(tree.find_all(exp.AnyValue)):
             call.replace(exp.Min(this=call.this))
         for query in list(tree.find_all(exp.Query)):

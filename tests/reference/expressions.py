@@ -226,6 +226,9 @@ def apply(expr: e.Call, values: list[Any]) -> Any:
             return power(a, b)
         case "date_trunc":
             return truncated(a, b)
+        case "period_edge":
+            micros = (a - EPOCH) // MICRO
+            return EPOCH + (micros - (micros - values[2]) % b - values[3]) * MICRO
         case _:
             return moment(function, a, b)
 

@@ -492,3 +492,29 @@ def test_views_are_verified_at_the_clock(spark: Any) -> None:
                 found = db.verify(name, "spark")
                 assert found.equal, str(found)
             assert len(db.view("c0")) in (3, 4)
+
+
+def test_windows_of_time_as_spark_has_them(spark: Any) -> None:
+    with sqlview.connect(spark=spark, timezone=None) as db:
+        db.sql("CREATE TABLE t (k INT, ts TIMESTAMP, n TIMESTAMP_NTZ)")
+        base = datetime.datetime(1969, 12, 31, 20, 17, 31, 5)
+        rows = [base + datetime.timedelta(minutes=7 * i) for i in range(80)]
+        with db.transaction() as tx:
+            tx.insert("t", [(i, at, at) for i, at in enumerate(rows)])
+            tx.insert("t", [(99, None, None)])
+        queries = (
+            "SELECT window.start, window.end, count(*) AS n FROM t GROUP BY window(ts, '1 hour')",
+            (
+                "SELECT window.end AS e, k % 2 AS g, sum(k) AS s FROM t WHERE k > 3 "
+                "GROUP BY k % 2, window(n, '40 minutes', '15 minutes', '2 minutes')"
+            ),
+            "SELECT k, window(ts, '1 day', '9 hours').start AS s FROM t",
+            (
+                "SELECT window.start AS s, count(*) AS c FROM t GROUP BY window(ts, '3 hours') "
+                "ORDER BY c DESC, s LIMIT 2"
+            ),
+        )
+        for i, query in enumerate(queries):
+            db.sql(f"CREATE MATERIALIZED VIEW p{i} AS {query}")
+            found = db.verify(f"p{i}", "spark")
+            assert found.equal and found.rows, str(found)
