@@ -188,6 +188,9 @@ def simple_cases() -> list[e.Call]:
         add("date_add", (t.DATE,), t.DATE, lit(days, t.INT))
     for micros in (-1, 86_400_000_000, 1):
         add("add_microseconds", (t.TIMESTAMP,), t.TIMESTAMP, lit(micros, t.INTERVAL_MICROSECONDS))
+    for numbers in ((600_000_000, 0, 0), (7_000_001, -13, 21_000_003), (86_400_000_000, 5, -9)):
+        literals = (lit(n, t.BIGINT) for n in numbers)
+        add("period_edge", (t.TIMESTAMP,), t.TIMESTAMP, *literals)
     return out
 
 
