@@ -48,7 +48,7 @@ from planner.context import CatalogReader
 from planner.expr import Expr
 from planner.names import folded, quoted
 from planner.parse import CreateView, Query
-from planner.parse.tokens import shortened, words_of
+from planner.parse.tokens import shortened
 from planner.room import with_room
 from planner.session_zone import bound_in
 from planner.streams import retain_events
@@ -167,7 +167,7 @@ class _Queries:
     def __init__(self, catalog: CatalogReader, report: Report) -> None:
         self.report = report
         self.relations = Relations(catalog, report, self.plan)
-        self._has_periods = "window" in words_of(report.source)
+        self._has_periods = "window" in report.source.lower()
 
     def plan(self, node: exp.Expression, environment: Environment) -> Plan:
         return self.bind(node, environment).plan

@@ -8,7 +8,7 @@ know where they were written.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -113,6 +113,22 @@ def insert(cursor: Cursor) -> Insert:
     if cursor.peek().word not in _QUERY_STARTS:
         cursor.fail(detail="Expected a query, as VALUES (…) or SELECT ….")
     return Insert(name, columns, by_name, _inserted(cursor))
+
+
+def insert_after_with(cursor: Cursor) -> Insert | None:
+    """WITH … INSERT INTO name query: as INSERT INTO name WITH … query; None for another query."""
+    depth = 0
+    for token in cursor.rest():
+        depth += (token.word == "(") - (token.word == ")")
+        if depth == 0 and token.word == "INSERT":
+            break
+    else:
+        return None
+    text, start = cursor.text, token.start
+    plain = insert(Cursor(re.sub(r"\S", " ", text[:start]) + text[start:]))
+    begins = text.rfind(plain.query.text)
+    whole = text[:start] + re.sub(r"\S", " ", text[start:begins]) + text[begins:]
+    return replace(plain, query=_inserted(Cursor(whole)))
 
 
 def _inserted(cursor: Cursor) -> Query:

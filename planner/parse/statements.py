@@ -21,6 +21,7 @@ from planner.parse.changes import (
     Update,
     delete,
     insert,
+    insert_after_with,
     merge,
     truncate,
     update,
@@ -255,6 +256,8 @@ def parse_statement(text: str) -> Statement:
             return truncate(cursor)
         case "MERGE":
             return with_room(lambda: merge(cursor))
+        case "WITH" if (inserted := insert_after_with(cursor)) is not None:
+            return inserted
         case word if word in _QUERY_STARTS:
             return Select(text[cursor.peek().start : cursor.stop].rstrip())
         case _:

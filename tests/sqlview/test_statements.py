@@ -66,6 +66,10 @@ T = [(1, 10, "x"), (2, 20, "y"), (3, None, "x")]
         ("UPDATE t SET a = (SELECT sum(b.a) FROM b WHERE b.s = t.s)",
          [(1, 2, "x"), (2, 2, "y"), (3, 2, "x")]),
         ("DELETE FROM t z WHERE EXISTS (SELECT 1 FROM b WHERE z.k = b.a)", T[2:]),
+        (
+            "WITH w AS (SELECT max(k) AS m FROM t) INSERT INTO t (k, s) SELECT m + 1, 'n' FROM w;",
+            [*T, (4, None, "n")],
+        ),
         ("DELETE FROM t", []),
         ("TRUNCATE TABLE t", []),
         (
