@@ -1,7 +1,7 @@
 """Who builds what has many rows: this process, or Spark's tasks, which write into the store.
 
-Asked by the dataflow, under the session's lock, for an index of many rows (`Shared.build`) and for
-the first rows of a view (`Dataflow.hydrate`).
+Asked by the dataflow, under the session's lock, for an index of many rows (`Shared.build`), for the
+bits of a filter (`Shared.evaluate`) and for the first rows of a view (`Dataflow.hydrate`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from operators.executor.placement import least_rows
 from operators.flight.delta import Delta
 from operators.state.arrangement import ArrangementState
 from operators.state.bulk import Built
+from operators.state.filters import Filter
 from planner import dataflow as ir
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Building:
     def begin(self) -> None:
         """Be asked from now on."""
         self._dataflow.shared.build = self._build
+        self._dataflow.shared.evaluate = self._evaluate
         self._dataflow.hydrate = self._hydrate
 
     def _build(self, index: ArrangementState, first: int, unique: bool) -> Built | None:
@@ -43,6 +45,12 @@ class Building:
         if builder is None:
             return None
         return builder.build_index(self._dataflow, index, first, unique)
+
+    def _evaluate(self, filter: Filter) -> bool:
+        if filter.relation.live_rows < least_rows(self.placement):
+            return False
+        builder = self._builder_of(self.placement)
+        return builder is not None and builder.evaluate(self._dataflow, filter)
 
     def _hydrate(self, sink: Installed, time: int, new: Mapping[ir.Node, Delta | None]) -> bool:
         least = least_rows(self.placement)

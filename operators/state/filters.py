@@ -114,11 +114,17 @@ class Filter(FilterReader):
     def nbytes(self) -> int:
         return sum(b.nbytes for b in self._bitmaps if b is not _NONE_PASSES)
 
+    def look(self) -> None:
+        """Have the bits of all rows."""
+        self._look()
+
     def _look(self) -> None:
         if self._next_row is None:
             self.relation.undo.before(self)
-            self._evaluate(self.relation.visible_to_any())
-            self._next_row = self.relation.next_row
+            evaluate = self.relation.shared.evaluate
+            if evaluate is None or not evaluate(self):
+                self._evaluate(self.relation.visible_to_any())
+                self._next_row = self.relation.next_row
             self._release()
 
     @property

@@ -13,6 +13,7 @@ from operators.state.work import Work
 if TYPE_CHECKING:
     from operators.state.arrangement import ArrangementState
     from operators.state.bulk import Built
+    from operators.state.filters import Filter
 
 #: Makes the entries that an index is to have of the rows from one on, and sees, if it is told to,
 #: whether their keys are unique; None if the index is to make them itself.
@@ -28,12 +29,16 @@ class Settling(Protocol):
         """Go on with them."""
 
 
+#: Lets a filter that has no bits yet have those of all rows; False if it is to do that itself.
+Evaluate: TypeAlias = "Callable[[Filter], bool]"
+
+
 @dataclass(slots=True)
 class Shared:
     """`work`: what is counted. `hashing`: how keys are made, one secret for all. `undo`: whom to
     tell before a change. `waiting`: the indexes that have merges to do, each once. `failing`: the
     errors of operators, where there are any. `build`: who is asked first for an index of many
-    rows."""
+    rows; `evaluate`: for the bits of a filter."""
 
     work: Work = field(default_factory=Work)
     hashing: Hashing = field(default_factory=Hashing.drawn)
@@ -41,6 +46,7 @@ class Shared:
     waiting: list[Settling] = field(default_factory=list)
     failing: set[object] = field(default_factory=set)
     build: Build | None = None
+    evaluate: Evaluate | None = None
 
     def wait(self, index: Settling) -> None:
         """An index has merges to do."""

@@ -48,6 +48,11 @@ class ValueFiles:
         self._lent: set[str] = set()
         self._kept: set[str] = set()
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether some thread is `writing`."""
+        return self._lock.locked()
+
     def lend(self) -> Lent:
         """A token for files that others write here, as tasks of a job do: they stay while it
         lives, and then go unless some were kept."""

@@ -78,6 +78,7 @@ def opened(path: Path, called: Called = _nothing, **how: Any) -> Iterator[Sessio
         )
         dataflow = db._dataflow
         dataflow.shared.build = lambda *asked: executor.build_index(dataflow, *asked)
+        dataflow.shared.evaluate = lambda filter: executor.evaluate(dataflow, filter)
         dataflow.hydrate = lambda *asked: executor.hydrate(dataflow, *asked, 1) is not None
         yield db
         assert executor.failures == 0 or called is not _nothing

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from operators import interrupts
 from operators.checkpoint import stored_dead, stored_values
 from operators.dataflow import Dataflow, Installed, Key
-from operators.executor.spark import blobs, hydration, indexes, task
+from operators.executor.spark import bitmaps, blobs, hydration, indexes, task
 from operators.executor.spark.cut import Layer, SinkCut, layers
 from operators.executor.spark.job import Job, JobBuilder, Limits, write_manifest
 from operators.executor.spark.sinks import sink_of
@@ -35,6 +35,7 @@ from operators.nodes.store import StoreOperator
 from operators.state.arrangement import ArrangementState
 from operators.state.bulk import Built
 from operators.state.files import discard
+from operators.state.filters import Filter
 from operators.state.publish import Publication, Publisher
 from operators.state.values import ValueFiles
 from planner import dataflow as ir
@@ -149,6 +150,21 @@ class SparkExecutor:
             self.failures += 1
             _log.warning("a Spark job failed; the driver builds the index", exc_info=error)
             return None
+
+    def evaluate(self, dataflow: Dataflow, filter: Filter) -> bool:
+        """Let a filter over a relation of a store have the bits of all rows, which tasks evaluate.
+        False, with nothing changed: while values are published, or if Spark gives the job up."""
+        if self._publisher.values.is_writing:
+            return False
+        values, dead = stored_values(dataflow), stored_dead(dataflow)
+        tasks = self._limits.tasks
+        try:
+            bitmaps.evaluate(self._spark, self._publisher, tasks, filter, values, dead)
+        except Exception as error:
+            self.failures += 1
+            _log.warning("a Spark job failed; the driver evaluates the filter", exc_info=error)
+            return False
+        return True
 
     def hydrate(
         self,

@@ -114,6 +114,8 @@ def build(
     store = publisher.values
     lent = store.lend()
     path = publisher.name("index")
+    if index.filter is not None:
+        index.filter.look()  # which may be a job, too
     publication: Publication | None = None
     kept = False
     try:
@@ -284,13 +286,8 @@ class _Task:
         return pa.RecordBatch.from_pylist([row], _TOLD)
 
     def _written(self, batch: Batch) -> Home:
-        """The batch in a file of a name that no other attempt has."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        attempt = secrets.randbits(60) if context is None else context.taskAttemptId()
-        number = secrets.randbits(30)  # a stage may be tried again under the same number
-        name = f"large-{self.job.token}-{attempt}-{number}"
+        """The batch in a file."""
+        name = new_name("large", self.job.token)
         pack = Pack(os.path.join(self.job.values, name))
         arrays = (batch.keys, batch.rows, batch.offsets)
         places: list[Place] = [pack.add(array) for array in arrays]
@@ -300,6 +297,16 @@ class _Task:
             for i, (place, array) in enumerate(zip(places, arrays, strict=True))
         ]
         return Home(name, np.array(told, np.int64))
+
+
+def new_name(kind: str, token: str) -> str:
+    """A name for a file of values that no other attempt of a task has."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    attempt = secrets.randbits(60) if context is None else context.taskAttemptId()
+    # A stage may be tried again under the same number.
+    return f"{kind}-{token}-{attempt}-{secrets.randbits(30)}"
 
 
 def _dealt(words: Ints, tasks: int) -> list[tuple[int, bytes]]:
