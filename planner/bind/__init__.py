@@ -13,6 +13,8 @@
     relations   FROM, joins
     sets        UNION, INTERSECT, EXCEPT, VALUES
     queries     SELECT, WITH, ORDER BY, LIMIT
+    clock       now(), as a scalar subquery
+    time_windows  window(ts, …), rewritten; nodes: what it writes
     changes     INSERT, UPDATE, DELETE, MERGE
     naming      names of columns without an alias
 
