@@ -41,7 +41,11 @@ from tests.reference.tables import Change, Row, Table, arrow_table, net
 ANSWERS = Path(__file__).parent / "properties" / "spark_answers.jsonl"
 
 #: What Spark leaves open, and `mode` and `max_by` among equals.
-_OPEN = re.compile(r"\b(LIMIT|OFFSET|any_value|mode|max_by|min_by|listagg|first)\b", re.IGNORECASE)
+_OPEN = re.compile(
+    r"\b(LIMIT|OFFSET|any_value|mode|max_by|min_by|listagg|first|row_number|ntile|lag|lead"
+    r"|first_value|last_value|nth_value|ROWS BETWEEN)\b",
+    re.IGNORECASE,
+)
 #: The words that tell whether a subquery stands in a select list.
 _CLAUSES = re.compile(r"\b(SELECT|WHERE|HAVING|ON|FROM)\b|\bIN \(SELECT\b")
 
