@@ -211,7 +211,8 @@ class Verifier:
         if isinstance(held, ViewError):
             return found
         ordered = bool(view.order) and engine == "duckdb"
-        return replace(found, difference=compare(held, expected, ordered))
+        by = [key.column for key in view.order]
+        return replace(found, difference=compare(held, expected, ordered, by))
 
     def _by_duckdb(self, view: View, epoch: int) -> pa.Table:
         zone = self._zone_of(view)

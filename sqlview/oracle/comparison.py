@@ -56,8 +56,14 @@ class Difference:
         return "; ".join(parts)
 
 
-def compare(actual: pa.Table, expected: pa.Table, ordered: bool = False) -> Difference | None:
-    """None if the two hold equal multisets of rows (and, if `ordered`, in the same order).
+def compare(
+    actual: pa.Table,
+    expected: pa.Table,
+    ordered: bool = False,
+    by: Sequence[int] | None = None,
+) -> Difference | None:
+    """None if the two hold equal multisets of rows (and, if `ordered`, in the same order, as far as
+    the columns `by` tell; None: all).
 
     Columns are compared by position. Cost: O(n log n), in DuckDB for many rows.
     """
@@ -75,9 +81,9 @@ def compare(actual: pa.Table, expected: pa.Table, ordered: bool = False) -> Diff
         tables = _table(missing, expected.schema), _table(extra, actual.schema)
         return Difference(_uncounted(tables[0], schemas[0]), _uncounted(tables[1], schemas[1]))
     if ordered:
-        for i, (a, b) in enumerate(
-            zip(canonical_rows(actual), canonical_rows(expected), strict=True)
-        ):
+        seen = range(actual.num_columns) if by is None else by
+        both = (canonical_rows(t.select(list(seen))) for t in (actual, expected))
+        for i, (a, b) in enumerate(zip(*both, strict=True)):
             if not _close(a, b):
                 return Difference(schemas[0].empty_table(), schemas[1].empty_table(), i)
     return None

@@ -239,3 +239,15 @@ def test_duckdb_is_made_anew_after_it_failed(
     with db.transaction() as tx:
         tx.delete("t", [(1,)])
     assert db.verify("v", engine="duckdb").equal
+
+
+def test_the_order_is_compared_as_far_as_columns_tell(db: sqlview.Session) -> None:
+    """The keys behind one that is no output column do not order what is read."""
+    db.sql("CREATE TABLE places (id INT, a INT, b INT)")
+    with db.transaction() as tx:
+        tx.insert("places", [(9 - i, i % 2, i) for i in range(9)])
+    order = "a, CASE WHEN a = 0 THEN b END DESC, b"
+    db.sql(f"CREATE MATERIALIZED VIEW v AS SELECT id, a, b FROM places ORDER BY {order} LIMIT 8")
+    assert db.verify("v", engine="duckdb").equal
+    rows = db.view("v").rows()
+    assert [a for _, a, _ in rows] == [0] * 5 + [1] * 3

@@ -1,0 +1,127 @@
+"""All queries in one session, under inserts and deletes in all tables, each epoch compared."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import sqlview
+from tests.tpcds.rows import Row, Rows
+from tests.tpcds.source import queries, tables
+
+
+@dataclass
+class Found:
+    """What became of the queries: names, and for those refused or wrong why.
+
+    `lively`: had rows at some epoch, `changing`: and not the same at all. `seconds` of each step.
+    """
+
+    maintained: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    wrong: dict[str, str] = field(default_factory=dict)
+    unsaid: dict[str, str] = field(default_factory=dict)
+    lively: set[str] = field(default_factory=set)
+    changing: set[str] = field(default_factory=set)
+    seconds: list[float] = field(default_factory=list)
+    compared: int = 0
+
+
+def run(
+    names: Iterable[str] | None,
+    epochs: int,
+    seed: int,
+    changed: int = 20,
+    say: Callable[[str], None] = lambda text: None,
+) -> Found:
+    """Maintain the queries of these names (None: all) for so many epochs, in each of which about
+    `changed` rows of each of some tables change."""
+    texts, columns = queries(), tables()
+    found, rng, rows = Found(), random.Random(seed), Rows(columns, texts.values(), seed)
+    chosen = list(texts) if names is None else list(names)
+    with sqlview.connect(placement="inline") as db:
+        held: dict[str, list[Row]] = {}
+        for name, kinds in columns.items():
+            listed = ", ".join(f"{column} {kind}" for column, kind in kinds.items())
+            db.sql(f"CREATE TABLE {name} ({listed})")
+            held[name] = rows.first(name)
+        with db.transaction() as tx:
+            for name, first in held.items():
+                tx.insert(name, first)
+        for name in chosen:
+            refused = _create(db, name, texts[name])
+            if refused is None:
+                found.maintained.append(name)
+            else:
+                found.refused[name] = refused
+                say(f"{name} is refused: {refused}")
+        shown: dict[str, list[Row]] = {}
+        for epoch in range(epochs + 1):
+            if epoch:
+                found.seconds.append(_change(db, held, rows, rng, changed))
+            _compare(db, found, shown, say)
+            say(f"epoch {epoch}: {found.compared:,} compared, {len(found.wrong)} wrong")
+    return found
+
+
+def _create(db: sqlview.Session, name: str, text: str) -> str | None:
+    """Why the query is refused. Where names of columns repeat, it takes those of the hint."""
+    try:
+        db.sql(f"CREATE MATERIALIZED VIEW {name} AS {text}")
+    except sqlview.SqlViewError as error:
+        begin = re.search(rf"begin with (CREATE MATERIALIZED VIEW {name} \([^)]*\))", str(error))
+        if begin is None:
+            return str(error).splitlines()[0]
+        try:
+            db.sql(f"{begin[1]} AS {text}")
+        except sqlview.SqlViewError as again:
+            return str(again).splitlines()[0]
+    return None
+
+
+def _change(
+    db: sqlview.Session, held: dict[str, list[Row]], rows: Rows, rng: random.Random, count: int
+) -> float:
+    """Delete, update and insert rows of some tables in one transaction. Returns its seconds."""
+    tx = db.begin()
+    for name in rng.sample(sorted(held), 8):
+        there = held[name]
+        rng.shuffle(there)
+        gone = [there.pop() for _ in range(min(rng.randint(0, count), len(there)))]
+        new = [rows.row(name) for _ in range(rng.randint(0, count))]
+        if gone:
+            tx.delete(name, gone)
+        if new:
+            tx.insert(name, new)
+        there += new
+    started = time.perf_counter()
+    db.apply([tx])
+    return time.perf_counter() - started
+
+
+def _compare(
+    db: sqlview.Session, found: Found, shown: dict[str, list[Row]], say: Callable[[str], None]
+) -> None:
+    for name in found.maintained:
+        if name in found.wrong:
+            continue
+        try:
+            result = db.verify(name, engine="duckdb")
+        except sqlview.SqlViewError as error:
+            if name not in found.unsaid:
+                say(f"{name}: {str(error).splitlines()[0]}")
+            found.unsaid[name] = str(error)
+            continue
+        found.compared += 1
+        if not result.equal:
+            found.wrong[name] = str(result)
+            say(f"{name} is wrong: {result}")
+        there = db.view(name).rows()
+        if there:
+            found.lively.add(name)
+            if name in shown and shown[name] != there:
+                found.changing.add(name)
+        shown[name] = there
