@@ -71,7 +71,7 @@ def test_every_operator(connect: Connect, found: Counter[str]) -> None:
     _create(checked)
     run_random(checked, seed=0, epochs=40)
     modules = {name for name, n in (found - before).items() if n}
-    nodes = ("store", "reduce", "runs", "recompute", "half_join", "top_k", "threshold")
+    nodes = ("store", "reduce", "runs", "recompute", "half_join", "partitions", "threshold")
     assert modules >= {"operators.table", *(f"operators.nodes.{name}" for name in nodes)}
 
 
