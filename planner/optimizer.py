@@ -8,7 +8,8 @@ would be added again. The order, and why:
                each is as small as it can be.
 2. decorrelate Subqueries become joins (planner.decorrelate); outer joins whose padding is thrown
                away become inner ones.
-3. normalise   Constants first, since folded predicates cannot fail and so move further. Filters
+3. normalise   Constants first, since folded predicates cannot fail and so move further; what is
+               empty under one that is FALSE goes. Filters
                sink, nested joins become one, projections rise above joins and merge.
 4. infer       With each join in one node, derive what its predicate implies for single inputs.
 5. sink        Normalise again with the derived predicates.
@@ -44,6 +45,7 @@ from planner.algebra import Plan, Project, Retain, identity
 from planner.analysis.keys import TableKey
 from planner.rules import (
     derive_input_filters,
+    drop_empty,
     expand_joins,
     expand_single_rows,
     factor_disjunctions,
@@ -84,6 +86,7 @@ class Pass:
 
 _NORMALISE: tuple[Rule, ...] = (
     fold_constants.apply,
+    drop_empty.apply,
     factor_disjunctions.apply,
     push_filters.apply,
     simplify_outer_joins.apply,

@@ -33,6 +33,8 @@ class ConstantOperator(Operator[ir.Constant]):
 
     def rows(self, inputs: Inputs) -> Iterator[Delta]:
         n = len(self.node.rows)
+        if n == 0:
+            return
         columns: list[Origin] = []
         for i in range(len(self.node.schema)):
             literals = [scalar.compile(row[i]) for row in self.node.rows]

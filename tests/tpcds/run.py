@@ -17,7 +17,8 @@ from tests.tpcds.source import queries, tables
 class Found:
     """What became of the queries: names, and for those refused or wrong why.
 
-    `lively`: had rows at some epoch, `changing`: and not the same at all. `seconds` of each step.
+    `lively`: had rows at some epoch, `changing`: and not the same at all. `seconds` of each step;
+    `prefixes`: rows that joins came to on their way, in all steps together.
     """
 
     maintained: list[str] = field(default_factory=list)
@@ -28,6 +29,7 @@ class Found:
     changing: set[str] = field(default_factory=set)
     seconds: list[float] = field(default_factory=list)
     compared: int = 0
+    prefixes: int = 0
 
 
 def run(
@@ -62,6 +64,7 @@ def run(
         for epoch in range(epochs + 1):
             if epoch:
                 found.seconds.append(_change(db, held, rows, rng, changed))
+                found.prefixes += db.metrics().steps[-1].prefixes
             _compare(db, found, shown, say)
             say(f"epoch {epoch}: {found.compared:,} compared, {len(found.wrong)} wrong")
     return found
