@@ -1,11 +1,10 @@
 """Functions of angles, and others of numbers that have no operator.
 
-Source: Spark `mathExpressions` (Conv, WidthBucket, BRound), `NumberConverter`.
+Source: Spark `mathExpressions` (Conv, WidthBucket), `NumberConverter`.
 """
 
 from __future__ import annotations
 
-import decimal
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,20 +12,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.flight.column import Bools, Values
-from operators.scalar import decimals
+from operators.flight.column import Values
 from operators.scalar.strings import rowwise
 from operators.scalar.value import (
     Builder,
-    Errors,
     Node,
     Run,
     binary,
-    failures,
     unary,
-    unary_checked,
 )
-from planner import types as t
 from planner.expr import Call
 
 _LONG = (1 << 64) - 1
@@ -92,8 +86,8 @@ def converted(text: str, source: int, target: int) -> str | None:
         if digit >= source:
             break
         value = value * source + digit
-    if value > _LONG:
-        raise ValueError("[ARITHMETIC_OVERFLOW] Overflow in function conv()")
+        if value > _LONG:
+            raise ValueError("[ARITHMETIC_OVERFLOW] Overflow in function conv()")
     if negative and target > 0:
         # As two's complement; what is above a BIGINT stands for the greatest.
         value = _LONG if value > _MAX_LONG else -value & _LONG
@@ -134,47 +128,6 @@ def bucket(value: float, low: float, high: float, count: int) -> int | None:
     return int(count * (last - value) / (last - first)) + 1
 
 
-_ENOUGH = decimal.Context(prec=800, Emax=10_000, Emin=-10_000)
-
-
-def _bround(call: Call, args: tuple[Node, ...]) -> Run:
-    arg, digits_node = args
-    digits = int(digits_node.value or 0)
-    kind, target = arg.type, call.type
-    if isinstance(kind, t.FloatType):
-        return unary(arg, lambda a: np.array([_half_even(x, digits) for x in a.tolist()], a.dtype))
-    scale = kind.scale if isinstance(kind, t.DecimalType) else 0
-    to_scale = target.scale if isinstance(target, t.DecimalType) else 0
-
-    def op(a: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
-        unit = 10 ** max(scale - digits, 0)
-        exact = decimals.objects(a) if a.ndim == 2 else a.astype(object)
-        whole, rest = exact // unit, exact % unit
-        half = 2 * rest == unit
-        up = ((2 * rest > unit) | (half & (whole % 2 == 1))).astype(np.bool_)
-        numbers = (whole + up) * unit
-        numbers = numbers * 10 ** max(to_scale - scale, 0) // 10 ** max(scale - to_scale, 0)
-        if isinstance(target, t.DecimalType):
-            return decimals.checked(numbers, target, valid, n)
-        assert isinstance(target, t.IntegerType)
-        bad = ((numbers < target.min) | (numbers > target.max)).astype(np.bool_)
-        rows = np.flatnonzero(bad if valid is None else bad & valid)
-        messages = [f"[ARITHMETIC_OVERFLOW] {target} overflow in bround of {a[i]}" for i in rows]
-        return np.where(bad, 0, numbers).astype(np.int64), failures(n, rows, messages)
-
-    return unary_checked(arg, op)
-
-
-def _half_even(value: float, digits: int) -> float:
-    if not math.isfinite(value):
-        return value
-    number = decimal.Decimal(repr(value))
-    if number.as_tuple().exponent >= -digits:  # type: ignore[operator]
-        return value + 0.0  # a BigDecimal has no negative zero
-    unit = decimal.Decimal((0, (1,), -digits))
-    return float(number.quantize(unit, decimal.ROUND_HALF_EVEN, _ENOUGH)) + 0.0
-
-
 BUILDERS: dict[str, Builder] = {
     **dict.fromkeys(_OF_ONE, _one),
     **dict.fromkeys(_OF_TWO, _two),
@@ -182,5 +135,4 @@ BUILDERS: dict[str, Builder] = {
     "bin": _bin,
     "conv": _conv,
     "width_bucket": _width_bucket,
-    "bround": _bround,
 }

@@ -70,28 +70,61 @@ def _round_integer(kind: t.IntegerType, digits: int) -> Any:
             return a, None
         unit = 10**-digits
         exact = decimals.divided(a.astype(object), unit) * unit
-        bad = ((exact < kind.min) | (exact > kind.max)).astype(np.bool_)
-        rows = np.flatnonzero(bad if valid is None else bad & valid)
-        messages = [f"[ARITHMETIC_OVERFLOW] {kind} overflow in round of {a[i]}" for i in rows]
-        return np.where(bad, 0, exact).astype(np.int64), failures(n, rows, messages)
+        return _integers(kind, exact, "round", a, valid, n)
 
     return op
 
 
-def _round_floats(values: Any, digits: int) -> Values:
-    """Half up of the shortest decimal that denotes the value, as Spark does."""
-    out = [_round_float(x, digits) for x in values.tolist()]
+def _integers(
+    kind: t.IntegerType, exact: Any, function: str, a: Any, valid: Bools | None, n: int
+) -> tuple[Values, Errors | None]:
+    """What `function` made of integers `a`, as such; those beyond the type are errors."""
+    bad = ((exact < kind.min) | (exact > kind.max)).astype(np.bool_)
+    rows = np.flatnonzero(bad if valid is None else bad & valid)
+    messages = [f"[ARITHMETIC_OVERFLOW] {kind} overflow in {function} of {a[i]}" for i in rows]
+    return np.where(bad, 0, exact).astype(np.int64), failures(n, rows, messages)
+
+
+def _bround(call: Call, args: tuple[Node, ...]) -> Run:
+    """As `_round`, but half to even."""
+    arg, digits_node = args
+    digits = int(digits_node.value or 0)
+    kind, target = arg.type, call.type
+    if isinstance(kind, t.FloatType):
+        return unary(arg, lambda a: _round_floats(a, digits, decimal.ROUND_HALF_EVEN))
+    scale = kind.scale if isinstance(kind, t.DecimalType) else 0
+    to_scale = target.scale if isinstance(target, t.DecimalType) else 0
+
+    def op(a: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
+        unit = 10 ** max(scale - digits, 0)
+        exact = decimals.objects(a) if a.ndim == 2 else a.astype(object)
+        whole, rest = exact // unit, exact % unit
+        half = 2 * rest == unit
+        up = ((2 * rest > unit) | (half & (whole % 2 == 1))).astype(np.bool_)
+        numbers = (whole + up) * unit
+        numbers = numbers * 10 ** max(to_scale - scale, 0) // 10 ** max(scale - to_scale, 0)
+        if isinstance(target, t.DecimalType):
+            return decimals.checked(numbers, target, valid, n)
+        assert isinstance(target, t.IntegerType)
+        return _integers(target, numbers, "bround", a, valid, n)
+
+    return unary_checked(arg, op)
+
+
+def _round_floats(values: Any, digits: int, rounding: str = decimal.ROUND_HALF_UP) -> Values:
+    """Of the shortest decimal that denotes the value, as Spark does."""
+    out = [_round_float(x, digits, rounding) for x in values.tolist()]
     return np.array(out, values.dtype)
 
 
-def _round_float(value: float, digits: int) -> float:
+def _round_float(value: float, digits: int, rounding: str) -> float:
     if not math.isfinite(value):
         return value
     number = decimal.Decimal(repr(value))
     if number.as_tuple().exponent >= -digits:  # type: ignore[operator]
         return value + 0.0  # a BigDecimal has no negative zero
     unit = decimal.Decimal((0, (1,), -digits))
-    return float(number.quantize(unit, decimal.ROUND_HALF_UP, _ENOUGH)) + 0.0
+    return float(number.quantize(unit, rounding, _ENOUGH)) + 0.0
 
 
 def _whole(call: Call, args: tuple[Node, ...]) -> Run:
@@ -297,6 +330,7 @@ _TOO_MANY_ROWS = (
 
 BUILDERS: dict[str, Builder] = {
     "round": _round,
+    "bround": _bround,
     "floor": _whole,
     "ceil": _whole,
     "sqrt": _sqrt,

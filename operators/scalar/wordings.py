@@ -30,6 +30,10 @@ from planner.expr import Call
 _MAX_INT = (1 << 31) - 1
 
 
+#: Of the table of two texts, up to which it is computed cell by cell.
+_FEW_CELLS = 4096
+
+
 def _find_in_set(call: Call, args: tuple[Node, ...]) -> Run:
     def place(text: str, listed: str) -> int:
         words = listed.split(",")
@@ -40,12 +44,27 @@ def _find_in_set(call: Call, args: tuple[Node, ...]) -> Run:
 
 def distance(a: str, b: str) -> int:
     """Characters to be put in, taken out or replaced."""
+    if len(a) * len(b) > _FEW_CELLS:
+        return _long_distance(a, b)
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
         corner, row[0] = row[0], i
         for j, y in enumerate(b, 1):
             corner, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, corner + (x != y))
     return row[-1]
+
+
+def _long_distance(a: str, b: str) -> int:
+    """The same, a row of the table at once: what is put in is the least of what stands before."""
+    codes = np.frombuffer(b.encode("utf-32-le"), np.uint32)
+    place = np.arange(len(b) + 1)
+    row = place.copy()
+    for i, x in enumerate(a, 1):
+        changed = np.empty_like(row)
+        changed[0] = i
+        np.minimum(row[1:] + 1, row[:-1] + (codes != ord(x)), out=changed[1:])
+        row = np.minimum.accumulate(changed - place) + place
+    return int(row[-1])
 
 
 def _levenshtein(call: Call, args: tuple[Node, ...]) -> Run:
