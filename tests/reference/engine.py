@@ -127,7 +127,9 @@ class ReferenceSession:
         elif isinstance(tree, exp.Create) and tree.kind == "VIEW":
             self._create_view(tree.this.name.lower(), text[text.lower().index(" as ") + 4 :])
         elif isinstance(tree, exp.Drop):
-            self._drop(tree.this.name.lower())
+            self._drop(
+                text.rsplit(maxsplit=1)[-1].strip("`").lower()
+            )  # sqlglot may leave out the name
         else:
             raise errors.UnsupportedError("not in the reference engine")
 

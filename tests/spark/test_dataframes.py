@@ -317,12 +317,6 @@ def test_names_of_the_user_survive(shop: sqlview.Session, spark: Any) -> None:
         ("SELECT *\n FRM revenue r", sqlview.SqlSyntaxError, "at or near 'revenue'", (2, 6)),
         ("SELECT total +", sqlview.SqlSyntaxError, "at end of input", (None, None)),
         ("SELECT 1 UNION SELECT 1, 2", sqlview.BindError, "same number of columns", (1, 1)),
-        (
-            "WITH a AS (SELECT 1) INSERT INTO orders SELECT 1",
-            sqlview.SqlSyntaxError,
-            "'INSERT'",
-            (1, 22),
-        ),
     ],
 )
 def test_what_spark_refuses_has_our_form(

@@ -280,6 +280,6 @@ def test_a_store_that_is_read_takes_no_statement(tmp_path: Path) -> None:
 
 
 def test_within_a_limit_of_memory(tmp_path: Path) -> None:
-    with _session(path=tmp_path / "s", memory_limit=1 << 28) as db:
+    with _session(path=tmp_path / "s", memory_limit="8GiB") as db:
         db.sql("UPDATE t SET a = a + 1")
         assert _rows(db)[0] == (1, 11, "x")

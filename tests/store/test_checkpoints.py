@@ -31,6 +31,7 @@ FURTHER = {
     "top": "SELECT s, k FROM t ORDER BY f DESC LIMIT 3 OFFSET 1",
     "medians": "SELECT g, median(f) AS m FROM t GROUP BY g",
     "over": "SELECT k FROM t WHERE f > (SELECT avg(n) FROM sums)",
+    "before": "SELECT k, lag(f) OVER (PARTITION BY g ORDER BY k) AS f FROM t",
 }
 
 
