@@ -41,7 +41,6 @@ class Takes(Enum):
     FLAG = auto()  #: a literal BOOLEAN
     BYTES = auto()  #: BINARY, or a text's UTF-8
     INSTANT = auto()  #: TIMESTAMP
-    MOMENT = auto()  #: TIMESTAMP, at a time of the session's zone, which is passed behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,8 @@ class Function:
     """`name` in SQL, and of the evaluator; NULL where an argument is.
 
     `defaults`: of arguments left out at the end. `fails`: some rows are in error. `gives_null`:
-    also where no argument is NULL. `shown`: what Spark prints behind all of these in the name of a
-    column.
+    also where no argument is NULL. `zoned`: the session's zone is passed behind.
+    `shown`: what Spark prints behind all of these in the name of a column.
     """
 
     name: str
@@ -61,6 +60,7 @@ class Function:
     shown: tuple[str, ...] = ()
     fails: bool = False
     gives_null: bool = False
+    zoned: bool = False
 
 
 _N = Takes.INTEGRAL
@@ -178,14 +178,14 @@ _ALL = (
     Function("unix_millis", (Takes.INSTANT,), BIGINT, "milliseconds since 1970 (UTC)"),
     Function("unix_micros", (Takes.INSTANT,), BIGINT, "microseconds since 1970 (UTC)"),
     Function(
-        "months_between", (Takes.MOMENT, Takes.MOMENT, Takes.FLAG), DOUBLE,
+        "months_between", (Takes.INSTANT, Takes.INSTANT, Takes.FLAG), DOUBLE,
         "(a, b[, rounded]) (*): months of 31 days from b to a, whole between same or last days",
-        defaults=(True,),
+        defaults=(True,), zoned=True,
     ),
     Function(
         "make_timestamp", (_I, _I, _I, _I, _I, Takes.SECONDS), TIMESTAMP,
         "(year, month, day, hour, minute, seconds) (*); fails where there is no such time",
-        fails=True,
+        fails=True, zoned=True,
     ),
 )  # fmt: skip
 

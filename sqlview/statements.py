@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from operators import scalar
 from operators.dataflow import Dataflow, Only
 from operators.flight import arrow
-from operators.flight.column import Column, Ints, concat
+from operators.flight.column import Column, Ints
 from operators.flight.misfits import null_misfit
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import DELETE, INSERT
@@ -187,10 +187,7 @@ class Statements:
         keys = list(product(*(known[c] for c in columns)))
         if not 0 < len(keys) <= _MOST_KEYS:
             return None
-        given = [
-            concat([scalar.compile(key[i]).evaluate(_no_column, 1)[0] for key in keys])
-            for i in range(len(columns))
-        ]
+        given = [scalar.literals([key[i] for key in keys]) for i in range(len(columns))]
         self._dataflow.undo.all_or_nothing(state.absorb)
         probe = state.probe_words(given, len(keys))
         matches = state.lookup(probe, np.full(len(keys), epoch), as_of=True)
@@ -321,7 +318,3 @@ def _values_of(condition: Expr) -> tuple[int, list[Literal]] | None:
         case _:
             return None
     return column.index, [v for v in values if v.value is not None]
-
-
-def _no_column(index: int) -> Column:
-    raise LookupError(f"a literal reads no column {index}")

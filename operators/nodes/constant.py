@@ -9,7 +9,6 @@ from typing_extensions import Self
 
 from operators import scalar
 from operators.flight import delta as deltas
-from operators.flight.column import Column, concat
 from operators.flight.delta import Delta, Origin
 from operators.nodes.operator import Inputs, Operator, Place
 from planner import dataflow as ir
@@ -35,14 +34,9 @@ class ConstantOperator(Operator[ir.Constant]):
         n = len(self.node.rows)
         if n == 0:
             return
-        columns: list[Origin] = []
-        for i in range(len(self.node.schema)):
-            literals = [scalar.compile(row[i]) for row in self.node.rows]
-            values = [literal.evaluate(_no_column, 1)[0] for literal in literals]
-            columns.append(concat(values))
+        columns: list[Origin] = [
+            scalar.literals([row[i] for row in self.node.rows])
+            for i in range(len(self.node.schema))
+        ]
         time = np.full(n, inputs.time, np.int64)
         yield Delta(self.node.schema, time, np.ones(n, np.int64), columns)
-
-
-def _no_column(index: int) -> Column:
-    raise LookupError(f"a constant reads no column {index}")

@@ -28,15 +28,12 @@ from operators.kernels import versions
 from operators.nodes.group_values import group_value
 from operators.nodes.operator import Inputs, Operator, Place
 from operators.nodes.reduce import gather_or_null, normal_key, own_rows
-from operators.nodes.runs import group_rows
+from operators.nodes.runs import CHUNK_ROWS, chunks, elements, group_rows
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState
 from operators.state.relation import Relation
 from operators.state.spine import keys_at
 from planner import dataflow as ir
-
-#: Rows of groups, counted for every touched time, that are in memory at once.
-CHUNK_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,12 +249,8 @@ def _alive(touched: _Touched, members: _Members) -> Iterator[tuple[int, Ints, In
     group has then both numbers, int64[n], ascending by run."""
     group = np.repeat(np.arange(len(touched.starts) - 1), np.diff(touched.starts))
     sizes = np.diff(members.starts)[group]
-    chunk = (np.cumsum(sizes) - sizes) // CHUNK_ROWS
-    edges = np.flatnonzero(np.diff(chunk, prepend=-1, append=-1))
-    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        size = sizes[begin:end]
-        run = np.repeat(np.arange(end - begin), size)
-        inside = np.arange(len(run)) - np.repeat(np.cumsum(size) - size, size)
+    for begin, end in chunks(sizes, CHUNK_ROWS):
+        run, inside = elements(sizes[begin:end])
         row = members.starts[group[begin:end]][run] + inside
         time = touched.time[begin:end][run]
         there = (members.born[row] <= time) & (time < members.died[row])

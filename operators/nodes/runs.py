@@ -7,8 +7,9 @@ Spark tasks, are added up as rows are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,22 @@ from operators.state.spine import keys_at
 
 #: So many groups of pieces are added up before the last piece, where that makes them fewer.
 _MOST_GROUPS = 2 * PIECE_ROWS
+
+#: Elements of groups, of some of them together, that are in memory at once.
+CHUNK_ROWS = 1 << 20
+
+
+def chunks(sizes: Ints, most: int) -> Iterator[tuple[int, int]]:
+    """Groups of these sizes, int64[n], some at a time: [begin, end) of about `most` elements."""
+    chunk = (np.cumsum(sizes) - sizes) // most
+    edges = np.flatnonzero(np.diff(chunk, prepend=-1, append=-1)).tolist()
+    return pairwise(edges)
+
+
+def elements(sizes: Ints) -> tuple[Ints, Ints]:
+    """Of groups of these sizes, one after the other, for each element its group and its place."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    return group, np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,14 +33,12 @@ from operators.nodes.partitions import (
     partition_fronts,
     partitions_of,
 )
+from operators.nodes.runs import CHUNK_ROWS, chunks, elements
 from operators.nodes.window_values import Rows, window_value
 from operators.state import encode
 from operators.state.arrangement import ArrangementState
 from operators.state.spine import keys_at, sort_keys
 from planner import dataflow as ir
-
-#: Rows of partitions, counted for every touched time, that are in memory at once.
-CHUNK_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +64,7 @@ class _Held:
         """The rows that the versions have, one version after the other, by their positions here;
         and where each version begins, int64[versions + 1]."""
         size = np.diff(self.starts)[versions.partition]
-        version = np.repeat(np.arange(len(size)), size)
-        inside = np.arange(len(version)) - np.repeat(np.cumsum(size) - size, size)
+        version, inside = elements(size)
         row = self.starts[versions.partition][version] + inside
         time = versions.time[version]
         there = (self.born[row] <= time) & (time < self.died[row])
@@ -210,9 +207,7 @@ def _parts(held: _Held, versions: _Versions) -> Iterator[_Versions]:
     """The versions, some at a time; one that goes on with a partition begins with the version that
     the one before it ended with."""
     sizes = np.diff(held.starts)[versions.partition]
-    chunk = (np.cumsum(sizes) - sizes) // CHUNK_ROWS
-    edges = np.flatnonzero(np.diff(chunk, prepend=-1, append=-1))
-    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+    for begin, end in chunks(sizes, CHUNK_ROWS):
         goes_on = begin and versions.partition[begin] == versions.partition[begin - 1]
         first = begin - 1 if goes_on else begin
         yield _Versions(versions.partition[first:end], versions.time[first:end])

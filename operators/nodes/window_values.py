@@ -10,7 +10,7 @@ tells it; doubles are added up exactly (operators.scalar.exact_sum).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +19,13 @@ from operators.flight.column import Bools, Column, Ints, concat, null_column, wi
 from operators.kernels import windows as kernels
 from operators.nodes.group_values import _or_null, _signs, group_value
 from operators.nodes.partitions import sort_rows
+from operators.nodes.runs import CHUNK_ROWS, chunks, elements
 from operators.scalar import exact_sum
 from operators.state import encode
 from planner import dataflow as ir
 from planner.algebra import RECOMPUTED, FrameEnd, SortKey
 from planner.types import BIGINT, DOUBLE, INT, DecimalType, SqlType
 
-#: Rows of distinct frames that are in memory at once.
-CHUNK_ROWS = 1 << 20
 _ALL_VALID = np.empty(0, np.bool_)
 
 
@@ -239,19 +238,10 @@ def _of_frames(
     frames, of = np.unique(np.stack([low, high]), axis=1, return_inverse=True)
     made = ir.GroupValue(value.function, tuple(range(len(columns))), value.order, value.parameters)
     parts = [null_column(kind, 0)]
-    for first, sizes in _chunks(frames):
-        group = np.repeat(np.arange(len(sizes)), sizes)
-        inside = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        place = np.repeat(first, sizes) + inside
-        args = [c.take(place) for c in columns]
-        parts.append(group_value(made, kind, args, group, len(sizes)))
-    return concat(parts[1:] or parts).take(of.ravel())
-
-
-def _chunks(frames: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """First row and number of rows of the frames int64[2, f], some frames at a time."""
     sizes = frames[1] - frames[0]
-    chunk = (np.cumsum(sizes) - sizes) // CHUNK_ROWS
-    edges = np.flatnonzero(np.diff(chunk, prepend=-1, append=-1))
-    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        yield frames[0, begin:end], sizes[begin:end]
+    for begin, end in chunks(sizes, CHUNK_ROWS):
+        group, inside = elements(sizes[begin:end])
+        place = frames[0, begin:end][group] + inside
+        args = [c.take(place) for c in columns]
+        parts.append(group_value(made, kind, args, group, end - begin))
+    return concat(parts[1:] or parts).take(of.ravel())

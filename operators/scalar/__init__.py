@@ -17,6 +17,7 @@ not depend on the batch around it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -58,7 +59,7 @@ from planner import types as t
 from planner.expr import Call, Expr, Literal, Outer
 from planner.expr import Column as ColumnExpr
 
-__all__ = ["BUILDERS", "Compiled", "Errors", "Fetch", "Value", "compile"]
+__all__ = ["BUILDERS", "Compiled", "Errors", "Fetch", "Value", "compile", "literals"]
 
 Value: TypeAlias = tuple[Column, Errors | None]
 
@@ -138,6 +139,15 @@ def compile(expr: Expr) -> Compiled:
     """
     node = _node(expr)
     return Compiled(node.type, node.literal, node.run)
+
+
+def literals(values: Sequence[Literal]) -> Column:
+    """One or more literals of one type, as a column."""
+    return concat([compile(value).evaluate(_no_column, 1)[0] for value in values])
+
+
+def _no_column(index: int) -> Column:
+    raise LookupError(f"a literal reads no column {index}")
 
 
 def _node(expr: Expr) -> Node:

@@ -24,12 +24,8 @@ _LONG = (1 << 64) - 1
 _SHA2 = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
 
 
-def _md5(call: Call, args: tuple[Node, ...]) -> Run:
-    return rowwise(args, lambda b: hashlib.md5(b).hexdigest(), pa.string())
-
-
-def _sha1(call: Call, args: tuple[Node, ...]) -> Run:
-    return rowwise(args, lambda b: hashlib.sha1(b).hexdigest(), pa.string())
+def _digest(call: Call, args: tuple[Node, ...]) -> Run:
+    return rowwise(args, lambda b: hashlib.new(call.function, b).hexdigest(), pa.string())
 
 
 def _sha2(call: Call, args: tuple[Node, ...]) -> Run:
@@ -82,14 +78,9 @@ def from_base64(text: str) -> bytes:
     return base64.b64decode("".join(digits) + "=" * (-rest % 4))
 
 
-def _octet_length(call: Call, args: tuple[Node, ...]) -> Run:
-    lengths = pc.get_function("binary_length")
-    return unary(args[0], lambda a: lengths.call([a]).to_numpy().astype("int64"))
-
-
-def _bit_length(call: Call, args: tuple[Node, ...]) -> Run:
-    lengths = pc.get_function("binary_length")
-    return unary(args[0], lambda a: 8 * lengths.call([a]).to_numpy().astype("int64"))
+def _length(call: Call, args: tuple[Node, ...]) -> Run:
+    lengths, unit = pc.get_function("binary_length"), 8 if call.function == "bit_length" else 1
+    return unary(args[0], lambda a: unit * lengths.call([a]).to_numpy().astype("int64"))
 
 
 #: Charsets that Spark has, as Python writes them. UTF-16 and UTF-32 are big-endian; when it writes
@@ -184,8 +175,8 @@ def from_url(text: str) -> str:
 
 
 BUILDERS: dict[str, Builder] = {
-    "md5": _md5,
-    "sha1": _sha1,
+    "md5": _digest,
+    "sha1": _digest,
     "sha2": _sha2,
     "crc32": _crc32,
     "hex": _hex,
@@ -193,8 +184,8 @@ BUILDERS: dict[str, Builder] = {
     "unhex": _unhex,
     "base64": _base64,
     "unbase64": _unbase64,
-    "octet_length": _octet_length,
-    "bit_length": _bit_length,
+    "octet_length": _length,
+    "bit_length": _length,
     "encode": _encode,
     "decode": _decode,
     "url_encode": _url_encode,

@@ -43,7 +43,7 @@ def call(name: str, args: Sequence[Expr]) -> Expr:
     given = [*args, *_defaults(function, len(args))]
     cast_args = [_argument(t, a, name) for t, a in zip(function.takes, given, strict=True)]
     nullable = function.gives_null or any(a.nullable for a in cast_args)
-    if Takes.MOMENT in function.takes or name == "make_timestamp":
+    if function.zoned:
         cast_args += zone_argument()
     return Call(name, tuple(cast_args), function.type, nullable)
 
@@ -84,7 +84,7 @@ def _argument(takes: Takes, value: Expr, name: str) -> Expr:
             return cast(value, STRING)
         case Takes.BYTES:
             return _bytes(value, shown)
-        case Takes.INSTANT | Takes.MOMENT:
+        case Takes.INSTANT:
             return cast(functions.instant(value, TIMESTAMP), TIMESTAMP)
         case _:
             wanted = _LITERALS.get(takes, INT)
@@ -169,10 +169,6 @@ def nan_else(value: Expr, otherwise: Expr) -> Expr:
     first, second = (cast(functions.positive(e), DOUBLE) for e in (value, otherwise))
     nan = functions.compare("eq", first, functions.NAN)
     return functions.conditional([(nan, second)], first, "NANVL")
-
-
-def same_or_both_null(left: Expr, right: Expr) -> Expr:
-    return functions.compare("eq_null_safe", left, right)
 
 
 def decoded(args: Sequence[Expr]) -> Expr:
@@ -268,7 +264,7 @@ FORMS: dict[str, tuple[int, int, Callable[[Sequence[Expr]], Expr]]] = {
     "getbit": (2, 2, lambda a: bit_get(*a)),
     "hex": (1, 1, lambda a: hexadecimal(*a)),
     "nanvl": (2, 2, lambda a: nan_else(*a)),
-    "equal_null": (2, 2, lambda a: same_or_both_null(*a)),
+    "equal_null": (2, 2, lambda a: functions.compare("eq_null_safe", *a)),
     "elt": (2, 1_000_000, chosen),
     "levenshtein": (2, 3, edits),
     "unix_timestamp": (1, 1, lambda a: seconds_since(*a)),
