@@ -155,13 +155,20 @@ class Commits:
             try:
                 self._waiting.append(commit)
                 while not commit.over:
-                    if self._lock.acquire(blocking=False):
+                    try:
+                        if self._lock.acquire(blocking=False):
+                            try:
+                                self._lead(commit)
+                            finally:
+                                self._lock.release()
+                        else:
+                            self._wait(commit)
+                    except BaseException:
                         try:
-                            self._lead(commit)
-                        finally:
-                            self._lock.release()
-                    else:
-                        self._wait(commit)
+                            self._waiting.remove(commit)
+                        except ValueError:
+                            continue  # who has taken it commits it, or has
+                        raise
                 error, commit.error = commit.error, None
                 try:
                     if error is not None:
@@ -224,7 +231,11 @@ class Commits:
                 self._waiting.remove(commit)
             except ValueError:
                 return  # it is being committed
-            interrupts.raise_pending()
+            try:
+                interrupts.raise_pending()
+            except BaseException as error:
+                commit.error = error
+            commit.over = True
 
     def _lead(self, mine: _Commit) -> None:
         """Commit what waits; whoever calls holds the session. A subscriber that commits does so for
@@ -232,10 +243,14 @@ class Commits:
         if mine.over:
             return
         nested, self._leading = self._leading, True
-        taken = [mine] if nested else self._take()
+        taken: list[_Commit] = []
         try:
             if nested:
+                taken.append(mine)
                 self._waiting.remove(mine)
+            while self._waiting and not nested:
+                taken.append(self._waiting[0])  # before: nobody else knows of it
+                self._waiting.popleft()
             self._check()
             for group in _groups(taken):
                 self._try(group, mine)
@@ -249,12 +264,6 @@ class Commits:
             for commit in taken:
                 commit.over = True
                 commit.woken.release()
-
-    def _take(self) -> list[_Commit]:
-        taken: list[_Commit] = []
-        while self._waiting:
-            taken.append(self._waiting.popleft())
-        return taken
 
     def _try(self, group: list[_Commit], mine: _Commit) -> None:
         """Commit a group, or each of it alone; Ctrl-C is for the commit of this thread."""
@@ -287,7 +296,10 @@ class Commits:
             if self._writer.epoch == last:
                 for commit, epochs in zip(group, found, strict=True):
                     commit.epochs = epochs
-                    commit.settle()
+                    try:
+                        commit.settle()
+                    except Exception:
+                        _log.warning("a transaction does not say its epoch", exc_info=True)
 
     def _tell(self, taken: list[_Commit], mine: _Commit) -> None:
         """Tell subscribers. Who fails fails all commits that it was told of."""

@@ -189,7 +189,7 @@ class Session:
             self._run_step,
         )
         self._versions = Versions(
-            self._catalog, self._dataflow, lambda: self._writer.epoch, self._working
+            self._catalog, self._dataflow, lambda: self._writer.epoch, self._lock, self._working
         )
         self._statistics = Statistics(
             self._lock,
@@ -651,7 +651,6 @@ class Session:
 
         with interrupts.held(), self._within_memory("step"):
             self._dataflow.undo.all_or_nothing(work)
-        self._subscriptions.tell()
 
     def _create_table_as(self, statement: parse.CreateTableAs) -> None:
         if self._catalog.find(statement.name) is not None:

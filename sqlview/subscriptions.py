@@ -122,7 +122,10 @@ class Subscriptions:
         failures: list[tuple[str, Exception]] = []
         self._telling = True
         try:
-            while self._untold:
+            while True:
+                self._undo.finish()  # what a step put down that was taken back is not told
+                if not self._untold:
+                    break
                 view, callback, table = self._untold[0]
                 try:
                     with interrupts.let_through():

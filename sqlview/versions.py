@@ -22,6 +22,7 @@ from operators.state.rows import Rows
 from planner import dataflow as ir
 from planner.names import folded
 from sqlview.catalog import Catalog, Table, View
+from sqlview.commits import SessionLock
 
 #: A view that nobody has read for so many steps is not published any more.
 IDLE_STEPS = 64
@@ -48,12 +49,14 @@ class Versions:
         catalog: Catalog,
         dataflow: Dataflow,
         epoch: Callable[[], int],
+        lock: SessionLock,
         working: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """`working`: holds the session's lock."""
+        """`lock`: the session's; `working`: holds it."""
         self._catalog = catalog
         self._dataflow = dataflow
         self._epoch = epoch
+        self._lock = lock
         self._working = working
         self._published: dict[str, Version] = {}
         #: Names that were read since it was looked who reads, and how many steps ago that was.
@@ -67,12 +70,23 @@ class Versions:
         """
         key = folded(name)
         found = self._published.get(key)
-        if found is None or self._catalog.find(name) is not found.entry:
+        if (
+            found is None
+            or self._catalog.find(name) is not found.entry
+            or (found.epoch != self._epoch() and self._is_over())
+        ):
             with self._working():
                 found = self.taken(self._catalog.view(name))
                 self._published = {**self._published, key: found}
         self._read.add(key)
         return found
+
+    def _is_over(self) -> bool:
+        """Whether no step goes on that has yet to publish what it made."""
+        over = self._lock.acquire(blocking=False)
+        if over:
+            self._lock.release()
+        return over
 
     @property
     def epoch(self) -> int:

@@ -122,32 +122,50 @@ class Writer:
             given[changed.state.source] = made
         executor = executor_for({x: sum(c.rows for c in batch) for x, batch in given.items()})
         moved = self.positions if positions is None else positions
+        before, changes = self.epoch, dict[Key, Delta]()
 
         def at_end(found: dict[Key, Delta]) -> None:
+            nonlocal changes
             self._dataflow.undo.before(self)
             self._count(found, by_stream, self.epoch + count)
             keep()
+            changes = found
             self.epoch, self.positions = self.epoch + count, moved
 
+        #: What is left when the step has happened: all of it is done, whatever raises.
+        left = (
+            lambda: self._follow_all(by_table, changes),
+            lambda: self._dataflow.commit(self.epoch, changes),
+            lambda: self._history.trim(self.epoch),
+            lambda: self._measure(executor, statements, count, work_before, started),
+            *self.ended,
+        )
         with interrupts.held():
             events = self._events(by_stream)
+            failed: list[BaseException] = []
             try:
                 with self.keep(
                     statements, self.epoch + 1, count, moved.moved(self.positions)
                 ) as keep:
-                    changes = step(self._dataflow, executor, given, events, at_end)
+                    step(self._dataflow, executor, given, events, at_end)
             except Refused as refused:
                 table = self._catalog.entry(refused.source.relation)
                 assert isinstance(table, Table), "it is the source of one"
                 given_to = [statement for statement, _ in by_table[table.name]]
                 raise _refusal(table, given_to, refused.refusal) from None
-            self._go_on(
-                lambda: self._follow_all(by_table, changes),
-                lambda: self._dataflow.commit(self.epoch, changes),
-                lambda: self._history.trim(self.epoch),
-                lambda: self._measure(executor, statements, count, work_before, started),
-                *self.ended,
-            )
+            except BaseException as error:
+                if self.epoch == before:
+                    raise
+                failed.append(error)  # it has happened
+            for work in left:  # here: a call of anything else might raise
+                try:
+                    work()
+                except BaseException as error:
+                    failed.append(error)
+            for each in failed:
+                if not isinstance(each, Exception):
+                    raise each
+                _log.warning("what a step left to do is taken up later", exc_info=each)
 
     def mark(self) -> tuple[int, Positions]:
         self._counted = []
@@ -190,19 +208,6 @@ class Writer:
             stream = self._catalog.stream(name)
             self._counted.append((stream, stream.events))
             stream.events += sum(s.rows for s, _ in batch)
-
-    def _go_on(self, *works: Callable[[], None]) -> None:
-        """Do what is left when a step has happened: all of it, whatever raises."""
-        stopped: BaseException | None = None
-        for work in works:
-            try:
-                work()
-            except Exception:
-                _log.warning("what a step left to do is taken up later", exc_info=True)
-            except BaseException as error:
-                stopped = error
-        if stopped is not None:
-            raise stopped
 
     def _measure(
         self,

@@ -99,25 +99,34 @@ class Compiled:
         values mean nothing. Arrays may be the input's own, and are not to be written to.
         """
         try:
-            with np.errstate(all="ignore"):
-                values, valid, errors = self.run(columns, n)
+            return self._run(columns, n)
         except MemoryError:
             raise
-        except Exception as fault:
-            return self._apart(columns, n, fault)
+        except Exception:
+            return self._apart(columns, n)
+
+    def _run(self, columns: Fetch, n: int) -> Value:
+        with np.errstate(all="ignore"):
+            values, valid, errors = self.run(columns, n)
         return Column(self.type, values, valid), errors
 
-    def _apart(self, columns: Fetch, n: int, fault: Exception) -> Value:
-        """The rows in two halves, down to the row that raised `fault`, which becomes its error.
+    def _apart(self, columns: Fetch, n: int) -> Value:
+        """The rows in two halves, down to the row that raises, which becomes its error.
 
         No value of a row may end a step: what a function raises that its author did not foresee is
-        a fault of ours, but the row can leave, and the error leaves with it.
+        a fault of ours, but the row can leave, and the error leaves with it. What is not raised
+        again is not the row's.
         """
         if n == 0:
             return null_column(self.type, 0), None
         if n == 1:
-            name = type(fault).__name__
-            return null_column(self.type, 1), failures(1, [0], [f"[INTERNAL_ERROR] {name}"])
+            try:
+                return self._run(columns, 1)
+            except MemoryError:
+                raise
+            except Exception as fault:
+                name = type(fault).__name__
+                return null_column(self.type, 1), failures(1, [0], [f"[INTERNAL_ERROR] {name}"])
         parts = []
         for rows in np.split(np.arange(n), [n // 2]):
             taken: dict[int, Column] = {}

@@ -270,6 +270,8 @@ class Log:
         self._sync_each = sync_each
         self._lock = threading.Lock()
         self.broken: BaseException | None = None
+        #: Where the file is still to be cut off, which failed for want of memory, say.
+        self._left: int | None = None
         self.number, self._first, self._offset = end.number, end.file, end.offset
         self._durable = self._reserved = 0
         #: That were appended since it was opened.
@@ -387,6 +389,9 @@ class Log:
             self._file = -1
 
     def _check(self) -> None:
+        if self._left is not None and self.broken is None:
+            with self._lock:
+                self._undo(self._left)
         if self.broken is not None:
             raise StoreError(
                 "the store takes no more changes since its log could not be written",
@@ -395,20 +400,18 @@ class Log:
             ) from self.broken
 
     def _undo(self, offset: int) -> None:
-        """Make sure that nothing from `offset` on is ever read."""
+        """Make sure that nothing from `offset` on is ever read: now, or before the next record."""
+        self._left = offset
         try:
             self._cut(offset)
         except OSError as error:
             self.broken = error
             _log.exception("the log's end could not be cut off")
-        except BaseException as error:
-            self.broken = error
-            raise
 
     def _cut(self, offset: int) -> None:
         os.ftruncate(self._file, offset)
         os.fsync(self._file)
-        self._reserved = offset
+        self._reserved, self._left = offset, None
 
     def _reserve(self, needed: int) -> None:
         if needed <= self._reserved:
@@ -436,14 +439,11 @@ class Log:
 
     def _next_file(self) -> None:
         """Go on in another file. Raises: OSError; then it goes on in this one."""
+        # First: behind the records of a file that is not the last one nothing may be.
+        self._cut(self._offset)
         path = _path(self._directory, self.number + 1)
         try:
             file = self._new_file()
-            try:
-                self._cut(self._offset)
-            except BaseException:
-                os.close(file)
-                raise
         except BaseException as error:
             try:
                 # It would be taken for where the next record is.

@@ -4,24 +4,31 @@ A session with every kind of operator does pairs of operations, one of which tak
 other does: steps, CREATE and DROP, replacing a view, looking rows up. Each is tried with a fault at
 its n-th call, for one n after the other, until it ends before it comes to that. After each fault
 all tables and views, what subscribers heard and what the history has must be as before the
-operation, if the epoch is, and otherwise as after it; then the session goes on.
+operation; or as after it where nothing is left but to make its result, and where Ctrl-C comes
+after all else. Then the session goes on.
 
 - `error`: the n-th call, of a function of ours or of a kernel, raises.
 - `memory`: so does it, and one of the calls after it, while things are being restored, does too.
 - `interrupt`: Ctrl-C comes at the n-th call or return of any function.
+
+Which calls: each `stride`-th, or, since those are very many, some `stride`-th at random.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dis
 import importlib
+import inspect
 import pkgutil
+import random
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numba
@@ -40,6 +47,9 @@ _ROOT = Path(__file__).parents[2]
 #: Whose calls raise. Not the module that keeps Ctrl-C: nothing can raise there but that.
 _OURS = (str(_ROOT / "operators"), str(_ROOT / "sqlview"))
 _NOT = (str(_ROOT / "operators" / "interrupts.py"),)
+
+#: So many calls of an operation come when it has happened.
+_LATE = 12
 
 _TELLING = (Subscriptions.tell.__code__, interrupts.let_through.__wrapped__.__code__)
 
@@ -156,12 +166,15 @@ class Faults:
         self.at, self.calls, self.hits = at, 0, 0
         self._most = 2 if self.mode == "memory" else 1
         self._armed = True
-        before = sys.getprofile()
-        sys.setprofile(self._any if self.mode == "interrupt" else self._ours)
+        if self.mode == "interrupt":
+            sys.setprofile(self._any)
+        else:
+            sys.settrace(self._ours)  # which hears of no calls of C
         try:
             yield
         finally:
-            sys.setprofile(before)
+            sys.setprofile(None)
+            sys.settrace(None)
             self._armed = False
 
     def _kernel(self, kernel: Any) -> Callable[..., Any]:
@@ -178,16 +191,12 @@ class Faults:
             self.hits += 1
             self.at = self.calls + 1 + 7 * self.at % 23
             if self.hits < self._most:
-                sys.setprofile(self._ours)
+                sys.setprofile(self._ours)  # Python takes one away that raises
             raise MemoryError if self.mode == "memory" else Fault
 
     def _ours(self, frame: FrameType, event: str, argument: object) -> None:
-        if event == "call":
-            name = frame.f_code.co_filename
-            # One that nobody needs any more is resumed to end, where nobody hears what it raises.
-            resumed_to_end = frame.f_code.co_name == "<genexpr>"
-            if name.startswith(_OURS) and name not in _NOT and not resumed_to_end:
-                self._count()
+        if event == "call" and _is_ours(frame.f_code) and not _is_resumed(frame):
+            self._count()
 
     def _any(self, frame: FrameType, event: str, argument: object) -> None:
         if frame.f_code in _TELLING:
@@ -198,6 +207,21 @@ class Faults:
             signal.raise_signal(signal.SIGINT)
 
 
+@cache
+def _is_ours(code: CodeType) -> bool:
+    name = code.co_filename
+    return name.startswith(_OURS) and name not in _NOT and code.co_name != "<genexpr>"
+
+
+def _is_resumed(frame: FrameType) -> bool:
+    """Whether a generator goes on behind a yield. What is raised here would end it at once, without
+    what its `finally` has, which nothing else does."""
+    code = frame.f_code
+    if not code.co_flags & inspect.CO_GENERATOR or frame.f_lasti < 0:
+        return False
+    return code.co_code[frame.f_lasti] == dis.opmap["YIELD_VALUE"]
+
+
 class Life:
     """A session, and what it is to be like."""
 
@@ -205,6 +229,7 @@ class Life:
         self.mode = mode
         self.db = sqlview.connect(path, placement="inline", retain=20)
         self.heard: list[Any] = []
+        self._summed = Counter[Any]()  # of all that was heard
         db = self.db
         db.sql("CREATE TABLE t (k INT PRIMARY KEY, g INT, s STRING, f DOUBLE)")
         db.sql("CREATE TABLE bag (g INT, d DECIMAL(20,3), day DATE)")
@@ -224,10 +249,10 @@ class Life:
     def check(self, about: str) -> None:
         """What was heard is what there is, and so is what the history has."""
         self.db.apply([])  # who has not heard yet hears now
-        heard = Counter[Any]()
         for changes in self.heard:
-            _add(heard, changes)
-        assert heard == _counted(self.db.view("joined")), about
+            _add(self._summed, changes)
+        self.heard.clear()
+        assert self._summed == _counted(self.db.view("joined")), about
         since, net = max(self.db.epoch - 5, 0), Counter[Any]()
         for change in self.db.changes("sums", since=since):
             assert change.epoch <= self.db.epoch, about
@@ -259,13 +284,22 @@ def _counted(view: Any) -> Counter[Any]:
     return Counter(tuple(map(str, row.values())) for row in view.to_arrow().to_pylist())
 
 
-def run(path: Path | None, mode: str, start: int, stride: int) -> Counter[str]:
-    """Try the faults `start`, `start` + `stride` and so on of each operation; how many came."""
+def run(
+    path: Path | None,
+    mode: str,
+    start: int,
+    stride: int,
+    names: Iterable[str] = PAIRS,
+    rng: random.Random | None = None,
+) -> Counter[str]:
+    """Try the faults `start`, `start` + `stride` and so on of the operations `names`, with `rng` at
+    distances of `stride` on average; how many came."""
     life = Life(path, mode)
     db, faults = life.db, Faults(mode)
     tried: Counter[str] = Counter()
     try:
-        for name, (there, back, epochs) in PAIRS.items():
+        for name in names:
+            there, back, epochs = PAIRS[name]
             states = [life.state()]
             there(db)
             states.append(life.state())
@@ -273,7 +307,7 @@ def run(path: Path | None, mode: str, start: int, stride: int) -> Counter[str]:
             back(db)
             assert life.state() == states[0], name
             with faults.planted():
-                tried[name] = _pair(life, faults, (there, back), states, epochs, start, stride)
+                tried[name] = _pair(life, faults, (there, back), states, epochs, start, stride, rng)
             life.verify(name)
         # It goes on.
         for there, back, _ in PAIRS.values():
@@ -300,10 +334,11 @@ def _pair(
     epochs: tuple[int, int],
     start: int,
     stride: int,
+    rng: random.Random | None,
 ) -> int:
     """For either operation in turn, until neither comes to its fault any more."""
     db, done, tried, at = life.db, 0, 0, start
-    missed = 0
+    missed, late = 0, [0, 0]
     while missed < 2:
         epoch = db.epoch
         raised: BaseException | None = None
@@ -314,7 +349,10 @@ def _pair(
             raised = error
         about = f"{life.mode} at call {at} of operation {done}: {raised!r}"
         found = life.state()
-        happened = raised is None or (life.mode == "interrupt" and found != states[done])
+        happened = raised is None or found != states[done]
+        if happened and raised is not None and life.mode != "interrupt":
+            late[done] += 1
+            assert late[done] <= _LATE, f"{about}, though it has happened"
         assert found == states[1 - done if happened else done], about
         assert db.epoch == epoch + (epochs[done] if happened else 0), about
         life.check(about)
@@ -325,7 +363,7 @@ def _pair(
             missed = 0
         else:
             missed += 1
-        at += stride
+        at += stride if rng is None else rng.randrange(1, 2 * stride)
     if done:
         operations[1](db)
     return tried

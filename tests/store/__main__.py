@@ -17,11 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.store.faults import error, kill, quiet, stopped, stops
+from tests.store.life import states
 from tests.store.streams import Streamed
 
 _FAILURES = ("stops", "errors")
 #: How many are tried between two lines of progress.
 _AT_A_TIME = 100
+#: So many writers of one store are killed, one after the other.
+_KILLS = 10
 
 
 def main() -> int:
@@ -41,6 +44,10 @@ def main() -> int:
     def say(text: str) -> None:
         print(f"{time.monotonic() - started:6.0f} s  {text}", flush=True)
 
+    quiet()
+    if options.only:
+        count = len(states(verified=True))
+        say(f"what is expected: {count} states, as DuckDB has them")
     # Not forked: the engine has threads.
     with multiprocessing.get_context("spawn").Pool(options.processes, quiet) as pool:
         if "stops" in options.only:
@@ -54,23 +61,33 @@ def main() -> int:
                 if done % _AT_A_TIME == 0 or done == len(found):
                     say(f"stops: {done:,} stores, {wrong} wrong")
         if "errors" in options.only:
-            for first in itertools.count(1, _AT_A_TIME):
-                tried = 0
-                for there, difference in pool.imap(error, range(first, first + _AT_A_TIME)):
-                    tried += there
+            tried, left = 0, {False, True}
+            for at in itertools.count(1):
+                for second, (failures, difference) in zip(
+                    sorted(left),
+                    pool.starmap(error, [(at, second) for second in sorted(left)]),
+                    strict=True,
+                ):
+                    tried += failures
+                    if not failures:
+                        left.remove(second)
                     if difference is not None:
                         wrong += 1
                         say(difference)
-                say(f"errors: {first - 1 + tried:,} calls, {wrong} wrong")
-                if tried < _AT_A_TIME:
+                if not at % _AT_A_TIME or not left:
+                    say(f"errors: {tried:,} calls, {wrong} wrong")
+                if not left:
                     break
-        seeds = range(options.seed, options.seed + options.kills)
-        for done, killing in enumerate(pool.imap_unordered(kill, seeds), 1):
-            if killing is not None:
-                wrong += 1
-                say(killing)
-            if done % _AT_A_TIME == 0 or done == options.kills:
-                say(f"kill -9: {done:,} writers, three times each, {wrong} wrong")
+    killed = said = 0
+    while killed < options.kills:
+        kills = min(_KILLS, options.kills - killed)
+        operations, difference = kill(options.seed + killed, kills)
+        killed, said = killed + kills, said + operations
+        if difference is not None:
+            wrong += 1
+            say(difference)
+        if not killed % _AT_A_TIME or killed == options.kills:
+            say(f"kill -9: {killed:,} writers, which said {said:,} operations, {wrong} wrong")
     for text in _streams(options.streams, options.seed):
         wrong += text.startswith("wrong")
         say(text)

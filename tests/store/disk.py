@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,25 +29,30 @@ _CALLS = (
     "remove",
 )
 
+_MEMORY = "/dev/shm"
+
 #: A directory's files by their names in it, and the directories in it, whose names end in "/".
 Image: TypeAlias = dict[str, bytes]
 
 
 class Disk:
-    """The calls of one process that change the disk under `root`, of one thread at a time."""
+    """The calls of one process that change the disk under `root`, of one thread at a time. `done`:
+    how many operations of a life have returned; `failed`: whether a call of this one has failed."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.calls = 0
+        self.calls = self.done = 0
+        self.failed = False
         self._lock = threading.RLock()
+
+    def begin(self, operation: int) -> None:
+        """The calls of an operation of a life come next."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, small_files():
             for name in _CALLS:
                 patch.setattr(os, name, self._calling(name, getattr(os, name)))
-            patch.setattr(log, "FILE_BYTES", 2_000)  # records go to several files
-            patch.setattr(log, "_LEAVE_BYTES", 1_000)
             patch.setattr(records, "LARGE_ROWS", 3)  # some records are written beside the steps
             patch.setattr(rows, "_LARGE_ROWS", 3)
             patch.setattr(store, "CHECKPOINT_SECONDS", 1e9)  # when they are said to be written
@@ -107,17 +113,24 @@ class Disk:
 
 
 class FailingDisk(Disk):
-    """The `at`-th call fails, once."""
+    """The `at`-th call of every other operation fails, once: of the first, third and so on, or the
+    `second`, fourth. `failures`: how many did."""
 
-    def __init__(self, root: Path, at: int) -> None:
+    def __init__(self, root: Path, at: int, second: bool) -> None:
         super().__init__(root)
-        self._at = at
-        self.failed = False
+        self._at, self._second = at, second
+        self._fails = False
+        self.failures = 0
+
+    def begin(self, operation: int) -> None:
+        self.calls, self.failed = 0, False
+        self._fails = operation % 2 == self._second
 
     def before(self, half: tuple[Path, int, bytes] | None) -> None:
         super().before(half)
-        if self.calls == self._at:
+        if self._fails and not self.failed and self.calls == self._at:
             self.failed = True
+            self.failures += 1
             raise OSError(errno.ENOSPC, "no space left on device")
 
 
@@ -128,13 +141,13 @@ class WatchedDisk(Disk):
     - `torn`: in the middle of the call, which is a write;
     - `power`: the machine stops there: what was not synced is gone, names in directories included.
 
-    `images`: by their digests. `stops`: (mode, call, operations of the life that had returned,
-    which is `done`, digest) of each.
+    `images`: by their digests. `stops`: (mode, call, operations that had returned, digest) of each.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, stride: int) -> None:
+        """`stride`: of the calls at which one is to be looked at."""
         super().__init__(root)
-        self.done = 0
+        self._stride = stride
         self.images: dict[bytes, Image] = {}
         self.stops: list[tuple[str, int, int, bytes]] = []
         self._contents: dict[bytes, bytes] = {}  # files that images share
@@ -143,6 +156,8 @@ class WatchedDisk(Disk):
 
     def before(self, half: tuple[Path, int, bytes] | None) -> None:
         super().before(half)
+        if self.calls % self._stride:
+            return
         image = self._image()
         self._stop("kill", image)
         if half is not None:
@@ -177,6 +192,22 @@ class WatchedDisk(Disk):
             digest.update(repr(name).encode() + content)
         self.images.setdefault(digest.digest(), shared)
         self.stops.append((mode, self.calls, self.done, digest.digest()))
+
+
+@contextmanager
+def small_files() -> Iterator[None]:
+    """Records go to several files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "FILE_BYTES", 2_000)
+        patch.setattr(log, "_LEAVE_BYTES", 1_000)
+        yield
+
+
+def in_memory() -> None:
+    """Temporary directories lie in memory, where there are such: who lets calls fail, or looks at
+    which were made, needs no disk, and syncing one takes most of the time."""
+    if os.access(_MEMORY, os.W_OK | os.X_OK):
+        tempfile.tempdir = _MEMORY
 
 
 def write(image: Image, to: Path) -> None:

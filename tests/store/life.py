@@ -169,6 +169,10 @@ LIFE: tuple[Operation | str, ...] = (
 )
 
 
+#: Whose events are gone.
+OVER_STREAMS = ("seen",)
+
+
 def state_of(db: Any) -> State:
     """All that a session shows."""
     found: State = {"epoch": db.epoch}
@@ -179,12 +183,22 @@ def state_of(db: Any) -> State:
     return found
 
 
-def states() -> list[State]:
-    """What is there after each operation, and before all of them."""
+def states(verified: bool = False) -> list[State]:
+    """What is there after each operation, and before all of them. `verified`: DuckDB says so, too;
+    then it is right wherever it is found again."""
     with sqlview.connect() as db:
         found = [state_of(db)]
         for operation in LIFE:
             if not isinstance(operation, str):
                 operation(db)
+                if verified:
+                    verify(db)
             found.append(state_of(db))
     return found
+
+
+def verify(db: Any) -> None:
+    """Every view is what DuckDB makes of the tables."""
+    for name in db.sql("SHOW VIEWS").to_arrow()["view"].to_pylist():
+        if name not in OVER_STREAMS:
+            assert db.verify(name, engine="duckdb").equal, name

@@ -52,6 +52,27 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
     assert _bodies(tmp_path) == [*bodies, b"more"]
 
 
+def test_another_file_comes_when_nothing_is_behind_the_records_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "_LEAVE_BYTES", 0)
+    end = _log(tmp_path)
+    end.append([b"whole"])
+    with end.begin(lambda: [b"never committed" * 100]):
+        pass
+    made, left = end._new_file, []
+
+    def making() -> int:
+        file = made()
+        left.append(_bodies(tmp_path))  # what there is if the process is killed here
+        return file
+
+    end._new_file = making  # type: ignore[method-assign]
+    end.leave()
+    assert left == [[b"whole"]]
+    end.close()
+
+
 def test_a_record_that_is_not_whole_is_cut_off(tmp_path: Path) -> None:
     """Wherever the process stopped writing it."""
     whole = _written(tmp_path, b"first", b"second").read_bytes()
