@@ -291,9 +291,11 @@ def run(
     stride: int,
     names: Iterable[str] = PAIRS,
     rng: random.Random | None = None,
+    verified: bool = True,
 ) -> Counter[str]:
     """Try the faults `start`, `start` + `stride` and so on of the operations `names`, with `rng` at
-    distances of `stride` on average; how many came."""
+    distances of `stride` on average; how many came. `verified`: DuckDB says what each operation
+    gives, and not only what there is at the end."""
     life = Life(path, mode)
     db, faults = life.db, Faults(mode)
     tried: Counter[str] = Counter()
@@ -303,7 +305,8 @@ def run(
             states = [life.state()]
             there(db)
             states.append(life.state())
-            life.verify(name)
+            if verified:
+                life.verify(name)
             back(db)
             assert life.state() == states[0], name
             with faults.planted():

@@ -12,5 +12,6 @@ from tests.faults.faults import MODES, PAIRS, run
 @pytest.mark.parametrize("mode", MODES)
 def test_the_session_goes_on(mode: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     start = 7 + MODES.index(mode)
-    tried = run(tmp_path / "store", mode, start, 4801 if mode == "interrupt" else 1201)
+    stride = 4801 if mode == "interrupt" else 1201
+    tried = run(tmp_path / "store", mode, start, stride, verified=mode == "error")
     assert set(tried) == set(PAIRS) and tried["step"] > 4

@@ -227,7 +227,7 @@ def test_a_load_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Parts of a load go into files as they come: the driver never has more than some of them."""
     monkeypatch.setattr(arguments, "LEAST_MEMORY", 0)
     monkeypatch.setattr(transaction, "PART_ROWS", 1 << 17)
-    pieces, rows = 60, 1 << 17
+    pieces, rows = 40, 1 << 17
     read: list[int] = []
 
     def coming() -> Iterator[pa.RecordBatch]:
@@ -241,7 +241,7 @@ def test_a_load_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, s STRING)")
         with db.transaction() as tx:
             tx.insert("t", coming())
-        assert db.metrics().table_bytes > 400 * MIB
+        assert db.metrics().table_bytes > 270 * MIB
         assert max(read) < read[0] + 120 * MIB
         assert _used() < read[0] + 120 * MIB
         db.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n, sum(k) AS k FROM t")

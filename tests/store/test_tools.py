@@ -40,7 +40,7 @@ def test_every_damaged_file_is_repaired_or_said_to_be_lost(
         expected = state_of(db)
     there = sorted(p.name for p in (tmp_path / "s").iterdir())
     values = [name for name in there if name.startswith("rows")]
-    values += [name for name in there if name.startswith(("large", "small"))][::4]
+    values += [name for name in there if name.startswith(("large", "small"))][::7]
     repaired = lost = 0
     for i, name in enumerate(values):
         path = tmp_path / str(i)
@@ -62,14 +62,12 @@ def test_every_damaged_file_is_repaired_or_said_to_be_lost(
             continue
         repaired += 1
         assert "repaired" in capsys.readouterr().out
-        assert main(["check", "--verify", str(path)]) == 0
         with sqlview.connect(path, placement="inline") as db:
             assert state_of(db) == expected
             with db.transaction() as tx:
                 tx.upsert("t", [(1, 1, "after", 2.0)])
                 tx.insert("bag", [(1, 1, None)])
-            for view in db.sql("SHOW VIEWS").to_arrow()["view"].to_pylist():
-                assert db.verify(view).equal, view
+        assert main(["check", "--verify", str(path)]) == 0
         capsys.readouterr()
     assert repaired > 5 and lost > 1
     assert main(["repair", str(tmp_path / "s")]) == 0
