@@ -26,8 +26,9 @@ _FORKED.set_forkserver_preload(["tests.store.warmed"])
 #: None: it is not there.
 State: TypeAlias = tuple[int, int | None]
 
-#: At most how long a writer lives, once it is open, and before that.
-_SECONDS, _OPENING_SECONDS = 0.3, 0.05
+#: How many operations a writer may say, at most, before it is killed, and for how many seconds it
+#: lives after the last one, or from its start.
+_OPERATIONS, _SECONDS = 40, 0.05
 
 
 def operations(rows: int) -> Iterator[tuple[str, int]]:
@@ -114,11 +115,9 @@ def _killed(path: Path, rng: random.Random, checkpoints: bool) -> tuple[bool, in
             writer.start()
         # Some die while they open the store; the others some time after that.
         opening = rng.random() < 0.3
-        time.sleep(rng.random() * _OPENING_SECONDS if opening else 0.0)
-        messages = []
-        if not opening:
-            messages.append(heard.recv_bytes())
-            time.sleep(rng.random() * _SECONDS)
+        waits = 0 if opening else rng.randrange(1, _OPERATIONS)
+        messages = [heard.recv_bytes() for _ in range(waits)]
+        time.sleep(rng.random() * _SECONDS)
         writer.kill()
         writer.join()
         try:
