@@ -31,7 +31,6 @@ from operators.flight.delta import Delta
 from operators.hydration import flowing, pieces_of, sliced
 from operators.live import TABLE_READER, LiveFilter, LiveIndex, Over
 from operators.nodes.delta_join import DeltaJoinOperator
-from operators.nodes.map import MapOperator
 from operators.nodes.operator import AnyOperator
 from operators.nodes.registry import operator_of
 from operators.state.arrangement import ArrangementState
@@ -40,6 +39,7 @@ from operators.state.hashing import Hashing
 from operators.state.relation import Relation
 from operators.state.rows import Rows
 from operators.state.shared import Shared
+from operators.state.ticks import epoch_end
 from operators.state.undo import Undo
 from operators.state.work import Work
 from operators.table import TableState, snapshot
@@ -79,12 +79,15 @@ class Installed:
     number: int
     readers: set[str] = field(default_factory=set)
     seconds: float = 0.0
+    #: The loop that it is inside of, which runs it; None for what each step runs.
+    loop: str | None = field(init=False)
     key: Key = field(init=False)
     #: Of each input in turn, one that occurs twice included.
     reads: tuple[Key, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.key = self.owner, self.node
+        self.loop = ir.loop_of(self.node)
         self.reads = tuple(node_key(i, self.owner) for i in self.operator.takes)
 
 
@@ -295,8 +298,7 @@ class Dataflow:
         for key, installed in list(self._installed.items()):
             installed.readers.discard(view)
             if not installed.readers:
-                if isinstance(installed.operator, MapOperator):
-                    self.shared.failing.discard(installed.operator.errors)
+                self.shared.failing.discard(installed.operator.failing)
                 del self._installed[key]
                 self._relations.pop(key, None)
         for stream, readers in list(self._streams.items()):
@@ -326,8 +328,9 @@ class Dataflow:
             return ()
         messages: set[str] = set()
         for installed in self.nodes_of(view):
-            if isinstance(installed.operator, MapOperator):
-                messages.update(installed.operator.errors.messages)
+            failing = installed.operator.failing
+            if failing is not None:
+                messages.update(failing.messages)
         return tuple(sorted(messages))
 
     # -- answers ---------------------------------------------------------------------------------
@@ -526,7 +529,7 @@ class Dataflow:
         waiting = list(start)
         while waiting:
             for installed in self.consumers(waiting.pop()):
-                if installed.number not in found:
+                if installed.loop is None and installed.number not in found:
                     found[installed.number] = installed
                     waiting.append(installed.key)
         if len(self._reached) >= _MOST_REACHED:
@@ -578,7 +581,9 @@ class Dataflow:
         """`commit` of one relation; so many rows came to it."""
         relation = self._relations.get(key)
         if relation is not None:
-            relation.advance(since)
+            installed = self._installed.get(key)
+            inside = installed is not None and installed.loop is not None
+            relation.advance(epoch_end(since) if inside else since)
             over = self._kept_over()
             for index in over[key].indexes if key in over else ():
                 index.state.maintain(rows)
@@ -662,11 +667,46 @@ class _Place:
         read = self._planned.read(self.owner, spec)
         return self._dataflow._planned_index(self.owner, read, (self.view,))
 
+    def inside(self, loop: ir.Loop) -> _Inside:
+        return _Inside(self._dataflow, loop, self.owner)
+
     def filter(self, i: ir.JoinInput) -> Filter | None:
         if i.filter is None:
             return None
         relation = node_key(i.relation, self.owner)
         return self._dataflow.filter(relation, i.filter, self.view, self.owner)
+
+
+class _Inside:
+    """Implements Inside: those of `owner` that a loop runs."""
+
+    def __init__(self, dataflow: Dataflow, loop: ir.Loop, owner: str) -> None:
+        self._dataflow = dataflow
+        self._nodes = ir.inside(loop)
+        self._owner = owner
+
+    def run(self, changes: Mapping[ir.Node, Delta]) -> Mapping[ir.Node, Delta]:
+        dataflow, found = self._dataflow, dict(changes)
+        for node in self._nodes:
+            operator = dataflow.operator(node, self._owner)
+            given = [found.get(i) for i in operator.takes]
+            if any(given):
+                interrupts.raise_pending()
+                budget.check()
+                changed = operator.step(given)
+                if len(changed):
+                    found[node] = changed
+                    self._follow(node, changed)
+        return found
+
+    def enter(self, node: ir.Variable, changed: Delta) -> None:
+        self._follow(node, changed)
+
+    def _follow(self, node: ir.Node, changed: Delta) -> None:
+        key, dataflow = node_key(node, self._owner), self._dataflow
+        if key in dataflow._relations:
+            dataflow._behind[key] = dataflow._behind.get(key, 0) + len(changed)
+            dataflow._absorb(key)
 
 
 class _Rows:
@@ -683,6 +723,9 @@ class _Rows:
     def start(self, installed: Installed, flows: bool) -> None:
         """Start a new operator: now, or when its one reader takes its pieces."""
         node, operator = installed.node, installed.operator
+        if installed.loop is not None:  # its loop fills it, which starts when all inside is there
+            self._fresh[node] = deltas.empty(node.schema)
+            return
         here = flows or self._only is not None
         if not here and self._dataflow.hydrate(installed, self.time, self._fresh):
             return  # it is like one that ran before

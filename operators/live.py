@@ -38,7 +38,7 @@ class LiveIndex:
     def is_bag(self) -> bool:
         """Whether it finds the rows of a derived bag, which alone reads it."""
         return isinstance(self.spec, ir.HashArrangement) and isinstance(
-            self.spec.relation, ir.Store
+            self.spec.relation, (ir.Store, ir.Variable)
         )
 
 

@@ -4,8 +4,9 @@ Small immutable nodes that check themselves when built. Columns are positions; `
 for display. Bags throughout: a relation is a multiset of rows.
 
 Nodes: Scan, Values, Filter, Project, Join (n-way, inner), OuterJoin, SemiJoin, MarkJoin, Aggregate,
-UnionAll, Repeat, TopK, Window, Retain, SingleRow, Apply (a subquery in an expression), Threshold
-(made by the planner). DISTINCT is an `Aggregate` without aggregates; INTERSECT and EXCEPT are
+UnionAll, Repeat, TopK, Window, Retain, SingleRow, Apply (a subquery in an expression), Recursive
+and RecursiveRef (WITH RECURSIVE), Threshold (made by the planner). DISTINCT is an `Aggregate`
+without aggregates; INTERSECT and EXCEPT are
 aggregates over a UNION ALL of tagged rows; a CTE used twice is the same subtree twice.
 """
 
@@ -412,6 +413,42 @@ class Threshold:
 
 
 @node
+class RecursiveRef:
+    """The rows of the recursive relation `number`, inside its own body, whose `all` it has. `line`
+    and `column`: where the text names it, for errors."""
+
+    number: int
+    name: str = field(hash=False, compare=False)
+    schema: Schema = field(hash=False)
+    all: bool = False
+    line: int = field(hash=False, compare=False, default=0)
+    column: int = field(hash=False, compare=False, default=0)
+
+
+@node
+class Recursive:
+    """WITH RECURSIVE: the rows that `body` gives, round by round, over its own rows of the round
+    before (`RecursiveRef` of the same number), none before round 0; `limit`: see planner.recursion.
+
+    `all`: UNION ALL, the rows of each round once for each way to them; the body reads itself once.
+    Otherwise UNION, the least set of rows that the body leads back into; the body is monotone.
+    `counted`: whether the body has one more column, a BIGINT: the round of the rows that a row was
+    made of, -1 where it was made of none (planner.rules.carry_rounds).
+    """
+
+    number: int
+    name: str = field(hash=False, compare=False)
+    body: Plan
+    all: bool
+    limit: int
+    counted: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        return self.body.schema[:-1] if self.counted else self.body.schema
+
+
+@node
 class Apply:
     """A dependent join: for each row of `input`, the subquery with that row's columns (`Outer` of
     depth 1 in its expressions), turned into one more column, or joined (LATERAL).
@@ -477,6 +514,8 @@ Plan: TypeAlias = (
     | Retain
     | SingleRow
     | Threshold
+    | RecursiveRef
+    | Recursive
     | Apply
 )
 
@@ -488,8 +527,10 @@ def nullable(schema: Schema) -> Schema:
 
 def inputs(plan: Plan) -> tuple[Plan, ...]:
     match plan:
-        case Scan() | Values():
+        case Scan() | Values() | RecursiveRef():
             return ()
+        case Recursive():
+            return (plan.body,)
         case Join() | UnionAll():
             return plan.inputs
         case OuterJoin() | SemiJoin() | MarkJoin():

@@ -10,6 +10,7 @@ There are two kinds of node.
   table, or another view's stored result), `Store` (a derived bag), `Reduce` and `Recompute` (one
   row per group).
   They can be indexed and joined.
+  A `Variable`, the rows of a recursive relation, is stored too; its `Loop` keeps it.
 - *Stateless* nodes only turn deltas into deltas: `Map`, `Union`, `DeltaJoin`; `TopK` and
   `Window` read an ordered index of their stored input.
 
@@ -360,7 +361,8 @@ class DeltaJoin:
     """An n-way inner join as one path per occurrence; paths[i].source == i.
 
     Occurrence j is seen by path i as of t where j < i, as of just before t where j > i, so that
-    simultaneous changes come out once. Columns: those of the inputs one after the other.
+    simultaneous changes come out once; what is inside of a loop counts as behind what is not.
+    Columns: those of the inputs one after the other.
     Where one input gives events, its path is the only one, and sees all others as of t.
     State: none; it reads the indexes that its steps name.
     """
@@ -444,7 +446,50 @@ def _reach(value: WindowValue) -> tuple[int, int] | None:
 _MOST_NEIGHBOURS = 1 << 14
 
 
-Stored: TypeAlias = Source | Store | Reduce | Recompute
+@node
+class Variable:
+    """The rows of a recursive relation inside its `Loop`, with a last column BIGINT: the round in
+    which a row is there first, from 0 on; `all`: in which it is there at all (UNION ALL).
+
+    `loop` identifies the loop by what it computes (planner.loops). The nodes over a variable are
+    inside its loop, which runs them, round by round; their versions are ticks of the loop's own
+    time (operators.nodes.loop). State: the rows.
+    """
+
+    loop: str
+    schema: Schema = field(hash=False)
+    all: bool
+
+
+@node
+class Loop:
+    """The rows of a recursive relation, without their rounds, once `body`, over `variable`, gives
+    no new ones. The body's last column is the round of the rows that a row was made of, -1 for none
+    of them: it is a row of the round behind that.
+
+    `counted`: where rows are there once (not `variable.all`), the groups of the body's rows, round
+    included, with their count; else the body. A row in round `limit` puts the view in error, and
+    none is computed behind that.
+    State: the variable's rows, and the index by which a row is found.
+    """
+
+    variable: Variable
+    counted: Node
+    limit: int
+
+    @property
+    def body(self) -> Node:
+        if self.variable.all:
+            return self.counted
+        assert isinstance(self.counted, Reduce)
+        return self.counted.input
+
+    @property
+    def schema(self) -> Schema:
+        return self.variable.schema[:-1]
+
+
+Stored: TypeAlias = Source | Store | Reduce | Recompute | Variable
 Node: TypeAlias = (
     Source
     | Stream
@@ -459,6 +504,8 @@ Node: TypeAlias = (
     | TopK
     | Window
     | Threshold
+    | Variable
+    | Loop
 )
 Index: TypeAlias = Arrangement | HashArrangement | OrderedArrangement
 
@@ -466,8 +513,10 @@ Index: TypeAlias = Arrangement | HashArrangement | OrderedArrangement
 def inputs(node: Node) -> tuple[Node, ...]:
     """Nodes whose deltas this node consumes."""
     match node:
-        case Source() | Stream() | Constant():
+        case Source() | Stream() | Constant() | Variable():
             return ()
+        case Loop():
+            return (node.counted, node.variable)
         case Map() | Store() | Reduce() | Repeat():
             return (node.input,)
         case Union():
@@ -494,7 +543,7 @@ def gives_events(node: Node) -> bool:
             return any(gives_events(i.relation) for i in node.inputs)
         case Source() | Constant() | Store() | Reduce() | Recompute():
             return False
-        case TopK() | Window() | Threshold():
+        case TopK() | Window() | Threshold() | Variable() | Loop():
             return False
 
 
@@ -515,7 +564,7 @@ def only_appends(node: Node) -> bool:
 
 def is_stored(node: Node) -> TypeGuard[Stored]:
     """Whether the node keeps its rows itself."""
-    return isinstance(node, (Source, Store, Reduce, Recompute))
+    return isinstance(node, (Source, Store, Reduce, Recompute, Variable))
 
 
 def is_open(node: Node) -> bool:
@@ -550,8 +599,48 @@ def indexes(node: Node) -> tuple[Index, ...]:
             return (node.index,)
         case Threshold():
             return (node.index, node.bound)
+        case Loop():
+            return (variable_index(node.variable),)
         case _:
             return ()
+
+
+def variable_index(node: Variable) -> Index:
+    """The index by which a row of a recursive relation is found."""
+    if node.all:
+        return HashArrangement(node)
+    return Arrangement(node, tuple(range(len(node.schema) - 1)), null_safe=True)
+
+
+def loop_of(node: Node) -> str | None:
+    """The loop that the node is inside of, so that it runs in rounds; None for what is outside of
+    any. Cost: the nodes under it."""
+    seen: set[Node] = set()
+    waiting = [node]
+    while waiting:
+        below = waiting.pop()
+        if isinstance(below, Variable):
+            return below.loop
+        if below not in seen and not isinstance(below, Loop):
+            seen.add(below)
+            waiting.extend(inputs(below))
+    return None
+
+
+def inside(loop: Loop) -> tuple[Node, ...]:
+    """The nodes that a loop runs, inputs before consumers, but its variable."""
+    here: dict[Node, bool] = {loop.variable: True}
+    for below in topological(loop.counted):
+        reads = not isinstance(below, Loop) and any(here.get(i, False) for i in inputs(below))
+        here[below] = reads or below == loop.variable
+    return tuple(n for n, is_inside in here.items() if is_inside and n != loop.variable)
+
+
+def entering(loop: Loop) -> tuple[Node, ...]:
+    """The nodes outside of a loop whose changes the nodes inside of it take."""
+    ran = inside(loop)
+    own = {loop.variable, *ran}
+    return tuple(dict.fromkeys(i for n in ran for i in inputs(n) if i not in own))
 
 
 def group_index(node: Reduce | Recompute) -> Arrangement:

@@ -106,6 +106,11 @@ def _logical_line(plan: algebra.Plan) -> str:
             return f"{'AntiJoin' if plan.anti else 'SemiJoin'} {_condition(plan.condition, below)}"
         case algebra.MarkJoin():
             return f"MarkJoin AS {plan.name} {_condition(plan.condition, below)}"
+        case algebra.RecursiveRef():
+            return f"RecursiveRef {plan.name}"
+        case algebra.Recursive():
+            kind = "every way" if plan.all else "distinct rows"
+            return f"Recursive {plan.name} ({kind}, at most {plan.limit} rounds)"
         case algebra.SingleRow():
             return f"SingleRow{_each(plan.keys, below)}"
         case algebra.Threshold():
@@ -268,6 +273,8 @@ def _relation_text(node: dataflow.Stored) -> str:
             return node.relation
         case dataflow.Store():
             return "stored rows"
+        case dataflow.Variable():
+            return "recursive rows"
         case dataflow.Reduce() | dataflow.Recompute():
             return "groups"
         case _:
@@ -401,6 +408,13 @@ class _Dataflow:
                 ]
             case dataflow.Window():
                 return self._describe_window(node, name)
+            case dataflow.Variable():
+                what = "every row for each way to it" if node.all else "every row once"
+                return f"{name}: {', '.join(column_names(node.schema))}", [
+                    f"state: {what}, with its first round" if not node.all else f"state: {what}",
+                ]
+            case dataflow.Loop():
+                return self._describe_loop(node, name)
             case _:
                 assert_never(node)
 
@@ -416,6 +430,20 @@ class _Dataflow:
         else:
             cost = "cost: recomputes one partition per step with changes: reads all rows"
         return f"{name}: {values}{each}", [f"state: index {self._index(node.index)}", cost]
+
+    def _describe_loop(self, node: dataflow.Loop, name: str) -> tuple[str, list[str]]:
+        """The loop, whose body is below it."""
+        (index,) = dataflow.indexes(node)
+        kind = "linear, each way counts" if node.variable.all else "monotone, to the least fixpoint"
+        title = f"{name}: {', '.join(column_names(node.schema))}"
+        return title, [
+            f"rounds over {self._name(node.variable)} until nothing changes: {kind}",
+            f"in error while a row is in round {node.limit}: at most {node.limit} rounds",
+            f"state: that of {self._name(node.variable)} and its body, index {self._index(index)}",
+            "cost: each row whose first round changes, and its matches; in the driver"
+            if not node.variable.all
+            else "cost: each changed row, and its matches; in the driver",
+        ]
 
     def _describe_reduce(self, node: dataflow.Reduce, name: str) -> tuple[str, list[str]]:
         names = column_names(node.schema)

@@ -184,6 +184,8 @@ class JoinGraph:
         facts: Facts,
     ) -> None:
         self.inputs = inputs
+        #: What is inside of a loop is behind what is outside: it changes later in an epoch.
+        self._rank = [(dataflow.loop_of(i.relation) is not None, k) for k, i in enumerate(inputs)]
         self._events = [k for k, i in enumerate(inputs) if dataflow.gives_events(i.relation)]
         self.starts = dataflow.offsets(tuple(i.schema for i in inputs))
         self._classes = links
@@ -448,7 +450,7 @@ class JoinGraph:
                         ),
                         low=ranged.low,
                         high=ranged.high,
-                        as_of=j < order[0] or order[0] in self._events,
+                        as_of=self._is_as_of(j, order[0]),
                         residual=tuple(r for r in ready if r not in ranged.covered),
                     )
                 )
@@ -464,12 +466,15 @@ class JoinGraph:
                     input=j,
                     index=index,
                     probe=tuple(p.probe.index for p in probes),
-                    as_of=j < order[0] or order[0] in self._events,
+                    as_of=self._is_as_of(j, order[0]),
                     residual=(*tests, *ready),
                     null_safe=null_safe if any(null_safe) else (),
                 )
             )
         return tuple(steps)
+
+    def _is_as_of(self, j: int, source: int) -> bool:
+        return self._rank[j] < self._rank[source] or source in self._events
 
     def _columns(self, i: int) -> frozenset[int]:
         return frozenset(range(self.starts[i], self.starts[i] + len(self.inputs[i].schema)))

@@ -11,6 +11,7 @@
     Threshold                Threshold over the ordered index of its stored input, and the index on
                              the keys of the relation that holds the scalars
     Repeat, Values           Repeat, Constant
+    Recursive                Loop over a Variable (planner.loops)
     Retain                   nothing of its own below what keeps rows; else a Store
 
 All other nodes are expressed by these first (planner.optimizer.prepare).
@@ -36,6 +37,8 @@ from planner.algebra import (
     OuterJoin,
     Plan,
     Project,
+    Recursive,
+    RecursiveRef,
     Repeat,
     Retain,
     Scan,
@@ -65,6 +68,7 @@ from planner.errors import CatalogError
 from planner.join_order import Facts
 from planner.joins import lower_join, stored, stored_columns
 from planner.linear import closed, map_over, named
+from planner.loops import loop_over, variable_of
 from planner.optimizer import prepare
 from planner.recomputes import lower_recomputed
 from planner.reduces import lower_aggregate
@@ -161,6 +165,10 @@ class _Lowering:
                 return Store(closed(self.lower(plan.input)))
             case Repeat():
                 return dataflow.Repeat(closed(self.lower(plan.input)), plan.count)
+            case RecursiveRef():
+                return variable_of(plan)
+            case Recursive():
+                return loop_over(plan, closed(self.lower(plan.body)))
             case Values():
                 return dataflow.Constant(plan.rows, plan.schema)
             case OuterJoin() | SemiJoin() | MarkJoin() | SingleRow() | Apply():

@@ -20,15 +20,16 @@ would be added again. The order, and why:
 
 `prepare` then leaves the algebra of the query for what can be lowered, knowing the tables' keys:
 
-1. expand      Aggregates of a left join's right side go below it; then outer, semi and mark joins,
+1. rounds      Rows of recursive relations carry their rounds; normalised with what follows.
+2. expand      Aggregates of a left join's right side go below it; then outer, semi and mark joins,
                single rows and distinct aggregates in terms of inner joins and aggregates.
-2. normalise   As above, for the joins that came together.
-3. restrict    Aggregates of which a join reads few groups; normalised again, as these aggregate a
+3. normalise   As above, for the joins that came together.
+4. restrict    Aggregates of which a join reads few groups; normalised again, as these aggregate a
                join.
-4. split       Joins by an OR of equalities become unions; inputs that together have the one key
+5. split       Joins by an OR of equalities become unions; inputs that together have the one key
                to another input, or that keep few rows, become a join of their own.
-5. prune, tidy As above.
-6. thresholds  Comparisons with a scalar; pruned and tidied again.
+6. prune, tidy As above.
+7. thresholds  Comparisons with a scalar; pruned and tidied again.
 
 Invariant: the root's columns keep their names and types. With `check` on, every rule's result is
 validated (planner.validate).
@@ -44,6 +45,7 @@ from planner import decorrelate
 from planner.algebra import Plan, Project, Retain, identity
 from planner.analysis.keys import TableKey
 from planner.rules import (
+    carry_rounds,
     derive_input_filters,
     drop_empty,
     expand_joins,
@@ -123,6 +125,7 @@ def _prepare_passes(table_key: TableKey) -> tuple[Pass, ...]:
     thresholds: Rule = partial(make_thresholds.apply, table_key=table_key)
     tidy = PASSES[-2:]
     return (
+        Pass("rounds", (carry_rounds.apply,), repeat=False),
         Pass("expand", expand, repeat=False),
         Pass("normalise", _NORMALISE, repeat=True),
         Pass("restrict", (restrict,), repeat=False),

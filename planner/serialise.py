@@ -40,7 +40,7 @@ PLAN_CLASSES: tuple[type, ...] = (
     *(expr.Column, expr.Literal, expr.Call, expr.Outer, algebra.SortKey),
     *(ir.Source, ir.Stream, ir.Map, ir.Union, ir.Repeat, ir.Constant, ir.Threshold, ir.Store),
     *(ir.Accumulator, ir.Reduce, ir.GroupValue, ir.Recompute, ir.DeltaJoin, ir.DeltaPath, ir.TopK),
-    *(ir.Window, ir.WindowValue, algebra.Frame, algebra.FrameEnd),
+    *(ir.Variable, ir.Loop, ir.Window, ir.WindowValue, algebra.Frame, algebra.FrameEnd),
     *(ir.JoinInput, ir.HalfJoin, ir.RangeEnd, ir.RangeJoin),
     *(ir.Arrangement, ir.HashArrangement, ir.OrderedArrangement),
 )

@@ -37,6 +37,8 @@ from planner.algebra import (
     OuterJoin,
     Plan,
     Project,
+    Recursive,
+    RecursiveRef,
     Repeat,
     Retain,
     Scan,
@@ -117,8 +119,16 @@ class _Visit:
         match plan:
             case Scan():
                 return plan, plan.relation if plan.stream else None
-            case Values():
+            case Values() | RecursiveRef():
                 return plan, None
+            case Recursive():
+                if streams[0] is not None:
+                    raise refuse_history(
+                        streams[0],
+                        "WITH RECURSIVE over {}",
+                        "Its rows lead to others at any later time, and past events are gone.",
+                    )
+                return new, None
             case Filter() | Project() | Repeat():
                 return new, streams[0]
             case Join():

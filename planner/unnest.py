@@ -20,6 +20,8 @@ from planner.algebra import (
     OuterJoin,
     Plan,
     Project,
+    Recursive,
+    RecursiveRef,
     Repeat,
     Retain,
     Scan,
@@ -34,6 +36,7 @@ from planner.algebra import (
     inputs,
 )
 from planner.domains import domain
+from planner.errors import UnsupportedError
 from planner.expr import (
     Call,
     Column,
@@ -285,7 +288,13 @@ def unnest(plan: Plan, around: Around) -> Parts:
             return _by_binding(Repeat(bound.plan, plan.count), bound)
         case Retain():
             raise AssertionError("a correlated subquery reads no stream (planner.streams)")
-        case Scan() | Values() | Apply() | Threshold():
+        case Recursive():
+            raise UnsupportedError(
+                f'cannot maintain the recursive "{plan.name}" in a correlated subquery',
+                detail="It reads columns of the query around it, so there is one for each row.",
+                hint="Compute it without these columns, and join its rows with the query's.",
+            )
+        case Scan() | Values() | Apply() | Threshold() | RecursiveRef():
             raise AssertionError("subqueries are removed innermost first")
         case _:
             assert_never(plan)

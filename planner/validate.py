@@ -20,6 +20,8 @@ from planner.algebra import (
     OuterJoin,
     Plan,
     Project,
+    Recursive,
+    RecursiveRef,
     Repeat,
     Retain,
     Scan,
@@ -141,7 +143,15 @@ def _check_node(plan: Plan) -> None:
                     raise PlanError("the operands of ANY differ from the columns of its subquery")
             elif plan.kind == "scalar" and len(plan.subquery.schema) != 1:
                 raise PlanError("a scalar subquery has one column")
-        case Scan() | Filter() | Retain():
+        case Recursive():
+            for ref in walk_plan(plan.body):
+                if isinstance(ref, RecursiveRef) and ref.number == plan.number:
+                    for f, g in zip(ref.schema, plan.body.schema, strict=True):
+                        if f.type != g.type or (g.nullable and not f.nullable):
+                            raise PlanError(
+                                f"a recursive relation reads {f.name} as what it is not"
+                            )
+        case Scan() | Filter() | Retain() | RecursiveRef():
             pass
         case _:
             assert_never(plan)
@@ -259,6 +269,14 @@ def check_dataflow(root: dataflow.Node) -> None:
         match node:
             case dataflow.Source() | dataflow.Stream() | dataflow.Constant():
                 pass
+            case dataflow.Variable():
+                if node.schema[-1].type != BIGINT or node.schema[-1].nullable:
+                    raise PlanError("the last column of a Variable is its round")
+            case dataflow.Loop():
+                if _types(node.body.schema) != _types(node.variable.schema):
+                    raise PlanError("the body of a Loop has other types than its variable")
+                if dataflow.loop_of(node.body) != node.variable.loop:
+                    raise PlanError("the body of a Loop does not read its variable")
             case dataflow.Store():
                 _check_closed(node.input, "Store")
             case dataflow.Repeat():

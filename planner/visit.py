@@ -27,6 +27,8 @@ from planner.algebra import (
     OuterJoin,
     Plan,
     Project,
+    Recursive,
+    RecursiveRef,
     Repeat,
     Retain,
     Scan,
@@ -48,8 +50,10 @@ def with_inputs(plan: Plan, new: tuple[Plan, ...]) -> Plan:
     if len(old) == len(new) and all(map(is_, old, new)):
         return plan
     match plan:
-        case Scan() | Values():
+        case Scan() | Values() | RecursiveRef():
             raise ValueError("a scan has no inputs")
+        case Recursive():
+            return replace(plan, body=new[0])
         case Join() | UnionAll():
             return replace(plan, inputs=new)
         case OuterJoin() | SemiJoin() | MarkJoin():
@@ -159,6 +163,13 @@ def nodes(plan: Plan) -> list[tuple[Plan, int]]:
     return [(node, ways[id(node)]) for node in done]
 
 
+def is_recursive(plan: Plan) -> bool:
+    """Whether the plan is a part of the body of a recursive relation, and reads its rows."""
+    found = list(walk(plan))
+    own = {p.number for p in found if isinstance(p, Recursive)}
+    return any(isinstance(p, RecursiveRef) and p.number not in own for p in found)
+
+
 def expressions(plan: Plan) -> tuple[Expr, ...]:
     """The expressions of this node alone, over its input's columns."""
     match plan:
@@ -176,7 +187,7 @@ def expressions(plan: Plan) -> tuple[Expr, ...]:
             return plan.operands
         case Scan() | Values() | UnionAll() | Repeat() | TopK() | Retain():
             return ()
-        case SingleRow() | Threshold() | Window():
+        case SingleRow() | Threshold() | Window() | Recursive() | RecursiveRef():
             return ()
         case _:
             assert_never(plan)

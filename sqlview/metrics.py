@@ -15,7 +15,8 @@ class StepMetrics:
     What it cost, for all views together: `entries_visited` of indexes and `rows_gathered` from what
     is stored, merges apart; `prefixes`: changed rows and their matches, join by join, that came
     through the filters; `seeks` in `batches_visited` of indexes, counted once for every lookup. Of
-    a step on Spark only the driver's part is counted.
+    a step on Spark only the driver's part is counted. `rounds` of recursive relations ran, in which
+    `keys`, their rows and those rows' rounds, changed.
     """
 
     placement: str
@@ -27,6 +28,8 @@ class StepMetrics:
     prefixes: int = 0
     seeks: int = 0
     batches_visited: int = 0
+    rounds: int = 0
+    keys: int = 0
 
 
 @dataclass(frozen=True, slots=True)

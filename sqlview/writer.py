@@ -229,6 +229,8 @@ class Writer:
                 prefixes=work.prefixes,
                 seeks=work.seeks,
                 batches_visited=work.batches,
+                rounds=work.rounds,
+                keys=work.keys,
             )
         )
 

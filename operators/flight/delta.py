@@ -268,6 +268,16 @@ class Delta:
         delta.schema = schema
         return delta
 
+    def at(self, time: int) -> Delta:
+        """The same updates, all at one time. Where they were so before, pairs stay pairs."""
+        times = np.full(len(self), time, np.int64)
+        delta = self._derived(times, self.diff, self._origins, self._values, self.bindings)
+        if self.pairs is not None and self.one_time:
+            # What was made of them has the old time.
+            delta.pairs = Pairs(self.pairs.old, self.pairs.new, self.pairs.may_be_equal)
+        delta.one_time = True
+        return delta
+
     def negated(self) -> Delta:
         """The same updates with the opposite sign."""
         return self._derived(self.time, -self.diff, self._origins, self._values, self.bindings)

@@ -47,8 +47,9 @@ class DeltaJoinOperator(Operator[ir.DeltaJoin]):
         self._schema = node.schema
         self._nothing = deltas.empty(self._schema)
         firsts = ir.offsets(tuple(i.schema for i in node.inputs))
+        in_loop = ir.loop_of(node) is not None
         self.occurrences = [
-            Occurrence(r, f, first, i.width)
+            Occurrence(r, f, first, i.width, in_loop and ir.loop_of(i.relation) is None)
             for r, f, first, i in zip(relations, filters, firsts, node.inputs, strict=True)
         ]
         #: By source: the join's columns where that input alone is bound.

@@ -17,6 +17,7 @@ from operators.state.arrangement import IndexReader
 from operators.state.filters import FilterReader
 from operators.state.probes import Probes, sort_probes
 from operators.state.rows import Rows
+from operators.state.ticks import ROUND_BITS
 from planner import dataflow as ir
 
 _NONE = np.empty(0, np.int64)
@@ -25,12 +26,18 @@ _NONE = np.empty(0, np.int64)
 @dataclass(frozen=True, slots=True)
 class Occurrence:
     """One input of the join at run time; its `width` columns start at `first` among the join's. The
-    relation, which may have more by now, has no rows of an input that gives events."""
+    relation, which may have more by now, has no rows of an input that gives events. `outside`: it
+    is outside of the loop that the join is in, so that its versions are epochs, not ticks."""
 
     relation: Rows
     filter: FilterReader | None
     first: int
     width: int
+    outside: bool = False
+
+    def times(self, time: Ints) -> Ints:
+        """Times of the join as those of the relation's versions."""
+        return time >> ROUND_BITS if self.outside else time
 
 
 class HalfJoinOperator:
@@ -114,7 +121,7 @@ class HalfJoinOperator:
     def _extend(self, prefix: Delta, probes: Probes, as_of: bool) -> Delta:
         occurrence = self.occurrence
         bits = _NONE if self._filter is None else self._filter.bits
-        matches = self.index.lookup_sorted(probes, prefix.time, as_of, bits)
+        matches = self.index.lookup_sorted(probes, occurrence.times(prefix.time), as_of, bits)
         if self.index.hashed:
             matches = equality.matching(self.index, probes, self._values(prefix), matches)
         joined = prefix.select(matches.probe).extend(

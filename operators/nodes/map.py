@@ -64,6 +64,10 @@ class MapOperator(Operator[ir.Map]):
     def install(cls, node: ir.Map, place: Place) -> Self:
         return cls(node, place.shared)
 
+    @property
+    def failing(self) -> ErrorState:
+        return self.errors
+
     def kept(self) -> Kept:
         return {"errors": [list(error) for error in self.errors.counts]}
 

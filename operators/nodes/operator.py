@@ -8,13 +8,14 @@ with their changes. Whoever needs all rows of a node that runs already asks for 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from typing_extensions import Self
 
 from operators.flight import delta as deltas
 from operators.flight.delta import Delta
+from operators.nodes.errors import ErrorState
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
 from operators.state.relation import Relation
@@ -44,8 +45,21 @@ class Place(Protocol):
         """The index that was planned where the operator's node names `spec`, itself or one that
         serves for it; it has all rows there are."""
 
+    def inside(self, loop: ir.Loop) -> Inside:
+        """The nodes inside of a loop, which run already."""
+
     def filter(self, i: ir.JoinInput) -> Filter | None:
         """The bitmap of a join input's filter, if it has one."""
+
+
+class Inside(Protocol):
+    """The nodes inside of a loop."""
+
+    def run(self, changes: Mapping[ir.Node, Delta]) -> Mapping[ir.Node, Delta]:
+        """Run those that the changes of these nodes come to; returns what changes in all."""
+
+    def enter(self, node: ir.Variable, changed: Delta) -> None:
+        """The variable's relation has changed so: let its indexes follow."""
 
 
 class Inputs(Protocol):
@@ -104,6 +118,11 @@ class Operator(ABC, Generic[Node]):
     def takes(self) -> tuple[ir.Node, ...]:
         """The nodes whose changes it takes, in the order of `step`; one may be there twice."""
         return ir.inputs(self.node)
+
+    @property
+    def failing(self) -> ErrorState | None:
+        """Errors as data that it keeps, if it may have some."""
+        return None
 
     def columns_read(self, node: ir.Node) -> tuple[int, ...]:
         """The columns of an input that it reads: what changes in others alone may be left out."""

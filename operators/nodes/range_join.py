@@ -54,7 +54,8 @@ class RangeJoinOperator:
         low = self._bound(values[0], self.node.low, n)
         high = self._bound(values[1], self.node.high, n)
         partition = np.zeros((1, n), np.int64)
-        found = slices(self.index, partition, low, high, prefix.time, as_of, MOST_PAIRS)
+        times = occurrence.times(prefix.time)
+        found = slices(self.index, partition, low, high, times, as_of, MOST_PAIRS)
         kept = [self._tested(prefix, probe, row) for probe, row in found]
         probe = np.concatenate([p for p, _ in kept]) if kept else np.empty(0, np.int64)
         row = np.concatenate([r for _, r in kept]) if kept else np.empty(0, np.int64)

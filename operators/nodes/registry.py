@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operators.nodes.constant import ConstantOperator
 from operators.nodes.delta_join import DeltaJoinOperator
+from operators.nodes.loop import LoopOperator, VariableOperator
 from operators.nodes.map import MapOperator
 from operators.nodes.operator import AnyOperator, Place
 from operators.nodes.recompute import RecomputeOperator
@@ -29,6 +30,8 @@ OPERATORS: dict[type[ir.Node], type[AnyOperator]] = {
     ir.TopK: TopKOperator,
     ir.Window: WindowOperator,
     ir.Threshold: ThresholdOperator,
+    ir.Variable: VariableOperator,
+    ir.Loop: LoopOperator,
 }
 
 

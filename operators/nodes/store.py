@@ -32,10 +32,12 @@ from planner import dataflow as ir
 _NONE = np.empty(0, np.int64)
 
 
-class StoreOperator(Operator[ir.Store]):
+class StoreOperator(Operator[ir.Store | ir.Variable]):
     """A derived bag. State: `relation`, and after the first retraction `index` on row hashes."""
 
-    def __init__(self, node: ir.Store, relation: Relation, index: ArrangementState) -> None:
+    def __init__(
+        self, node: ir.Store | ir.Variable, relation: Relation, index: ArrangementState
+    ) -> None:
         self.node = node
         self.relation = relation
         self.index = index
@@ -43,7 +45,7 @@ class StoreOperator(Operator[ir.Store]):
         self._retracts = False
 
     @classmethod
-    def install(cls, node: ir.Store, place: Place) -> Self:
+    def install(cls, node: ir.Store | ir.Variable, place: Place) -> Self:
         relation = place.own_relation(node)
         return cls(node, relation, place.index(ir.HashArrangement(node)))
 
@@ -53,7 +55,15 @@ class StoreOperator(Operator[ir.Store]):
     def load(self, kept: Kept) -> None:
         self._retracts = kept["retracts"]
 
+    def mark(self) -> bool:
+        return self._retracts
+
+    def restore(self, mark: bool) -> None:
+        """The index has no rows of before the first retraction, if that is undone."""
+        self._retracts = mark
+
     def start(self, inputs: Inputs) -> Iterator[Delta]:
+        assert isinstance(self.node, ir.Store), "a variable is its loop's"
         yield self.step([inputs.whole(self.node.input)])
 
     def rows(self, inputs: Inputs) -> Iterator[Delta]:
@@ -116,7 +126,9 @@ class StoreOperator(Operator[ir.Store]):
             return Normalised(
                 births, time[births], _NONE, _NONE, _NONE, _NONE, _NONE, signed_rows.OK, 0
             )
-        self._retracts = True
+        if not self._retracts:
+            self.relation.undo.before(self)
+            self._retracts = True
         self.index.absorb()
         # Only keys that lose a row need their living copies.
         lost = row[starts[losing]]

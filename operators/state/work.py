@@ -8,7 +8,7 @@ Invariant: every counter only grows; a step's work is the difference of two copi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from operators.flight.column import Ints
 
@@ -19,7 +19,8 @@ class Work:
     away too. `seeks`: searches for a key in a batch of an index. `batches`: batches of an index,
     once for each lookup of many keys. `rows`: rows gathered by row id, whether one column of them
     is read or all. `prefixes`: rows of delta paths, the changes that they begin with and the
-    matches of each half join, that came through the filters.
+    matches of each half join, that came through the filters. `rounds` of loops, and the `keys`
+    that changed in them.
     """
 
     entries: int = 0
@@ -27,6 +28,8 @@ class Work:
     batches: int = 0
     rows: int = 0
     prefixes: int = 0
+    rounds: int = 0
+    keys: int = 0
 
     def looked_up(self, counts: Ints, batches: int) -> None:
         """Count a lookup: `counts` int64[2] are its entries and its seeks, as kernels fill it."""
@@ -35,7 +38,7 @@ class Work:
         self.batches += batches
 
     def copy(self) -> Work:
-        return Work(self.entries, self.seeks, self.batches, self.rows, self.prefixes)
+        return replace(self)
 
     def since(self, earlier: Work) -> Work:
         """What was done after the copy `earlier` was made."""
@@ -45,4 +48,6 @@ class Work:
             self.batches - earlier.batches,
             self.rows - earlier.rows,
             self.prefixes - earlier.prefixes,
+            self.rounds - earlier.rounds,
+            self.keys - earlier.keys,
         )

@@ -21,6 +21,8 @@ from planner.algebra import (
     OuterJoin,
     Plan,
     Project,
+    Recursive,
+    RecursiveRef,
     Repeat,
     Retain,
     Scan,
@@ -97,7 +99,9 @@ def plan_keys(plan: Plan, table_key: TableKey = no_table_key) -> tuple[Key, ...]
         case Aggregate():
             # A constant tells no rows apart.
             return (tuple(i for i, k in enumerate(plan.keys) if not isinstance(k, Literal)),)
-        case Repeat() | Retain():
+        case Recursive():
+            return () if plan.all else (tuple(range(len(plan.schema))),)
+        case Repeat() | Retain() | RecursiveRef():
             return ()
         case _:
             assert_never(plan)
@@ -185,6 +189,11 @@ def node_keys(
             return (tuple(i for i, c in enumerate(columns) if not _is_constant(below, every[c])),)
         case dataflow.Store():
             return node_keys(node.input, primary_key)
+        case dataflow.Variable():
+            return () if node.all else (tuple(range(len(node.schema) - 1)),)
+        case dataflow.Loop():
+            variable = node.variable
+            return () if variable.all else (tuple(range(len(variable.schema) - 1)),)
         case dataflow.TopK():
             one = (node.index.partition,) if node.limit <= 1 else ()
             return (*one, *node_keys(node.index.relation, primary_key))

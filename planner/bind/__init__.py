@@ -11,6 +11,7 @@
     grouping    aggregates, and what may be read above them
     grouping_sets  ROLLUP, CUBE, GROUPING SETS
     relations   FROM, joins
+    recursion   WITH RECURSIVE
     sets        UNION, INTERSECT, EXCEPT, VALUES
     queries     SELECT, WITH, ORDER BY, LIMIT
     clock       now(), as a scalar subquery

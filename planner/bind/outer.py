@@ -26,6 +26,8 @@ from planner.algebra import (
     OuterJoin,
     Plan,
     Project,
+    Recursive,
+    RecursiveRef,
     Scan,
     SemiJoin,
     UnionAll,
@@ -165,8 +167,10 @@ def rewrite(plan: Plan, change: Change) -> Plan:
     def _rebuilt(node: Plan, depth: int) -> Plan:
         fields: dict[str, object]
         match node:
-            case Scan() | Values():
+            case Scan() | Values() | RecursiveRef():
                 return node
+            case Recursive():
+                fields = {"body": visit(node.body, depth)}
             case Filter():
                 predicate = change(node.predicate, depth)
                 fields = {"input": visit(node.input, depth), "predicate": predicate}

@@ -22,6 +22,7 @@ from planner.bind.grouping import AggregateCalls, Grouped
 from planner.bind.grouping_sets import GroupingSets, grouping_sets
 from planner.bind.naming import output_name
 from planner.bind.outer import Environment
+from planner.bind.recursion import Recursions
 from planner.bind.relations import Reference, Relations, Source, project, rename
 from planner.bind.report import Refusal, Report, describe
 from planner.bind.resolve import (
@@ -167,6 +168,7 @@ class _Queries:
     def __init__(self, catalog: CatalogReader, report: Report) -> None:
         self.report = report
         self.relations = Relations(catalog, report, self.plan)
+        self.recursions = Recursions(self.plan, report)
         self._has_periods = "window" in report.source.lower()
 
     def plan(self, node: exp.Expression, environment: Environment) -> Plan:
@@ -197,14 +199,21 @@ class _Queries:
         self.report.check(with_)
         known = dict(environment.ctes)
         own: set[str] = set()
-        for cte in with_.expressions:
+        for at, cte in enumerate(with_.expressions):
             self.report.check(cte)
             alias = cte.args["alias"]
             self.report.check(alias)
             if folded(alias.name) in own:
                 self.report.fail(alias, f'WITH defines "{alias.name}" more than once')
             own.add(folded(alias.name))
-            plan = self.plan(cte.this, replace(environment, ctes=dict(known)))
+            inside = replace(environment, ctes=dict(known))
+            if with_.args.get("recursive"):
+                self.recursions.refuse_forward(cte, with_.expressions[at + 1 :])
+                if self.recursions.is_recursive(cte):
+                    inside = self._with(cte.this, inside)
+                    known[folded(alias.name)] = self.recursions.bind(cte, inside)
+                    continue
+            plan = self.plan(cte.this, inside)
             check_stored(plan, cte.this, self.report)
             known[folded(alias.name)] = rename(plan, alias, self.report)
         return replace(environment, ctes=known)

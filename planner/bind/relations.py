@@ -18,6 +18,7 @@ from planner.algebra import (
     OuterJoin,
     Plan,
     Project,
+    RecursiveRef,
     Scan,
     SemiJoin,
     identity,
@@ -180,7 +181,11 @@ class Relations:
                 ),
             )
         if folded(name) in environment.ctes:
-            return environment.ctes[folded(name)], name
+            known = environment.ctes[folded(name)]
+            if isinstance(known, RecursiveRef):
+                line, column = self.report.place(node)
+                known = replace(known, line=line, column=column)
+            return known, name
         found = self.catalog.relation(name)
         if found is None and "called" in node.meta:
             self.report.refuse(

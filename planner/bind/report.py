@@ -41,7 +41,7 @@ _READ = _table(
     (exp.Values, f"{_CLAUSES} alias"),
     (exp.Tuple, "expressions"),
     (exp.Subquery, "this alias joins order limit offset with_"),
-    (exp.With, "expressions"),
+    (exp.With, "expressions recursive"),
     (exp.CTE, "this alias materialized"),
     (exp.Lateral, "this alias"),
     (exp.TableAlias, "this columns"),
@@ -186,7 +186,6 @@ class Refusal:
 
 
 _LATER = "Compute it when reading the view."
-_OWN_VIEW = "Write it as an aggregate or a join over the rows themselves."
 _CHANGING = Refusal(
     "",
     "has another value each time it is asked, while a view changes only with its tables",
@@ -266,7 +265,6 @@ _ARGUMENTS: dict[str, Refusal] = {
     "version": Refusal(
         "a table as of an earlier version", "never changes", "Read the table itself."
     ),
-    "recursive": Refusal("WITH RECURSIVE", "may refer to its own result", _OWN_VIEW),
     "replace": Refusal("* REPLACE", "changes columns by name", "Name the columns."),
     "format": Refusal("a format", "is not read", "Cast without a format."),
     "into": Refusal("SELECT INTO", "makes a table", "Use CREATE MATERIALIZED VIEW."),

@@ -27,6 +27,7 @@ from sqlglot.parsers.spark import SparkParser
 from planner.errors import BindError, SqlSyntaxError, UnsupportedError
 from planner.library import LIBRARY
 from planner.names import folded
+from planner.parse.recursion import put_levels, without_levels
 from planner.parse.tokens import Cursor, Token, lexemes, line_and_column, shortened
 from planner.room import with_room
 
@@ -146,7 +147,9 @@ def query_at(cursor: Cursor) -> Query:
     _refuse_misread(cursor)
     start, text = cursor.peek().start, cursor.text
     blank = re.sub(r"\S", " ", text[:start])
-    tree = _parse_tree(cursor, blank + normalise(text[start : cursor.stop]))
+    said, levels = without_levels(normalise(text[start : cursor.stop]))
+    tree = _parse_tree(cursor, blank + said)
+    put_levels(tree, tuple((start + at, level) for at, level in levels))
     for node in tree.find_all(exp.Func):
         if node.meta and "start" in node.meta:
             node.meta[_NAME] = text[node.meta["start"] : node.meta["end"] + 1]

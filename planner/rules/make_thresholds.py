@@ -38,7 +38,7 @@ from planner.ranges import MIRRORED
 from planner.streams import gives_events
 from planner.types import BOOLEAN
 from planner.unnest import project
-from planner.visit import expressions, transform
+from planner.visit import expressions, is_recursive, transform
 
 
 def apply(plan: Plan, table_key: TableKey) -> Plan:
@@ -79,8 +79,9 @@ def _threshold(
     join: Join, needed: frozenset[int], table_key: TableKey
 ) -> tuple[Plan, dict[int, int]] | None:
     """The threshold, and where the needed columns of the join are in it. Events meet the scalar at
-    their own instant alone, so their comparison stays in the join."""
-    if gives_events(join):
+    their own instant alone, and rows of a recursion at its rounds: their comparison stays in the
+    join."""
+    if gives_events(join) or is_recursive(join):
         return None
     start = 0
     for position, i in enumerate(join.inputs):

@@ -24,6 +24,8 @@ from planner.algebra import (
     OuterJoin,
     Plan,
     Project,
+    Recursive,
+    RecursiveRef,
     Repeat,
     Retain,
     Scan,
@@ -101,9 +103,9 @@ class _Pruning:
 
     def _narrow(self, plan: Plan, needed: frozenset[int]) -> tuple[Plan, Positions]:
         match plan:
-            case Scan() | Values():
+            case Scan() | Values() | RecursiveRef():
                 return plan, {c: c for c in range(len(plan.schema))}
-            case TopK() | SingleRow() | Threshold() | Apply():
+            case TopK() | SingleRow() | Threshold() | Apply() | Recursive():
                 kept_inputs = tuple(
                     self.exactly(i, tuple(range(len(i.schema)))) for i in inputs(plan)
                 )

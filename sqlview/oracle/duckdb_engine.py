@@ -16,11 +16,13 @@ import pyarrow as pa
 
 from planner import types as t
 from planner.names import folded
+from planner.parse.tokens import words_of
 from planner.room import with_room
 from sqlview.oracle.comparison import plain
 from sqlview.oracle.database import connect
 from sqlview.oracle.kinds import MaybeType, spark_type
 from sqlview.oracle.protocol import CannotSay, OracleError, RowError, TooLarge
+from sqlview.oracle.recursion import Apart, Relation, apart
 from sqlview.oracle.translation import MACROS, Columns, Translated, translate
 from sqlview.quoting import decoded, duckdb_name, encoded
 
@@ -54,6 +56,10 @@ class DuckDBOracle:
             self._db.execute(macro)
         self._catalog: dict[str, Columns] = {}
         self._keys: dict[str, tuple[str, ...]] = {}
+        #: Texts of views, with their columns; those of recursive ones are tables, filled anew for
+        #: each query that reads them.
+        self._texts: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._recursive: set[str] = set()
 
     def close(self) -> None:
         self._db.close()
@@ -76,11 +82,13 @@ class DuckDBOracle:
 
     def drop(self, name: str) -> None:
         name = encoded(name)
-        kind = "TABLE" if name in self._keys else "VIEW"
+        kind = "TABLE" if name in self._keys or name in self._recursive else "VIEW"
         with self._failing():
             self._db.execute(f"DROP {kind} {duckdb_name(name)}")
         del self._catalog[name]
         self._keys.pop(name, None)
+        self._texts.pop(name, None)
+        self._recursive.discard(name)
 
     def apply(self, name: str, inserts: pa.Table | None, deletes: pa.Table | None) -> None:
         name = encoded(name)
@@ -118,13 +126,18 @@ class DuckDBOracle:
 
     def create_view(self, name: str, text: str, schema: t.Schema | None = None) -> None:
         name = encoded(name)
-        translated = self._translate(text)
-        columns = [f.name for f in schema] if schema else translated.names
-        names = [encoded(c) for c in columns]
-        listed = ", ".join(map(duckdb_name, names))
-        with self._failing():
-            self._db.execute(f"CREATE VIEW {duckdb_name(name)} ({listed}) AS {translated.sql}")
-        self._catalog[name] = dict(zip(names, translated.types, strict=True))
+        given = tuple(encoded(f.name) for f in schema or ())
+        if _apart(text) is not None:
+            self._fill_view(name, text, given)
+            self._recursive.add(name)
+        else:
+            translated = self._translate(text)
+            names = given or tuple(encoded(c) for c in translated.names)
+            listed = ", ".join(map(duckdb_name, names))
+            with self._failing():
+                self._db.execute(f"CREATE VIEW {duckdb_name(name)} ({listed}) AS {translated.sql}")
+            self._catalog[name] = dict(zip(names, translated.types, strict=True))
+        self._texts[name] = text, given
 
     def is_ordered(self, text: str) -> bool:
         """Whether the result of `text` has an order: an ORDER BY of output columns at the top."""
@@ -139,6 +152,10 @@ class DuckDBOracle:
 
         Raises: also TooLarge for more than `most_rows`.
         """
+        with self._filled(text) as said:
+            return self._query(said, schema, most_rows)
+
+    def _query(self, text: str, schema: t.Schema, most_rows: int | None) -> pa.Table:
         translated = self._translate(text)
         inner = ", ".join(f"c{i}" for i in range(len(schema)))
         casts = ", ".join(f"CAST(c{i} AS {_type_name(f.type)})" for i, f in enumerate(schema))
@@ -149,6 +166,83 @@ class DuckDBOracle:
         if most_rows is not None and table.num_rows > most_rows:
             raise TooLarge(f"the query has more than {most_rows} rows")
         return table.rename_columns([f.name for f in schema])
+
+    @contextmanager
+    def _filled(self, text: str) -> Iterator[str]:
+        """The text over tables that have the rows of its recursive relations, and of recursive
+        views that it reads. Raises: RowError where there are more rounds than they may have."""
+        for name in self._texts:
+            if name in self._recursive and self._reads(text, name):
+                self._fill_view(name, *self._texts[name])
+        found = _apart(text)
+        if found is None:
+            yield text
+            return
+        made: list[str] = []
+        try:
+            for relation in found.relations:
+                made.append(encoded(relation.name))
+                with self._failing():
+                    self._fill(relation)
+            yield found.text
+        finally:
+            for name in made:
+                self._db.execute(f"DROP TABLE IF EXISTS {name}")
+                self._catalog.pop(name, None)
+
+    def _reads(self, text: str, name: str) -> bool:
+        """Whether a text names a view, or one that does."""
+        words = set(words_of(text))
+        if decoded(name) in words:
+            return True
+        under = (other for other in self._texts if other != name and decoded(other) in words)
+        return any(self._reads(self._texts[other][0], name) for other in under)
+
+    def _fill_view(self, name: str, text: str, columns: tuple[str, ...]) -> None:
+        with self._filled(text) as said:
+            translated = self._translate(said)
+            names = columns or tuple(encoded(c) for c in translated.names)
+            self._create(name, names, translated)
+
+    def _create(self, name: str, names: tuple[str, ...], translated: Translated) -> None:
+        listed = ", ".join(map(duckdb_name, names))
+        with self._failing():
+            self._db.execute(
+                f"CREATE OR REPLACE TABLE {duckdb_name(name)} AS "
+                f"SELECT * FROM ({translated.sql}) AS r({listed})"
+            )
+        self._catalog[name] = dict(zip(names, translated.types, strict=True))
+
+    def _fill(self, relation: Relation) -> None:
+        """Round by round: a step of UNION ALL reads the rows of the round before, one of UNION all
+        rows so far."""
+        name, run = encoded(relation.name), self._db.execute
+        first = self._translate(relation.anchors[0])
+        self._create(name, tuple(map(encoded, relation.columns or first.names)), first)
+        run(f"CREATE OR REPLACE TEMP TABLE made AS SELECT * FROM {name} LIMIT 0")
+        run("CREATE OR REPLACE TEMP TABLE ways AS SELECT * FROM made")
+        run(f"DELETE FROM {name}")
+        texts = relation.anchors if relation.is_all else (*relation.anchors, *relation.steps)
+        for round in range(relation.limit + 1):
+            for text in texts:
+                run(f"INSERT INTO made {self._translate(text).sql}")
+            if not relation.is_all:
+                run(
+                    "CREATE OR REPLACE TEMP TABLE made AS "
+                    f"SELECT * FROM made EXCEPT SELECT * FROM {name}"
+                )
+            if not run("SELECT * FROM made LIMIT 1").fetchall():
+                break
+            if round == relation.limit:
+                raise RowError(f"the recursion exceeds its limit of {relation.limit} rounds")
+            if relation.is_all:
+                run("INSERT INTO ways SELECT * FROM made")
+                run(f"DELETE FROM {name}")
+            run(f"INSERT INTO {name} SELECT * FROM made")
+            run("DELETE FROM made")
+            texts = relation.steps
+        if relation.is_all:
+            run(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM ways")
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -198,6 +292,16 @@ def _translated(
     """
     known = {name: dict(columns) for name, columns in catalog}
     return with_room(lambda: translate(text, known))
+
+
+def _apart(text: str) -> Apart | None:
+    """Raises: CannotSay."""
+    try:
+        return apart(text)
+    except CannotSay:
+        raise
+    except Exception as error:
+        raise CannotSay(_said(error)) from error
 
 
 def _said(error: BaseException) -> str:

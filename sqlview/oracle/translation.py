@@ -35,6 +35,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from planner import types as t
 from planner.parse.queries import normalise
+from planner.parse.recursion import without_levels
 from sqlview.oracle.aggregates import aggregate
 from sqlview.oracle.arithmetic import (
     ARITHMETIC_MACROS,
@@ -86,7 +87,7 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
     Raises: CannotSay for what grows too large; sqlglot's errors, for text or names that it does not
     understand; RecursionError for what is nested too deeply.
     """
-    tree = sqlglot.parse_one(normalise(text), read=Spoken)
+    tree = sqlglot.parse_one(without_levels(normalise(text))[0], read=Spoken)
     for identifier in list(tree.find_all(exp.Identifier)):
         identifier.replace(exp.Identifier(this=encoded(identifier.name), quoted=True))
     tree = _balanced(tree)

@@ -31,6 +31,11 @@ FURTHER = {
     "top": "SELECT s, k FROM t ORDER BY f DESC LIMIT 3 OFFSET 1",
     "medians": "SELECT g, median(f) AS m FROM t GROUP BY g",
     "over": "SELECT k FROM t WHERE f > (SELECT avg(n) FROM sums)",
+    "reached": "WITH RECURSIVE r(g) AS (SELECT g FROM bag UNION"
+    " SELECT t.k FROM r JOIN t ON t.g = r.g)"
+    " SELECT g FROM r",
+    "ways": "WITH RECURSIVE r(g, d) AS (SELECT g, 0 FROM bag UNION ALL"
+    " SELECT t.k, d + 1 FROM r JOIN t ON t.g = r.g WHERE d < 3) SELECT g, d FROM r",
     "before": "SELECT k, lag(f) OVER (PARTITION BY g ORDER BY k) AS f FROM t",
 }
 

@@ -53,7 +53,7 @@ def layers(dataflow: Dataflow) -> Iterator[Layer]:
     local: dict[int, list[Installed]] = {}
     for installed in dataflow.installed:
         node, key = installed.node, (installed.owner, installed.node)
-        if is_stateless(node):
+        if installed.loop is not None or is_stateless(node):
             continue
         if is_local(node):
             inputs = (node_key(i, installed.owner) for i in ir.inputs(node))
@@ -79,15 +79,18 @@ def is_stateless(node: ir.Node) -> bool:
             return True
         case ir.Source() | ir.Stream() | ir.Store() | ir.TopK() | ir.Threshold():
             return False
-        case ir.Reduce() | ir.Recompute() | ir.Window():
+        case ir.Reduce() | ir.Recompute() | ir.Window() | ir.Variable() | ir.Loop():
             return False
         case _:
             assert_never(node)
 
 
 def is_of_the_driver(cut: SinkCut) -> bool:
-    """Whether it takes events, or a window's rows, whose values no relation has."""
-    return any(isinstance(node, (ir.Stream, ir.Window)) for _, node in cut.leaves)
+    """Whether it takes events, or a window's rows, whose values no relation has; whether it is a
+    loop, or takes the rows of one, whose versions are its own."""
+    if isinstance(cut.sink.node, ir.Loop):
+        return True
+    return any(isinstance(node, (ir.Stream, ir.Window, ir.Loop)) for _, node in cut.leaves)
 
 
 def is_local(node: ir.Node) -> bool:
@@ -125,6 +128,6 @@ def cut_of(sink: Installed) -> SinkCut:
         else:
             leaves[key] = None
 
-    for i in ir.inputs(sink.node):
+    for i in sink.operator.takes:
         visit(i)
     return SinkCut(sink, tuple(region), tuple(leaves))

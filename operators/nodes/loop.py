@@ -1,0 +1,354 @@
+"""Loop: the rows of a recursive relation, kept up round by round.
+
+A row inside a loop carries its round as a column: epochs stay totally ordered, and a change costs
+the rows whose round it changes, not the rows that there are. Within an epoch the loop has a time of
+its own, the tick `epoch << ROUND_BITS | round + 1`: at tick 0 of an epoch the nodes inside take
+the changes from outside, at the tick of a round those of the variable in that round. What is inside
+of a loop is at ticks; what is outside is read as of the epoch. A round comes once in an epoch: all
+that is made of earlier rounds is there by then.
+
+Where rows are there once, a row is in its first round: the least one in which the body makes it. A
+row is looked at in a round if what makes it there came or went, or if it is without a round and
+this is the next one that makes it; only what makes it by then counts. (The least round of all would
+count to infinity on a cycle that was cut off from its source: its rows hold each other up.)
+
+Invariant: after an epoch the variable's rows are just those that its body makes of them, a round
+later; where they are there once, each in the least round.
+Source: Shared Arrangements §5.4, K-Pg (rounds as a coordinate of time); rounds as data are this
+project's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from typing_extensions import Self
+
+from operators import budget, interrupts
+from operators.flight import delta as deltas
+from operators.flight.column import Column, Ints, concat
+from operators.flight.delta import Delta, Origin
+from operators.hydration import pieces_of
+from operators.nodes.errors import ErrorState
+from operators.nodes.half_join import HalfJoinOperator, Occurrence
+from operators.nodes.operator import Inputs, Inside, Kept, Operator, Place
+from operators.nodes.store import StoreOperator, consolidate
+from operators.state.arrangement import IndexReader
+from operators.state.relation import Relation
+from operators.state.ticks import epoch_end, tick_of
+from planner import dataflow as ir
+from planner.errors import DataError
+from planner.types import BIGINT, Field, Schema
+
+#: Rows that UNION ALL may have, as Spark's spark.sql.cteRecursionRowLimit says.
+MOST_WAYS = 1_000_000
+_NO_ROUND = np.iinfo(np.int64).max
+
+
+class VariableOperator(Operator[ir.Variable]):
+    """The rows of a variable, which its loop changes. State: `relation`."""
+
+    def __init__(self, node: ir.Variable, relation: Relation) -> None:
+        self.node = node
+        self.relation = relation
+
+    @classmethod
+    def install(cls, node: ir.Variable, place: Place) -> Self:
+        return cls(node, place.own_relation(node))
+
+    def step(self, changes: Sequence[Delta | None]) -> Delta:
+        raise AssertionError("a variable takes no changes but its loop's")
+
+    def start(self, inputs: Inputs) -> Iterator[Delta]:
+        return iter(())
+
+    def rows(self, inputs: Inputs) -> Iterator[Delta]:
+        raise AssertionError("nobody reads a variable as of an epoch")
+
+
+class LoopOperator(Operator[ir.Loop]):
+    """Runs the nodes inside of it. State: `rows`, those of the variable, and the count of those in
+    the round that is too many."""
+
+    def __init__(self, node: ir.Loop, place: Place) -> None:
+        self.node = node
+        self._inside: Inside = place.inside(node)
+        self._relation = place.relation(node.variable)
+        self.errors = ErrorState(place.shared)
+        self._shared = place.shared
+        self._takes = ir.entering(node)
+        index = place.index(ir.variable_index(node.variable))
+        self._rows: _Bag | _Firsts
+        if node.variable.all:
+            self._rows = _Bag(
+                node, self._relation, StoreOperator(node.variable, self._relation, index)
+            )
+        else:
+            assert isinstance(node.counted, ir.Reduce)
+            groups = place.index(ir.group_index(node.counted))
+            counted = place.relation(node.counted)
+            self._rows = _Firsts(node, self._relation, index, counted, groups)
+
+    @classmethod
+    def install(cls, node: ir.Loop, place: Place) -> Self:
+        return cls(node, place)
+
+    @property
+    def takes(self) -> tuple[ir.Node, ...]:
+        """What enters the loop."""
+        return self._takes
+
+    @property
+    def failing(self) -> ErrorState:
+        return self.errors
+
+    def kept(self) -> Kept:
+        return {"errors": [list(e) for e in self.errors.counts], "rows": self._rows.kept()}
+
+    def load(self, kept: Kept) -> None:
+        self.errors.restore(dict(kept["errors"]))
+        self._rows.load(kept["rows"])
+
+    def start(self, inputs: Inputs) -> Iterator[Delta]:
+        """From no rows on. A join inside has none to match what enters it before round 0."""
+        first = {
+            i for n in ir.inside(self.node) if not isinstance(n, ir.DeltaJoin) for i in ir.inputs(n)
+        }
+        given = {n: inputs.whole(n) for n in self._takes if n in first}
+        yield self._epoch(inputs.time, {n: d for n, d in given.items() if len(d)})
+
+    def rows(self, inputs: Inputs) -> Iterator[Delta]:
+        for piece in pieces_of(self._relation, epoch_end(inputs.time)):
+            interrupts.raise_pending()
+            budget.check()
+            yield self._shown(piece, inputs.time)
+
+    def step(self, changes: Sequence[Delta | None]) -> Delta:
+        """Epoch by epoch: a change of a later one meets the rows that the earlier ones left.
+
+        Cost: the changes of the body and of the rows' rounds, some operators' calls a round."""
+        given = {
+            n: d for n, d in zip(self._takes, changes, strict=True) if d is not None and len(d)
+        }
+        times = np.unique(np.concatenate([d.time for d in given.values()]))
+        parts = [
+            self._epoch(
+                time,
+                {
+                    n: d if d.one_time and len(times) == 1 else d.filter(d.time == time)
+                    for n, d in given.items()
+                },
+            )
+            for time in times.tolist()
+        ]
+        return deltas.concatenate(self.node.schema, parts)
+
+    def _epoch(self, time: int, given: Mapping[ir.Node, Delta]) -> Delta:
+        """What the changes from outside at one epoch make of the rows, as changes at that epoch."""
+        start, limit, variable = tick_of(time), self.node.limit, self.node.variable
+        rows = self._rows
+        rows.take(self._inside.run({n: d.at(start) for n, d in given.items() if len(d)}))
+        parts: list[Delta] = []
+        while rows.waiting:
+            round = min(rows.waiting)
+            if round > limit:
+                rows.waiting.clear()
+                break
+            changed = rows.advance(round, start + round + 1)
+            self._shared.work.rounds += 1
+            if len(changed) == 0:
+                continue
+            self._shared.work.keys += len(changed)
+            self._count(changed)
+            parts.append(self._shown(changed, time))
+            self._inside.enter(variable, changed)
+            rows.take(self._inside.run({variable: changed}))
+        return deltas.concatenate(self.node.schema, parts)
+
+    def _count(self, changed: Delta) -> None:
+        """Count the rows in the round that is too many."""
+        round = np.asarray(changed.column(len(changed.schema) - 1).values)
+        too_many = int(changed.diff[round == self.node.limit].sum())
+        if too_many:
+            self.errors.count(
+                f"the recursion exceeds its limit of {self.node.limit} rounds, "
+                "MAX RECURSION LEVEL (RECURSION_LEVEL_LIMIT_EXCEEDED)",
+                too_many,
+            )
+
+    def _shown(self, changed: Delta, time: int) -> Delta:
+        """Changes of the variable's rows without their rounds, at an epoch."""
+        schema = self.node.schema
+        return changed.project(schema, [changed.origin(i) for i in range(len(schema))]).at(time)
+
+
+class _Bag:
+    """Rows that are there once for each way to them: a linear body makes the rows of a round of
+    those of the round before alone."""
+
+    def __init__(self, node: ir.Loop, relation: Relation, store: StoreOperator) -> None:
+        self.waiting: dict[int, list[Delta]] = {}
+        self._node = node
+        self._relation = relation
+        self._store = store
+
+    def kept(self) -> Kept:
+        return self._store.kept()
+
+    def load(self, kept: Kept) -> None:
+        self._store.load(kept)
+
+    def take(self, changes: Mapping[ir.Node, Delta]) -> None:
+        made = changes.get(self._node.counted)
+        if made is None:
+            return
+        columns = made.columns()
+        net = consolidate(columns, made.time, made.diff, self._relation.hashing)
+        if len(net.row) == 0:
+            return
+        columns = [c.take(net.row) for c in columns]
+        columns[-1] = _behind(columns[-1])
+        schema = self._node.variable.schema
+        _split(self.waiting, Delta(schema, made.time[net.row], net.sum, columns), columns[-1])
+
+    def advance(self, round: int, tick: int) -> Delta:
+        """The changes of the rows in a round, written and indexed by hash.
+
+        Raises: DataError for more rows than there may be: ways may be many more than rows."""
+        schema = self._node.variable.schema
+        made = deltas.concatenate(schema, self.waiting.pop(round))
+        if self._relation.live_rows + int(made.diff.sum()) > MOST_WAYS:
+            raise DataError(
+                f"a recursive relation would have more than {MOST_WAYS} rows "
+                "(RECURSION_ROW_LIMIT_EXCEEDED)",
+                detail=f"It is round {round}; UNION ALL has a row once for each way to it.",
+                hint="Use UNION, which has it once, or a condition that ends the ways earlier.",
+            )
+        return self._store.step([made.at(tick)])
+
+
+class _Firsts:
+    """Rows that are there once, in the first round in which the body makes them."""
+
+    def __init__(
+        self,
+        node: ir.Loop,
+        relation: Relation,
+        index: IndexReader,
+        counted: Relation,
+        groups: IndexReader,
+    ) -> None:
+        #: By round, rows to look at in it.
+        self.waiting: dict[int, list[Delta]] = {}
+        self._node = node
+        self._relation = relation
+        self._schema: Schema = node.variable.schema[:-1]
+        self._width = len(self._schema)
+        self._made = _lookup(self._schema, groups, counted)
+        self._held = _lookup(self._schema, index, relation)
+
+    def kept(self) -> Kept:
+        return {}
+
+    def load(self, kept: Kept) -> None:
+        assert not kept
+
+    def take(self, changes: Mapping[ir.Node, Delta]) -> None:
+        groups = changes.get(self._node.counted)
+        if groups is None:
+            return
+        if groups.pairs is not None:  # made once more, or once less, and still made
+            keep = np.ones(len(groups), np.bool_)
+            keep[groups.pairs.old] = keep[groups.pairs.new] = False
+            groups = groups.filter(keep)
+        if len(groups):
+            rounds = _behind(groups.column(self._width))
+            keys = groups.project(self._schema, [groups.origin(i) for i in range(self._width)])
+            _split(self.waiting, keys, rounds)
+
+    def advance(self, round: int, tick: int) -> Delta:
+        """The changes of rows whose first round is `round` now, or was, written and not indexed.
+
+        Cost: a lookup of each row that is looked at, and the rounds in which it is made.
+        """
+        parts = self.waiting.pop(round)
+        columns = [concat([p.column(i) for p in parts]) for i in range(self._width)]
+        many = len(columns[0])
+        ones = np.ones(many, np.int64)
+        row = consolidate(columns, ones, ones, self._relation.hashing, one_time=True).row
+        columns, n = [c.take(row) for c in columns], len(row)
+        number, found = self._found(self._made, columns, n, tick)
+        lands = np.asarray(found.column(2 * self._width + 1).values) + 1
+        is_made = np.zeros(n, np.bool_)
+        is_made[number[lands <= round]] = True
+        next_round = np.full(n, _NO_ROUND)
+        later = lands > round
+        np.minimum.at(next_round, number[later], lands[later])
+        number, found = self._found(self._held, columns, n, tick)
+        held_round, held_row = np.full(n, _NO_ROUND), np.full(n, -1, np.int64)
+        held_round[number] = np.asarray(found.column(2 * self._width + 1).values)
+        held_row[number] = found.binding_of(self._width + 1).rows
+        opened = held_round >= round
+        born = np.flatnonzero(opened & is_made & (held_round != round))
+        lost = opened & ~is_made & (held_round == round)
+        dead = held_row[np.flatnonzero(lost)]
+        dead = np.concatenate((dead, held_row[born][held_row[born] >= 0]))
+        waits = np.flatnonzero(
+            (lost | (opened & ~is_made & (held_row < 0))) & (next_round <= self._node.limit)
+        )
+        if len(waits):
+            time = np.full(len(waits), tick)
+            keys = Delta(self._schema, time, ones[: len(waits)], [c.take(waits) for c in columns])
+            _split(self.waiting, keys, Column(BIGINT, next_round[waits]))
+        return self._write([c.take(born) for c in columns], round, len(born), dead, tick)
+
+    def _found(
+        self, lookup: HalfJoinOperator, columns: list[Column], n: int, tick: int
+    ) -> tuple[Ints, Delta]:
+        """The rows that `lookup` finds for each of `columns`, and for which of them each is."""
+        width = lookup.occurrence.width
+        origins: list[Origin] = [*columns, Column(BIGINT, np.arange(n)), *[None] * width]
+        schema = (*self._schema, Field("number", BIGINT, False), *lookup.occurrence.relation.schema)
+        times = np.full(n, tick)
+        sought = Delta(schema, times, np.ones(n, np.int64), origins, one_time=True, one_diff=True)
+        found = lookup.extend(sought, True)
+        return np.asarray(found.column(self._width).values), found
+
+    def _write(self, born: list[Column], round: int, births: int, dead: Ints, tick: int) -> Delta:
+        relation = self._relation
+        rounds = Column(BIGINT, np.full(births, round, np.int64))
+        first = relation.append([*born, rounds], np.full(births, tick))
+        relation.kill(dead, np.full(len(dead), tick))
+        rows = np.concatenate((dead, np.arange(first, first + births)))
+        diff = np.ones(len(rows), np.int64)
+        diff[: len(dead)] = -1
+        return deltas.bound(relation, rows, np.full(len(rows), tick), diff)
+
+
+def _lookup(schema: Schema, index: IndexReader, relation: Relation) -> HalfJoinOperator:
+    """Finds the rows of an index that leads with all columns of `schema`; NULLs are equal."""
+    spec = index.spec
+    assert isinstance(spec, ir.Arrangement)
+    width = len(schema)
+    step = ir.HalfJoin(1, spec, tuple(range(width)), True, (), (True,) * width)
+    occurrence = Occurrence(relation, None, width + 1, len(relation.schema))
+    return HalfJoinOperator(step, index, occurrence)
+
+
+def _behind(round: Column) -> Column:
+    """The round behind."""
+    return Column(BIGINT, np.asarray(round.values) + 1)
+
+
+def _split(waiting: dict[int, list[Delta]], made: Delta, rounds: Column) -> None:
+    """Put rows to those that wait for their rounds."""
+    values = np.asarray(rounds.values)
+    first = int(values[0])
+    if (values == first).all():
+        waiting.setdefault(first, []).append(made)
+        return
+    order = np.argsort(values, kind="stable")
+    there, starts = np.unique(values[order], return_index=True)
+    for round, rows in zip(there.tolist(), np.split(order, starts[1:]), strict=True):
+        waiting.setdefault(round, []).append(made.select(rows))

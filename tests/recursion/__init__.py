@@ -1,0 +1,1 @@
+"""Recursive views against a twin that computes every round anew: random bodies × random graphs."""
