@@ -64,6 +64,9 @@ class Only(NamedTuple):
 
 #: Combinations of tables whose steps' nodes are remembered.
 _MOST_REACHED = 1024
+#: Old versions are forgotten and indexes merged after so many steps, or when so many rows came to
+#: a relation since.
+STEPS_BEHIND, ROWS_BEHIND = 8, 4096
 #: A node as installed: "" where it is shared, else the view whose own it is.
 Key: TypeAlias = tuple[str, ir.Node]
 
@@ -128,6 +131,8 @@ class Dataflow:
         #: Relations that have to forget old versions, and how many rows came to the indexes over
         #: them since those were merged.
         self._behind: dict[Key, int] = {}
+        #: For so many steps now.
+        self._steps_behind = 0
         self.index_builds = 0
         #: Told how many rows more a new view has read.
         self.on_read: Callable[[int], None] = _ignore
@@ -550,15 +555,23 @@ class Dataflow:
         self._absorb(("", source))
 
     def commit(self, since: int, changes: dict[Key, Delta]) -> None:
-        """End a step: forget the versions before `since`, merge indexes under fuel.
+        """End a step: forget the versions before `since`, merge indexes under fuel; after a few
+        small steps for all of them at once.
 
         No answer depends on it. Raises: what went wrong; that is taken up at the end of the next
         step, and all else is done.
         """
-        behind = self._behind
+        behind, most = self._behind, 0
         for key, delta in changes.items():
-            if key in self._relations:
-                behind[key] = behind.get(key, 0) + len(delta)
+            relation = self._relations.get(key)
+            if relation is not None:
+                relation.leave_fresh()
+                rows = behind[key] = behind.get(key, 0) + len(delta)
+                most = max(most, rows)
+        self._steps_behind += 1
+        if self._steps_behind < STEPS_BEHIND and most < ROWS_BEHIND:
+            return
+        self._steps_behind = 0
         failed: BaseException | None = None
         waiting = self.shared.take_waiting()
         for key in tuple(behind):

@@ -35,21 +35,27 @@ def _keep(number: int, frame: FrameType | None) -> None:
     _State.pending = True
 
 
-@contextmanager
-def held() -> Iterator[None]:
+class held:
     """Keep Ctrl-C until the end of the block. Other threads never get one."""
-    handler = _signal.getsignal(_signal.SIGINT) if _is_main() else None
-    if not callable(handler) or handler is _keep:
-        yield
-        return
-    before = _State.handler  # of a block outside of one that lets it through
-    _State.handler, _State.pending = handler, False
-    _signal.signal(_signal.SIGINT, _keep)
-    try:
-        yield
-    finally:
+
+    __slots__ = ("_before", "_handler")
+
+    def __enter__(self) -> None:
+        handler = _signal.getsignal(_signal.SIGINT) if _is_main() else None
+        if not callable(handler) or handler is _keep:
+            self._handler = None
+            return
+        self._handler = handler
+        self._before = _State.handler  # of a block outside of one that lets it through
+        _State.handler, _State.pending = handler, False
+        _signal.signal(_signal.SIGINT, _keep)
+
+    def __exit__(self, *raised: object) -> None:
+        handler = self._handler
+        if handler is None:
+            return
         _signal.signal(_signal.SIGINT, handler)
-        _State.handler = before
+        _State.handler = self._before
         if _State.pending:
             _State.pending = False
             handler(_signal.SIGINT, None)

@@ -23,6 +23,14 @@ class LiveIndex:
     state: ArrangementState
     planned: frozenset[str] = frozenset()
     asked: set[str] = field(default_factory=set)
+    #: Whether it finds the rows of a derived bag, which alone reads it.
+    is_bag: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        spec = self.spec
+        self.is_bag = isinstance(spec, ir.HashArrangement) and isinstance(
+            spec.relation, (ir.Store, ir.Variable)
+        )
 
     @property
     def readers(self) -> frozenset[str]:
@@ -33,13 +41,6 @@ class LiveIndex:
         """Whether only its table or its derived bag reads it, which brings it up to date when it
         does."""
         return self.is_bag or (not self.planned and self.asked == {TABLE_READER})
-
-    @property
-    def is_bag(self) -> bool:
-        """Whether it finds the rows of a derived bag, which alone reads it."""
-        return isinstance(self.spec, ir.HashArrangement) and isinstance(
-            self.spec.relation, (ir.Store, ir.Variable)
-        )
 
 
 @dataclass(slots=True)

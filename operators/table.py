@@ -346,7 +346,9 @@ def _actions(batch: Sequence[Change]) -> Ints:
 
 def _times(batch: Sequence[Change]) -> Ints:
     if len(batch) == 1 and isinstance(batch[0].time, int):
-        return np.full(_rows(batch[0]), batch[0].time, np.int64)
+        times = np.empty(_rows(batch[0]), np.int64)
+        times.fill(batch[0].time)
+        return times
     if all(isinstance(c.time, int) for c in batch):
         return np.repeat(np.array([c.time for c in batch], np.int64), _sizes(batch))
     return np.concatenate([np.broadcast_to(np.asarray(c.time), _rows(c)) for c in batch])

@@ -252,7 +252,7 @@ class Commits:
                 taken.append(self._waiting[0])  # before: nobody else knows of it
                 self._waiting.popleft()
             self._check()
-            for group in _groups(taken):
+            for group in _groups(taken) if len(taken) > 1 else [taken]:
                 self._try(group, mine)
             self._tell(taken, mine)
         except BaseException as error:

@@ -151,11 +151,12 @@ def to_columns(
     """
     places, errors = places_of(table.schema.names, schema, exact)
     columns: list[Column] = []
+    arrays = _arrays(table)
     for place, field in zip(places, schema, strict=True):
         if place is None:
             continue
         try:
-            columns.append(to_column(table.column(place), field, cast))
+            columns.append(to_column(arrays[place], field, cast))
         except Misfit as misfit:
             errors.append(misfit.after(first))
         except DataError as error:
@@ -163,6 +164,13 @@ def to_columns(
     if errors:
         raise merged(errors)
     return columns
+
+
+def _arrays(table: pa.Table | pa.RecordBatch) -> list[pa.Array | pa.ChunkedArray]:
+    """The columns, as arrays where each is in one piece."""
+    batches = table.to_batches() if isinstance(table, pa.Table) else [table]
+    arrays: list[Any] = (batches[0] if len(batches) == 1 else table).columns
+    return arrays
 
 
 def places_of(

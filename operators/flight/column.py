@@ -230,8 +230,15 @@ def widen(column: Column) -> Column:
     """A decimal column in two words."""
     if column.wide:
         return column
-    low = np.asarray(column.values)
-    return Column(column.type, np.stack([low, low >> 63], axis=1), column.valid)
+    return Column(column.type, two_words(np.asarray(column.values)), column.valid)
+
+
+def two_words(values: Ints) -> Ints:
+    """Words int64[n] as pairs int64[n, 2] of the same numbers, the low one first."""
+    out = np.empty((len(values), 2), np.int64)
+    out[:, 0] = values
+    np.right_shift(values, 63, out=out[:, 1])
+    return out
 
 
 def narrow(column: Column) -> Column | None:
@@ -239,7 +246,7 @@ def narrow(column: Column) -> Column | None:
     if not column.wide:
         return column
     words = np.asarray(column.values)
-    if np.array_equal(words[:, 0] >> 63, words[:, 1]):
+    if (words[:, 0] >> 63 == words[:, 1]).all():
         return Column(column.type, np.ascontiguousarray(words[:, 0]), column.valid)
     return None
 

@@ -19,6 +19,7 @@ from typing import TypeAlias
 import numpy as np
 
 from operators.flight.column import Bools, Column, Ints, concat, ones
+from operators.kernels import memory
 from operators.state.filters import FilterReader
 from operators.state.probes import Probes
 from operators.state.relation import Relation
@@ -333,24 +334,28 @@ def _no_values(kind: SqlType) -> Column:
 
 def bound(relation: Rows, rows: Ints, time: Ints, diff: Ints, pairs: Pairs | None = None) -> Delta:
     """Updates of a stored relation's own rows."""
-    return Delta(
-        relation.schema,
-        time,
-        diff,
-        _columns_of(0, len(relation.schema)),
-        (Binding(relation, rows),),
-        pairs,
-        one_time=_all_same(time),
-        one_diff=_all_same(diff),
-    )
+    return _own(relation, rows, time, diff, pairs, memory.all_same(time), memory.all_same(diff))
 
 
 def births(relation: Rows, rows: Ints, time: Ints) -> Delta:
     """Births of a stored relation's own rows, at times that ascend."""
     one_time = len(time) == 0 or bool(time[0] == time[-1])
-    origins = _columns_of(0, len(relation.schema))
-    bindings = (Binding(relation, rows),)
-    return Delta(relation.schema, time, ones(len(time)), origins, bindings, None, one_time, True)
+    return _own(relation, rows, time, ones(len(time)), None, one_time, True)
+
+
+def _own(
+    relation: Rows,
+    rows: Ints,
+    time: Ints,
+    diff: Ints,
+    pairs: Pairs | None,
+    one_time: bool,
+    one_diff: bool,
+) -> Delta:
+    delta = Delta.__new__(Delta)
+    origins, bindings = _columns_of(0, len(relation.schema)), (Binding(relation, rows),)
+    delta._set(relation.schema, time, diff, origins, {}, bindings, pairs, one_time, one_diff)
+    return delta
 
 
 def concatenate(schema: Schema, parts: list[Delta]) -> Delta:
@@ -373,7 +378,3 @@ def joined(
     one_time = all(p.one_time and p.time[0] == time[0] for p in parts)
     one_diff = all(p.one_diff and p.diff[0] == diff[0] for p in parts)
     return Delta(schema, time, diff, origins, bindings, one_time=one_time, one_diff=one_diff)
-
-
-def _all_same(values: Ints) -> bool:
-    return len(values) == 0 or bool((values == values[0]).all())

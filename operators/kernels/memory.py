@@ -152,6 +152,15 @@ def ascends_by_one(rows):
     return True
 
 
+@kernel(signatures=[(INTS,)])
+def all_same(values):
+    """Whether all of values int64[n] are the same."""
+    for i in range(1, values.shape[0]):
+        if values[i] != values[0]:
+            return False
+    return True
+
+
 @kernel(signatures=[(INTS, INTS, INTS, INTS, BYTES_OUT)])
 def gather_u8(slot, ids, kept, rows, out):
     """out[i] = the byte at rows[i]. Shapes: rows int64[n], out uint8[n]."""

@@ -90,12 +90,16 @@ class MapOperator(Operator[ir.Map]):
         if delta is None:
             return self._nothing
         delta = without_unchanged(delta, self.used)
+        with scalar.quiet():
+            return self._mapped(delta)
+
+    def _mapped(self, delta: Delta) -> Delta:
         for predicates, columns in self._tests:
             if len(delta) == 0:
                 break
             keep: Bools | None = None
             for predicate in predicates:
-                value, errors = predicate.evaluate(delta.column, len(delta))
+                value, errors = predicate.computed(delta.column, len(delta))
                 errors = only_where(errors, keep)
                 if errors is not None:
                     self._count(errors, delta, columns)
@@ -109,7 +113,7 @@ class MapOperator(Operator[ir.Map]):
         for i, output in enumerate(self._outputs):
             if isinstance(output, int):
                 continue
-            value, errors = output.evaluate(delta.column, len(delta))
+            value, errors = output.computed(delta.column, len(delta))
             if errors is not None:
                 mask = errors.mask
                 fresh = errors if failed is None else only_where(errors, ~failed)

@@ -22,9 +22,9 @@ import pyarrow as pa
 from typing_extensions import Self
 
 from operators.flight import delta as deltas
-from operators.flight.column import Bools, Column, Ints, concat, null_column, taken
+from operators.flight.column import Bools, Column, Ints, concat, null_column, ones, taken
 from operators.flight.delta import Delta, Pairs
-from operators.kernels import grouping
+from operators.kernels import grouping, memory
 from operators.kernels.extremes import extremes
 from operators.nodes.extreme_rows import first_rows
 from operators.nodes.operator import Inputs, Operator, Place
@@ -307,7 +307,7 @@ class ReduceOperator(Operator[ir.Reduce]):
         old_row = own_rows(
             self.index, runs.words, lambda k, group: delta.peek(self.keys[k], first[group])
         )
-        stored = np.flatnonzero(old_row >= 0)
+        stored = (old_row >= 0).nonzero()[0]
         if len(stored):
             self.relation.gather_words(self._added, old_row[stored], stored, old)
         return old_row, old
@@ -353,6 +353,8 @@ class ReduceOperator(Operator[ir.Reduce]):
         """For each accumulator `first` its value after each run: what was in front or came in,
         where that is sure, else from the index."""
         values: dict[Slot, Column] = {}
+        if not self._firsts_of:
+            return values
         count = len(runs.time)
         group = np.repeat(np.arange(len(old_row)), np.diff(runs.key_starts))
         for slot, index in self._firsts_of:
@@ -419,7 +421,7 @@ class ReduceOperator(Operator[ir.Reduce]):
         """The new rows, of runs run[b]: keys from the input, accumulators from the sweep."""
         fields = self.node.schema
         source = runs.first_row[run]
-        every = len(source) == len(delta) and np.array_equal(source, np.arange(len(source)))
+        every = 0 < len(source) == len(delta) and source[0] == 0 and memory.ascends_by_one(source)
         keys = (delta.column(k) if every else delta.peek(k, source) for k in self.keys)
         columns = [
             normal_key(Column(field.type, key.values, key.valid))
@@ -497,7 +499,8 @@ def own_rows(index: ArrangementState, words: Ints, values: equality.Values) -> I
     """The living row of each group of `index`, at most one, or -1. Shapes: words int64[w, groups]
     as Runs has them; `values` of the keys' columns; returns int64[groups]."""
     groups = words.shape[1]
-    found = equality.living(index, words, values, np.ones(groups, np.int64))
-    row = np.full(groups, -1, np.int64)
+    found = equality.living(index, words, values, ones(groups))
+    row = np.empty(groups, np.int64)
+    row.fill(-1)
     row[found.probe] = found.row
     return row

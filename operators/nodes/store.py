@@ -97,7 +97,8 @@ class StoreOperator(Operator[ir.Store | ir.Variable]):
         if self._retracts:
             # The delta tells the dead first.
             rows = delta.bindings[0].rows[len(delta) - len(births) :]
-            birth = np.full(len(row), -1, np.int64)
+            birth = np.empty(len(row), np.int64)
+            birth.fill(-1)
             birth[applied.births] = np.arange(len(births))
             by_key = birth[order]
             sorted_births = by_key[by_key >= 0] if net.keys is net.words else None
@@ -233,9 +234,9 @@ def apply_changes(relation: Relation, born: list[Column], applied: Normalised) -
     births = len(applied.births)
     rows = np.concatenate((dead, np.arange(first, first + births)))
     time = np.concatenate((dead_time, applied.birth_time))
-    diff = np.ones(len(rows), np.int64)
-    diff[: len(dead)] = -1
-    replaced = np.flatnonzero(applied.killed_by >= 0)
+    diff = np.empty(len(rows), np.int64)
+    diff[: len(dead)], diff[len(dead) :] = -1, 1
+    replaced = (applied.killed_by >= 0).nonzero()[0]
     pairs = None
     if len(replaced):
         pairs = Pairs(replaced, applied.killed_by[replaced] + len(dead), may_be_equal=True)

@@ -18,6 +18,7 @@ not depend on the batch around it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -98,6 +99,11 @@ class Compiled:
         Returns: the values, NULL where SQL says so, and the rows in error (None: none), whose
         values mean nothing. Arrays may be the input's own, and are not to be written to.
         """
+        with quiet():
+            return self.computed(columns, n)
+
+    def computed(self, columns: Fetch, n: int) -> Value:
+        """`evaluate`, where `quiet` holds already."""
         try:
             return self._run(columns, n)
         except MemoryError:
@@ -106,8 +112,7 @@ class Compiled:
             return self._apart(columns, n)
 
     def _run(self, columns: Fetch, n: int) -> Value:
-        with np.errstate(all="ignore"):
-            values, valid, errors = self.run(columns, n)
+        values, valid, errors = self.run(columns, n)
         return Column(self.type, values, valid), errors
 
     def _apart(self, columns: Fetch, n: int) -> Value:
@@ -136,8 +141,13 @@ class Compiled:
                     taken[i] = columns(i).take(rows)
                 return taken[i]
 
-            parts.append((*self.evaluate(part, len(rows)), len(rows)))
+            parts.append((*self.computed(part, len(rows)), len(rows)))
         return concat([column for column, _, _ in parts]), joined([e[1:] for e in parts])
+
+
+def quiet() -> AbstractContextManager[None]:
+    """NumPy does not warn: what has no value is found by looking, row by row."""
+    return np.errstate(all="ignore")
 
 
 def compile(expr: Expr) -> Compiled:

@@ -250,8 +250,8 @@ def _small_quotient(a: Any, b: Any, places: int, n: int) -> Values | None:
         return None
     if not all(fits_word(v) for v in (a, b) if isinstance(v, int)):
         return None
-    x = np.ascontiguousarray(np.broadcast_to(np.asarray(a, np.int64), n))
-    y = np.ascontiguousarray(np.broadcast_to(np.asarray(b, np.int64), n))
+    x = np.ascontiguousarray(_as_rows(a, n), np.int64)
+    y = np.ascontiguousarray(_as_rows(b, n), np.int64)
     limit = (_MAX // 10**places) - 1
     if kernels.outside(x, -limit, limit) or kernels.outside(y, -_MAX, _MAX):
         return None

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from operators.flight.column import Bools, Values
+from operators.flight.column import Bools, Values, two_words
 from operators.kernels import quotients as division
 from operators.kernels import scalar as kernels
 from operators.scalar.value import Errors, failures, plain_decimal
@@ -186,8 +186,7 @@ def _pairs(values: Values, n: int) -> npt.NDArray[np.int64]:
     array = np.asarray(values)
     if array.ndim == 2:
         return np.ascontiguousarray(array)
-    rows = np.broadcast_to(array, n)
-    return np.stack((rows, rows >> 63), axis=1)
+    return two_words(array if array.ndim else np.broadcast_to(array, n))
 
 
 def scaled_up(values: Values, places: int) -> Values | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.flight.column import Bools, Values
+from operators.flight.column import Bools, Values, two_words
 from operators.kernels import scalar as kernels
 from operators.scalar import decimals, exact_sum
 from operators.scalar.value import (
@@ -244,7 +244,7 @@ def _checked_sum(call: Call, args: tuple[Node, ...]) -> Run:
 
     def _in_range(sums: Any, tops: Any, n: int) -> tuple[Values, Errors | None]:
         if sums.ndim == 1:
-            sums = np.stack((sums, sums >> 63), axis=1)
+            sums = two_words(sums)
         out = np.empty(n, np.int64)
         length = kernels.sums_in_range(np.ascontiguousarray(sums), tops, bound, out)
         if length == kernels.WORD:

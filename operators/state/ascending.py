@@ -23,8 +23,11 @@ def ends(keys: Sequence[Column]) -> Ints | None:
     n = len(keys[0]) if keys else 0
     if n == 0 or not all(_is_integral(k.type) and k.valid is None for k in keys):
         return None
-    at = np.array([0, n - 1])
-    return np.stack([k.take(at).values for k in keys], axis=1)
+    out = np.empty((2, len(keys)), np.int64)
+    for place, key in enumerate(keys):
+        values = _as_it_lies(key)
+        out[0, place], out[1, place] = values[0], values[-1]
+    return out
 
 
 def ascend(keys: Sequence[Column]) -> bool:

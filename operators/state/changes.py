@@ -78,10 +78,11 @@ def normalise(
     )  # fmt: skip
     b, k, e = sizes.tolist()
     # New row ids ascend with time: put births in that order, dropping those never visible.
-    kept = np.flatnonzero(births[:b] >= 0)
+    kept = (births[:b] >= 0).nonzero()[0]
     if len(kept) > 1:
         kept = kept[np.lexsort((births[kept], birth_time[kept]))]
-    place = np.full(b, -1, np.int64)
+    place = np.empty(b, np.int64)
+    place.fill(-1)
     place[kept] = np.arange(len(kept))
     return Normalised(
         births=births[kept],

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow.compute as pc
 
-from operators.flight.column import Bools, Column, Ints, is_textual, narrow, widen
+from operators.flight.column import Bools, Column, Ints, is_textual, narrow, ones, widen
 from operators.kernels import encoding
 from operators.state.hashing import Hashing
 from planner import types as t
@@ -91,7 +91,7 @@ def local_words(columns: Sequence[Column]) -> Ints:
         else:
             words.append(_value_word(column))
         words.append(_null_word(column))
-    return np.stack(words)
+    return _stacked(words)
 
 
 def local_width(types: Sequence[t.SqlType]) -> int:
@@ -178,7 +178,15 @@ def order_words(columns: Sequence[Column], keys: Sequence[SortKey]) -> Ints:
             break
     if not words:
         return np.zeros((1, len(columns[0]) if columns else 0), np.int64)
-    return np.stack(words)
+    return _stacked(words)
+
+
+def _stacked(words: Sequence[Ints]) -> Ints:
+    """Words int64[n] each, one under the other."""
+    out = np.empty((len(words), len(words[0])), np.int64)
+    for row, word in zip(out, words, strict=True):
+        row[:] = word
+    return out
 
 
 def order_width(types: Sequence[t.SqlType]) -> int:
@@ -203,7 +211,7 @@ def _width(kind: t.SqlType) -> int:
 
 def _null_word(column: Column) -> Ints:
     if column.valid is None:
-        return np.ones(len(column), np.int64)
+        return ones(len(column))
     return column.valid.astype(np.int64)
 
 

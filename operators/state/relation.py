@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.flight.column import Column, Ints, widen
+from operators.flight.column import Bools, Column, Ints, widen
 from operators.kernels import memory
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.slabs import ROWS
@@ -255,8 +255,9 @@ class Relation(Rows):
             return
         self.undo.before(self)
         self._version = None
-        order = np.argsort(rows, kind="stable")
-        rows, times = rows[order], times[order]
+        if (rows[1:] < rows[:-1]).any():
+            order = rows.argsort(kind="stable")
+            rows, times = rows[order], times[order]
         self._dying.append(rows)
         for block, places in by_block(rows):
             memory.set_bits(self._dead_bits(block), places)
@@ -267,7 +268,7 @@ class Relation(Rows):
             self._died_row, self._died_time = rows, times
             return
         merged = np.concatenate((self._died_row, rows))
-        order = np.argsort(merged, kind="stable")
+        order = merged.argsort(kind="stable")
         self._died_row = merged[order]
         self._died_time = np.concatenate((self._died_time, times))[order]
 
@@ -756,24 +757,25 @@ class Relation(Rows):
     def _fill(self, columns: list[Column], start: int, count: int) -> None:
         block = len(self._buffers) - 1
         at = self.next_row & BLOCK_MASK
-        buffers = self._buffers[block]
-        for i, (layout, slot) in enumerate(zip(self._layouts, self._value_slot, strict=True)):
-            column = columns[i]
+        here, some = slice(at, at + count), slice(start, start + count)
+        buffers: list[Any] = self._buffers[block]
+        for column, layout, slot in zip(columns, self._layouts, self._value_slot, strict=True):
             if layout.textual:
                 self._fill_text(block, slot, column.values, start, count, at)
             else:
-                values = stored_values(column, layout)
-                target = buffers[slot]
-                assert target is not None
-                target[at : at + count] = values[start : start + count]
-            valid = buffers[slot + 1]
-            if column.valid is not None and valid is None:
-                valid = np.ones(BLOCK_ROWS, np.bool_)
-                self._set(block, slot + 1, valid)
-                self._has_nulls[i] = True
-            if valid is not None:
-                mask = True if column.valid is None else column.valid[start : start + count]
-                valid[at : at + count] = mask
+                buffers[slot][here] = stored_values(column, layout)[some]
+            if column.valid is not None or buffers[slot + 1] is not None:
+                self._fill_valid(block, slot + 1, column.valid, here, some)
+
+    def _fill_valid(
+        self, block: int, slot: int, valid: Bools | None, here: slice, some: slice
+    ) -> None:
+        bits = self._buffers[block][slot]
+        if bits is None:
+            bits = np.ones(BLOCK_ROWS, np.bool_)
+            self._set(block, slot, bits)
+            self._has_nulls[self._value_slot.index(slot - 1)] = True
+        bits[here] = True if valid is None else valid[some]
 
     def _fill_text(
         self, block: int, slot: int, values: pa.Array, start: int, count: int, at: int
@@ -875,7 +877,7 @@ def by_block(rows: Ints) -> Iterator[tuple[int, Ints]]:
         yield int(rows[0]) >> BLOCK_BITS, rows & BLOCK_MASK
         return
     blocks = rows >> BLOCK_BITS
-    starts = np.flatnonzero(np.diff(blocks, prepend=-1)).tolist()
+    starts = [0, *((blocks[1:] != blocks[:-1]).nonzero()[0] + 1).tolist()]
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=False):
         yield int(blocks[start]), rows[start:end] & BLOCK_MASK
 

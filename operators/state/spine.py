@@ -43,6 +43,8 @@ SEEK_WORTH = 4
 MOST_PARTS = 40
 
 
+#: Batches that come before a table of them is made anew.
+_ROOM = 16
 #: The entry of a batch whose addresses have not been asked for.
 _UNKNOWN = (0, 0, 0, 0)
 
@@ -66,8 +68,12 @@ class Batch:
     stored: Stored = field(default_factory=Stored, compare=False)
     #: As kernels take a batch: the addresses of keys, rows and offsets, and the length.
     entry: tuple[int, int, int, int] = field(default=_UNKNOWN, repr=False, compare=False)
+    #: Where the skips lie.
+    skips_at: int = field(default=0, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.skips is not None:
+            self.skips_at = self.skips.ctypes.data
         if self.entry is _UNKNOWN:
             places = memory.addresses(self.keys, self.rows, self.offsets)
             self.entry = (*places, len(self.rows))
@@ -94,7 +100,7 @@ def sort_keys(keys: Ints) -> Ints:
 def keys_at(keys: Ints, positions: Ints) -> Ints:
     """Keys int64[w, m] at positions int64[m], word by word as kernels take them (fancy indexing
     would lay them out key by key)."""
-    return np.take(keys, positions, axis=1)
+    return keys.take(positions, axis=1)
 
 
 def make_batch(keys: Ints, rows: Ints, order: Ints | None = None) -> Batch:
@@ -172,7 +178,9 @@ class Spine:
     def __init__(self, width: int) -> None:
         self.width = width
         self._parts: list[Batch | _Merge] = []
+        #: The batches as kernels take them, once somebody asked; it is the beginning of `_room`.
         self._table: Ints | None = None
+        self._room = np.empty((0, 4), np.int64)
         self.entries = 0
         #: Whether no merge is in progress, and none is called for that is paid for.
         self.settled = True
@@ -198,7 +206,8 @@ class Spine:
             batch.chain = self._chain
             self._parts.append(batch)
             self.entries += len(batch)
-            self._table = None
+            if self._table is not None:
+                self._enter(batch)
             self.settled = False
 
     def load(self, batches: Iterable[Batch]) -> None:
@@ -311,8 +320,21 @@ class Spine:
     def table(self) -> Ints:
         """int64[b, 4] for kernels; valid until the next insert or work."""
         if self._table is None:
-            self._table = table_of([b for b in self.batches if len(b)])
+            known = table_of([b for b in self.batches if len(b)])
+            self._room = np.empty((2 * len(known) + _ROOM, 4), np.int64)
+            self._table = self._room[: len(known)]
+            self._table[:] = known
         return self._table
+
+    def _enter(self, batch: Batch) -> None:
+        """One entry more in the table, which has room behind it: most steps add one."""
+        assert self._table is not None
+        length = len(self._table)
+        if length < len(self._room):
+            self._room[length] = batch.entry
+            self._table = self._room[: length + 1]
+        else:
+            self._table = None
 
     def table_with_skips(self) -> Ints:
         """int64[b, 5]: `table`, and the address of each batch's skips, made where missing."""
@@ -321,8 +343,8 @@ class Spine:
                 part.inputs = [_with_skips(b) for b in part.inputs]
             else:
                 self._parts[at] = _with_skips(part)
-        skips = [b.skips.ctypes.data for b in self.batches if len(b) and b.skips is not None]
-        return np.column_stack((self.table, np.array(skips, np.int64)))
+        entries = [(*b.entry, b.skips_at) for b in self.batches if len(b)]
+        return np.array(entries, np.int64).reshape(-1, 5)
 
     @property
     def nbytes(self) -> int:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.dataflow import Dataflow, Installed, Key
+from operators.dataflow import STEPS_BEHIND, Dataflow, Installed, Key
 from operators.flight.delta import Delta
 from operators.state.arrangement import ArrangementState
 from planner import dataflow as ir
@@ -266,9 +266,10 @@ def test_state_stays_bounded_under_churn(hold: int) -> None:
     for _ in range(150):
         running.apply([stream.transaction(), stream.transaction()])
     running.check()
+    kept = hold + 3 + 2 * STEPS_BEHIND
     for _, relation in running.dataflow.relations():
-        assert len(relation.versions[3]) <= 40 * (hold + 3)
-        assert len(relation.versions[1]) <= hold + 3
+        assert len(relation.versions[3]) <= 40 * kept
+        assert len(relation.versions[1]) <= kept
     for index in running.dataflow.indexes:
         assert index.state.spine.entries <= 4096 + 2 * index.state.relation.live_rows + 2000
         assert len(index.state.spine.batches) < 20
