@@ -52,8 +52,8 @@ def flowing(order: tuple[ir.Node, ...]) -> frozenset[ir.Node]:
     for node in order:
         for i in ir.inputs(node):
             readers.setdefault(i, []).append(node)
-    flows = (ir.Map, ir.Union, ir.Repeat, ir.DeltaJoin)
-    taking = (ir.Map, ir.Union, ir.Repeat, ir.Reduce, ir.Store)
+    flows = (ir.Map, ir.Union, ir.Repeat, ir.Explode, ir.DeltaJoin)
+    taking = (ir.Map, ir.Union, ir.Repeat, ir.Explode, ir.Reduce, ir.Store)
     return frozenset(
         node
         for node, (reader, *others) in readers.items()

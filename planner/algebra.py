@@ -4,9 +4,10 @@ Small immutable nodes that check themselves when built. Columns are positions; `
 for display. Bags throughout: a relation is a multiset of rows.
 
 Nodes: Scan, Values, Filter, Project, Join (n-way, inner), OuterJoin, SemiJoin, MarkJoin, Aggregate,
-UnionAll, Repeat, TopK, Window, Retain, SingleRow, Apply (a subquery in an expression), Recursive
-and RecursiveRef (WITH RECURSIVE), Threshold (made by the planner). DISTINCT is an `Aggregate`
-without aggregates; INTERSECT and EXCEPT are
+UnionAll, Repeat, Explode, TopK, Window, Retain, SingleRow, Apply (a subquery in an expression),
+Recursive and RecursiveRef (WITH RECURSIVE), Threshold (made by the planner).
+
+DISTINCT is an `Aggregate` without aggregates; INTERSECT and EXCEPT are
 aggregates over a UNION ALL of tagged rows; a CTE used twice is the same subtree twice.
 """
 
@@ -18,7 +19,7 @@ from typing import TypeAlias
 
 from planner.expr import Column, Expr, Literal, columns_used
 from planner.node import node
-from planner.types import BOOLEAN, Field, Schema, SqlType
+from planner.types import BOOLEAN, INT, ArrayType, Field, Schema, SqlType
 
 
 @node
@@ -126,6 +127,7 @@ class AggregateCall:
 #:                      argument; of several rows the least arg, NULL last
 #:     listagg          the texts in `order` (whose arguments may be NULL), then ascending, with the
 #:                      parameter, a separator, in between
+#:     collect_list     an ARRAY of the values, ascending
 #:     bit_and, bit_or, bit_xor      of integers
 #:     skewness, kurtosis            DOUBLE
 #:     covar_pop, covar_samp, corr   DOUBLE; of two arguments
@@ -133,9 +135,9 @@ class AggregateCall:
 #:
 #: `order` is by the one argument, ascending or descending, for percentiles and mode.
 RECOMPUTED = frozenset(
-    "percentile_cont percentile_disc mode max_by min_by listagg bit_and bit_or bit_xor skewness "
-    "kurtosis covar_pop covar_samp corr regr_r2 regr_slope regr_intercept regr_sxx regr_syy "
-    "regr_sxy".split()
+    "percentile_cont percentile_disc mode max_by min_by listagg collect_list bit_and bit_or "
+    "bit_xor skewness kurtosis covar_pop covar_samp corr regr_r2 regr_slope regr_intercept "
+    "regr_sxx regr_syy regr_sxy".split()
 )
 
 
@@ -317,6 +319,21 @@ class Repeat:
     @property
     def schema(self) -> Schema:
         return self.input.schema
+
+
+@node
+class Explode:
+    """Each row once for each element of its column `array`, an ARRAY, with the position of the
+    element (INT, from 0) and the element behind its columns; both NULL, once, where there is none
+    and `outer` is set."""
+
+    input: Plan
+    array: int
+    outer: bool
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.input.schema, *element_fields(self.input.schema[self.array].type, self.outer))
 
 
 @node
@@ -509,6 +526,7 @@ Plan: TypeAlias = (
     | Aggregate
     | UnionAll
     | Repeat
+    | Explode
     | TopK
     | Window
     | Retain
@@ -518,6 +536,13 @@ Plan: TypeAlias = (
     | Recursive
     | Apply
 )
+
+
+def element_fields(kind: SqlType, outer: bool) -> Schema:
+    """What an Explode puts behind the columns of a row."""
+    if not isinstance(kind, ArrayType):
+        raise ValueError(f"{kind} has no elements")
+    return (Field("pos", INT, outer), Field("col", kind.element, True))
 
 
 def nullable(schema: Schema) -> Schema:

@@ -14,6 +14,7 @@ import datetime
 import decimal
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from planner import types
 from planner.expr import Call, Expr, Literal
@@ -29,9 +30,11 @@ from planner.types import (
     DecimalType,
     FloatType,
     IntegerType,
+    NestedType,
     NullType,
     SqlType,
     StringType,
+    StructType,
     TimestampType,
     integer_as_decimal,
 )
@@ -75,6 +78,8 @@ def explicit_cast(expr: Expr, target: SqlType, safe: bool) -> Expr:
     """CAST, or TRY_CAST where `safe`."""
     if not _can_cast(expr.type, target):
         raise TypeMismatch(f"cannot cast {expr.type} to {target}")
+    if safe and isinstance(expr.type, NestedType):
+        raise TypeMismatch(f"TRY_CAST of {expr.type} is not among the casts", hint="Use CAST.")
     if expr.type == target:
         return expr
     # An integer literal is typed by its digits beside a decimal, a cast to an integer is not.
@@ -94,7 +99,7 @@ def _can_cast(source: SqlType, target: SqlType) -> bool:
         case (NullType(), _) | (_, StringType()):
             return True
         case StringType(), _:
-            return True
+            return not isinstance(target, NestedType)
         case (BooleanType(), BooleanType()) | (BooleanType(), IntegerType()):
             return True
         case (BooleanType(), FloatType()) | (BooleanType(), DecimalType()):
@@ -109,6 +114,10 @@ def _can_cast(source: SqlType, target: SqlType) -> bool:
             return not source.local
         case ((DateType() | TimestampType()), (DateType() | TimestampType())):
             return True
+        case NestedType(), NestedType():
+            parts = types.parts_of(source), types.parts_of(target)
+            alike = type(source) is type(target) and len(parts[0]) == len(parts[1])
+            return alike and all(map(_can_cast, *parts))
         case _:
             return source == target
 
@@ -228,16 +237,36 @@ def common_type(left: SqlType, right: SqlType) -> SqlType | None:
             return left
         case TimestampType(), TimestampType():
             return TIMESTAMP
+        case NestedType(), NestedType():
+            return _common_nested(left, right)
         case _:
             return None
 
 
-def _common_with_text(other: SqlType) -> SqlType:
+def _common_nested(left: SqlType, right: SqlType) -> SqlType | None:
+    """Part by part; a struct has the names of the first."""
+    first, second = types.parts_of(left), types.parts_of(right)
+    if type(left) is not type(right) or len(first) != len(second):
+        return None
+    common = tuple(map(common_type, first, second))
+    if any(kind is None for kind in common):
+        return None
+    match left, right:
+        case StructType(fields=a), _:
+            pairs = zip(a, common, strict=True)
+            return StructType(tuple(replace(f, type=kind) for f, kind in pairs if kind))
+        case _:
+            return type(left)(*common)
+
+
+def _common_with_text(other: SqlType) -> SqlType | None:
     match other:
         case IntegerType():
             return BIGINT
         case FloatType() | DecimalType():
             return DOUBLE
+        case NestedType():
+            return None
         case _:
             return other
 

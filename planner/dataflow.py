@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TypeAlias, TypeGuard
 
-from planner.algebra import RANKED, Frame, SortKey
+from planner.algebra import RANKED, Frame, SortKey, element_fields
 from planner.expr import Expr, Literal, columns_used
 from planner.node import node
 from planner.types import Schema
@@ -92,6 +92,20 @@ class Repeat:
     @property
     def schema(self) -> Schema:
         return self.input.schema
+
+
+@node
+class Explode:
+    """Each row once for each element of its column `array`, with its position and itself behind;
+    both NULL, once, where there is none and `outer` is set. State: none."""
+
+    input: Node
+    array: int
+    outer: bool
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.input.schema, *element_fields(self.input.schema[self.array].type, self.outer))
 
 
 @node
@@ -497,6 +511,7 @@ Node: TypeAlias = (
     | Map
     | Union
     | Repeat
+    | Explode
     | Store
     | Reduce
     | Recompute
@@ -517,7 +532,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
             return ()
         case Loop():
             return (node.counted, node.variable)
-        case Map() | Store() | Reduce() | Repeat():
+        case Map() | Store() | Reduce() | Repeat() | Explode():
             return (node.input,)
         case Union():
             return node.inputs
@@ -535,7 +550,7 @@ def gives_events(node: Node) -> bool:
     match node:
         case Stream():
             return True
-        case Map() | Repeat():
+        case Map() | Repeat() | Explode():
             return gives_events(node.input)
         case Union():
             return all(map(gives_events, node.inputs))
@@ -552,7 +567,7 @@ def only_appends(node: Node) -> bool:
     match node:
         case Stream():
             return True
-        case Map() | Repeat():
+        case Map() | Repeat() | Explode():
             return only_appends(node.input)
         case Union():
             return not any(node.negated) and all(map(only_appends, node.inputs))

@@ -99,6 +99,8 @@ def _logical_line(plan: algebra.Plan) -> str:
             return f"Values, {_rows_text(plan.rows)}"
         case algebra.Repeat():
             return f"Repeat {below[plan.count]} times"
+        case algebra.Explode():
+            return f"Explode {below[plan.array]}{' or NULL' if plan.outer else ''}"
         case algebra.OuterJoin():
             kind = "FullJoin" if plan.full else "LeftJoin"
             return f"{kind} {_condition(plan.condition, below)}"
@@ -383,6 +385,11 @@ class _Dataflow:
             case dataflow.Repeat():
                 return f"{name}: {below[node.count]} times", [
                     "state: none; cost: each changed row",
+                ]
+            case dataflow.Explode():
+                none = ", or once with NULL" if node.outer else ""
+                return f"{name}: each element of {below[node.array]}{none}", [
+                    "state: none; cost: each element of each changed row",
                 ]
             case dataflow.Constant():
                 return f"{name}: {_rows_text(node.rows)}", ["state: none; cost: none"]

@@ -227,6 +227,15 @@ FUNCTIONS: dict[str, str] = {
     "bround": "(a, digits INT literal), half to even",
     "elt": "(n INT, a, b...): the n-th of the others; fails where there is none",
     **{f.name: f.meaning for f in LIBRARY.values()},
+    # arrays, maps and structs, beside those of the library
+    "array": "elements of one type",
+    "struct": "a value for each field of `type`",
+    "map": "(key, value, ...): fails on a key that is NULL or there twice",
+    "field": "(STRUCT, position INT literal): a field",
+    "element_fields": "(ARRAY of STRUCTs, position INT literal): that field of each",
+    "concat_arrays": "all elements; NULL if any array is",
+    "map_concat": "all entries; NULL if any map is; fails on a key that is there twice",
+    "sequence": "(from, to[, step]), integers of one type -> ARRAY; fails where it would not end",
     # internal, made by the planner only
     "exact_sum_to_double": "BINARY state of an exact floating-point sum -> DOUBLE, rounded once",
     "checked_sum": "(sum DECIMAL, its top word BIGINT if kept) -> `type`; fails beyond its range",
@@ -366,7 +375,8 @@ def substitution_grows(exprs: tuple[Expr, ...], replacements: tuple[Expr, ...]) 
 _MAY_FAIL = frozenset(
     "add subtract multiply divide integral_divide remainder negate abs round floor ceil "
     "cast split_part date_trunc period_edge add_months add_microseconds exact_sum_to_double "
-    "checked_sum single_value make_date parse_date like repeat lpad rpad bit_get elt bround".split()
+    "checked_sum single_value make_date parse_date like repeat lpad rpad bit_get elt bround map "
+    "map_concat sequence".split()
 ) | {f.name for f in LIBRARY.values() if f.fails}
 #: Characters of the texts that lpad and rpad make, at most, and repeat of more than a few copies.
 LONGEST_TEXT = 1 << 24

@@ -149,14 +149,26 @@ def compare(function: str, left: Expr, right: Expr) -> Expr:
             hint="Cast one of them.",
         )
     nullable = function != "eq_null_safe" and (left.nullable or right.nullable)
+    refuse_maps(kind, f"operator {SYMBOLS[function]}")
     if isinstance(kind, NullType):
         kind = BOOLEAN
     return Call(function, (cast(left, kind), cast(right, kind)), BOOLEAN, nullable)
 
 
+def refuse_maps(kind: SqlType, what: str) -> None:
+    """Raises: TypeMismatch where values of the type cannot be compared, as they hold maps."""
+    if types.holds(kind, types.MapType):
+        raise TypeMismatch(
+            f"{what} compares values, and {kind} has maps",
+            "Two maps are never compared, as in Spark.",
+            "Compare sort_array(map_entries(m)), or the values of some keys.",
+        )
+
+
 def is_in(value: Expr, options: Sequence[Expr]) -> Expr:
     """value IN (options…): a call of "in" where all options are constants, else a chain of =."""
     unified = unify((value, *options), "IN")
+    refuse_maps(unified[0].type, "IN")
     if all(isinstance(o, Literal) for o in unified[1:]):
         return Call("in", unified, BOOLEAN, any(e.nullable for e in unified))
     return chain("or", [compare("eq", unified[0], option) for option in unified[1:]])

@@ -1,4 +1,4 @@
-"""Functions of Spark that take arguments of fixed types: one record each.
+"""Functions of Spark that take arguments of fixed types, or arrays and maps: one record each.
 
 The binder finds a function here by its name, the optimizer whether it fails or gives NULL, EXPLAIN
 and README its meaning, the evaluator (operators.scalar) the implementation of the same name. What
@@ -9,6 +9,7 @@ Source: Spark SQL, the functions' own input types; tests/sql/function_answers.js
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -20,8 +21,13 @@ from planner.types import (
     INT,
     STRING,
     TIMESTAMP,
+    ArrayType,
     DecimalType,
+    Field,
+    MapType,
     SqlType,
+    StructType,
+    parts_of,
 )
 
 
@@ -41,30 +47,67 @@ class Takes(Enum):
     FLAG = auto()  #: a literal BOOLEAN
     BYTES = auto()  #: BINARY, or a text's UTF-8
     INSTANT = auto()  #: TIMESTAMP
+    #: The elements of all ARRAYs, and all ELEMENTs, have one common type.
+    ARRAY = auto()
+    ELEMENT = auto()
+    ARRAYS = auto()  #: ARRAY<ARRAY<…>>
+    TEXTS = auto()  #: ARRAY<STRING>
+    MAP = auto()
+    KEY = auto()  #: of the map before it
+    ENTRIES = auto()  #: ARRAY<STRUCT<key, value>>
+    LIST = auto()  #: ARRAY or MAP
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
     """`name` in SQL, and of the evaluator; NULL where an argument is.
 
-    `defaults`: of arguments left out at the end. `fails`: some rows are in error. `gives_null`:
-    also where no argument is NULL. `zoned`: the session's zone is passed behind.
+    `type`: of the result, or what it is by the types of the arguments, once they are cast.
+    `compares`: elements, which hold no map then. `defaults`: of arguments left out at the end.
+    `fails`: some rows are in error. `gives_null`: also where no argument is NULL. `zoned`: the
+    session's zone is passed behind.
     `shown`: what Spark prints behind all of these in the name of a column.
     """
 
     name: str
     takes: tuple[Takes, ...]
-    type: SqlType
+    type: SqlType | Callable[[Sequence[SqlType]], SqlType]
     meaning: str
     defaults: tuple[str | int | bool, ...] = ()
     shown: tuple[str, ...] = ()
     fails: bool = False
     gives_null: bool = False
     zoned: bool = False
+    compares: bool = False
 
 
 _N = Takes.INTEGRAL
 _D, _I, _L, _T, _B = Takes.DOUBLE, Takes.INT, Takes.BIGINT, Takes.TEXT, Takes.BYTES
+
+_A, _E, _M = Takes.ARRAY, Takes.ELEMENT, Takes.MAP
+
+
+def _same(kinds: Sequence[SqlType]) -> SqlType:
+    return kinds[0]
+
+
+def _part(position: int) -> Callable[[Sequence[SqlType]], SqlType]:
+    """What the first argument holds."""
+    return lambda kinds: parts_of(kinds[0])[position]
+
+
+def _arrays_of(position: int) -> Callable[[Sequence[SqlType]], SqlType]:
+    return lambda kinds: ArrayType(parts_of(kinds[0])[position])
+
+
+def _entries(kinds: Sequence[SqlType]) -> SqlType:
+    key, value = parts_of(kinds[0])
+    return ArrayType(StructType((Field("key", key, False), Field("value", value))))
+
+
+def _map_of_entries(kinds: Sequence[SqlType]) -> SqlType:
+    return MapType(*parts_of(parts_of(kinds[0])[0]))
+
 
 _ALL = (
     # numbers
@@ -186,6 +229,78 @@ _ALL = (
         "make_timestamp", (_I, _I, _I, _I, _I, Takes.SECONDS), TIMESTAMP,
         "(year, month, day, hour, minute, seconds) (*); fails where there is no such time",
         fails=True, zoned=True,
+    ),
+    # arrays
+    Function("size", (Takes.LIST,), INT, "number of elements, or of entries"),
+    Function("cardinality", (Takes.LIST,), INT, "number of elements, or of entries"),
+    Function("array_size", (_A,), INT, "number of elements"),
+    Function(
+        "array_contains", (_A, _E), BOOLEAN, "whether an element equals; NULL for NULLs alone",
+        gives_null=True, compares=True,
+    ),
+    Function(
+        "array_position", (_A, _E), BIGINT, "of the first element that equals, or 0", compares=True
+    ),
+    Function("array_distinct", (_A,), _same, "the first of equal elements", compares=True),
+    Function("array_union", (_A, _A), _same, "distinct elements of either", compares=True),
+    Function("array_intersect", (_A, _A), _same, "distinct elements of both", compares=True),
+    Function("array_except", (_A, _A), _same, "distinct elements of the first", compares=True),
+    Function(
+        "arrays_overlap", (_A, _A), BOOLEAN, "whether they share an element; NULL if NULL hides it",
+        gives_null=True, compares=True,
+    ),
+    Function("array_remove", (_A, _E), _same, "without the elements that equal", compares=True),
+    Function("array_compact", (_A,), _same, "without NULLs"),
+    Function(
+        "array_repeat", (_E, _I), lambda kinds: ArrayType(kinds[0]),
+        "(a, count): so many of it, NULL too", fails=True,
+    ),
+    Function("flatten", (Takes.ARRAYS,), _part(0), "of arrays: one of all; NULL if one is",
+             gives_null=True),
+    Function(
+        "slice", (_A, _I, _I), _same, "(a, start, length): fails on start 0 and negative lengths",
+        fails=True,
+    ),
+    Function(
+        "sort_array", (_A, Takes.FLAG), _same, "(a[, ascending]): NULLs least", defaults=(True,),
+        compares=True,
+    ),
+    Function("array_min", (_A,), _part(0), "the least element that is not NULL", gives_null=True,
+             compares=True),
+    Function("array_max", (_A,), _part(0), "the greatest element", gives_null=True, compares=True),
+    Function("array_join", (Takes.TEXTS, _T), STRING, "texts with a text between, without NULLs"),
+    Function(
+        "array_join_all", (Takes.TEXTS, _T, _T), STRING, "array_join with a text for each NULL"
+    ),
+    Function("reverse_array", (_A,), _same, "elements in reverse"),
+    Function("get", (_A, _I), _part(0), "element from 0 on; NULL where there is none",
+             gives_null=True),
+    Function("item", (_A, _I), _part(0), "a[i] from 0 on; fails where there is none",
+             gives_null=True, fails=True),
+    Function("element_of", (_A, _I), _part(0), "from 1 on, from -1 back; fails where there is none",
+             gives_null=True, fails=True),
+    Function("try_element_of", (_A, _I), _part(0), "from 1 on, from -1 back, or NULL; fails on 0",
+             gives_null=True, fails=True),
+    Function(
+        "split", (_T, Takes.PATTERN, Takes.NUMBER), ArrayType(STRING),
+        "(a, regex[, most parts]): what is between the places where it is found", defaults=(-1,),
+    ),
+    # maps
+    Function("map_value", (_M, Takes.KEY), _part(1), "of a key, or NULL", gives_null=True),
+    Function("map_keys", (_M,), _arrays_of(0), "array of the keys"),
+    Function("map_values", (_M,), _arrays_of(1), "array of the values"),
+    Function("map_entries", (_M,), _entries, "array of structs of key and value"),
+    Function("map_contains_key", (_M, Takes.KEY), BOOLEAN, "whether it has the key"),
+    Function(
+        "map_from_arrays", (_A, Takes.LIST),
+        lambda kinds: MapType(parts_of(kinds[0])[0], parts_of(kinds[1])[0]),
+        "(keys, values): fails on a key that is NULL or there twice, and on other lengths",
+        fails=True, compares=True,
+    ),
+    Function(
+        "map_from_entries", (Takes.ENTRIES,), _map_of_entries,
+        "of an array of structs; fails on a key that is NULL or there twice", fails=True,
+        gives_null=True,
     ),
 )  # fmt: skip
 

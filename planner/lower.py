@@ -31,6 +31,7 @@ from planner.algebra import (
     RECOMPUTED,
     Aggregate,
     Apply,
+    Explode,
     Filter,
     Join,
     MarkJoin,
@@ -169,6 +170,8 @@ class _Lowering:
                 return variable_of(plan)
             case Recursive():
                 return loop_over(plan, closed(self.lower(plan.body)))
+            case Explode():
+                return dataflow.Explode(closed(self.lower(plan.input)), plan.array, plan.outer)
             case Values():
                 return dataflow.Constant(plan.rows, plan.schema)
             case OuterJoin() | SemiJoin() | MarkJoin() | SingleRow() | Apply():

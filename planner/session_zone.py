@@ -16,7 +16,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from planner.expr import Literal
-from planner.types import STRING, DateType, SqlType, StringType, TimestampType
+from planner.types import (
+    STRING,
+    DateType,
+    NestedType,
+    SqlType,
+    StringType,
+    TimestampType,
+    parts_of,
+)
 from planner.zones import Zone
 
 
@@ -58,6 +66,10 @@ def zone_argument() -> tuple[Literal, ...]:
 def cast_argument(source: SqlType, target: SqlType) -> tuple[Literal, ...]:
     """Likewise of a cast: one between an instant and what clocks show."""
     shown = (StringType, DateType)
+    if isinstance(source, NestedType):
+        parts = parts_of(source)
+        into = parts_of(target) if isinstance(target, NestedType) else (target,) * len(parts)
+        return next(filter(None, map(cast_argument, parts, into)), ())
     match source, target:
         case TimestampType(local=a), TimestampType(local=b) if a != b:
             return zone_argument()

@@ -31,6 +31,7 @@ from typing_extensions import assert_never
 from planner.algebra import (
     Aggregate,
     Apply,
+    Explode,
     Filter,
     Join,
     MarkJoin,
@@ -77,7 +78,7 @@ def gives_events(plan: Plan) -> bool:
     match plan:
         case Scan():
             return plan.stream
-        case Filter() | Project() | Repeat() | Apply():
+        case Filter() | Project() | Repeat() | Explode() | Apply():
             return gives_events(plan.input)
         case Join():
             return any(map(gives_events, plan.inputs))
@@ -129,7 +130,7 @@ class _Visit:
                         "Its rows lead to others at any later time, and past events are gone.",
                     )
                 return new, None
-            case Filter() | Project() | Repeat():
+            case Filter() | Project() | Repeat() | Explode():
                 return new, streams[0]
             case Join():
                 return new, _joined(streams)

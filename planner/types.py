@@ -125,6 +125,40 @@ class IntervalType(SqlType):
         return "INTERVAL YEAR TO MONTH" if self.unit == "month" else "INTERVAL DAY TO SECOND"
 
 
+@dataclass(frozen=True, slots=True)
+class NestedType(SqlType):
+    """Base of the types whose values hold others. What is inside may be NULL, always."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType(NestedType):
+    element: SqlType
+
+    def __str__(self) -> str:
+        return f"ARRAY<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class MapType(NestedType):
+    """Keys are not NULL, and differ; the order of entries is kept, and no two maps are compared."""
+
+    key: SqlType
+    value: SqlType
+
+    def __str__(self) -> str:
+        return f"MAP<{self.key},{self.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class StructType(NestedType):
+    """`fields`: one at least."""
+
+    fields: tuple[Field, ...]
+
+    def __str__(self) -> str:
+        return f"STRUCT<{','.join(f'{f.name}:{f.type}' for f in self.fields)}>"
+
+
 NULL = NullType()
 BOOLEAN = BooleanType()
 TINYINT = IntegerType(8)
@@ -190,3 +224,21 @@ def integer_as_decimal(kind: IntegerType) -> DecimalType:
 
 def is_numeric(kind: SqlType) -> bool:
     return isinstance(kind, (IntegerType, FloatType, DecimalType))
+
+
+def parts_of(kind: SqlType) -> tuple[SqlType, ...]:
+    """The types of what values of a nested type hold; none for others."""
+    match kind:
+        case ArrayType(element=element):
+            return (element,)
+        case MapType(key=key, value=value):
+            return (key, value)
+        case StructType(fields=fields):
+            return tuple(f.type for f in fields)
+        case _:
+            return ()
+
+
+def holds(kind: SqlType, base: type[SqlType]) -> bool:
+    """Whether the type is of that class, or values of it hold others of it."""
+    return isinstance(kind, base) or any(holds(part, base) for part in parts_of(kind))

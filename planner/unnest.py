@@ -14,6 +14,7 @@ from typing_extensions import assert_never
 from planner.algebra import (
     Aggregate,
     Apply,
+    Explode,
     Filter,
     Join,
     MarkJoin,
@@ -283,6 +284,9 @@ def unnest(plan: Plan, around: Around) -> Parts:
             bound = around.bind(unnest(plan.input, around))
             keys = (*plan.keys, *_bound(bound))
             return _by_binding(SingleRow(bound.plan, keys), bound)
+        case Explode():
+            bound = around.bind(unnest(plan.input, around))
+            return _behind(replace(plan, input=bound.plan), bound)
         case Repeat():
             bound = around.bind(unnest(plan.input, around))
             return _by_binding(Repeat(bound.plan, plan.count), bound)
@@ -480,7 +484,13 @@ def _by_binding(core: Plan, bound: Bound) -> Parts:
 
 def _window(plan: Window, bound: Bound) -> Parts:
     """Partitions for each binding; the window's columns come behind those of the binding."""
-    grown = replace(plan, input=bound.plan, partition=(*plan.partition, *_bound(bound)))
+    return _behind(
+        replace(plan, input=bound.plan, partition=(*plan.partition, *_bound(bound))), bound
+    )
+
+
+def _behind(grown: Window | Explode, bound: Bound) -> Parts:
+    """A node that puts columns behind those of its input, which end with the binding."""
     parts = _by_binding(grown, bound)
     made = identity(grown.schema)[len(bound.plan.schema) :]
     return replace(parts, outputs=(*parts.outputs, *made))

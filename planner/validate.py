@@ -14,6 +14,7 @@ from planner.algebra import (
     RECOMPUTED,
     Aggregate,
     Apply,
+    Explode,
     Filter,
     Join,
     MarkJoin,
@@ -130,6 +131,8 @@ def _check_node(plan: Plan) -> None:
             _check_positions([plan.count], plan.schema, "Repeat")
             if plan.schema[plan.count].type != BIGINT:
                 raise PlanError("Repeat by a column that is no BIGINT")
+        case Explode():
+            _check_positions([plan.array], plan.input.schema, "Explode")
         case Values():
             for row in plan.rows:
                 if _types(plan.schema) != [v.type for v in row]:
@@ -279,6 +282,9 @@ def check_dataflow(root: dataflow.Node) -> None:
                     raise PlanError("the body of a Loop does not read its variable")
             case dataflow.Store():
                 _check_closed(node.input, "Store")
+            case dataflow.Explode():
+                _check_closed(node.input, "Explode")
+                _check_positions([node.array], node.input.schema, "Explode")
             case dataflow.Repeat():
                 _check_closed(node.input, "Repeat")
                 _check_positions([node.count], node.schema, "Repeat")

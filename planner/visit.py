@@ -21,6 +21,7 @@ from typing_extensions import assert_never
 from planner.algebra import (
     Aggregate,
     Apply,
+    Explode,
     Filter,
     Join,
     MarkJoin,
@@ -62,7 +63,7 @@ def with_inputs(plan: Plan, new: tuple[Plan, ...]) -> Plan:
             return replace(plan, input=new[0], subquery=new[1])
         case Threshold():
             return replace(plan, input=new[0], bound=new[1])
-        case Filter() | Project() | Aggregate() | Repeat() | TopK() | Window():
+        case Filter() | Project() | Aggregate() | Repeat() | Explode() | TopK() | Window():
             return replace(plan, input=new[0])
         case Retain() | SingleRow():
             return replace(plan, input=new[0])
@@ -185,7 +186,7 @@ def expressions(plan: Plan) -> tuple[Expr, ...]:
             return plan.keys + tuple(e for a in plan.aggregates for e in a.args)
         case Apply():
             return plan.operands
-        case Scan() | Values() | UnionAll() | Repeat() | TopK() | Retain():
+        case Scan() | Values() | UnionAll() | Repeat() | Explode() | TopK() | Retain():
             return ()
         case SingleRow() | Threshold() | Window() | Recursive() | RecursiveRef():
             return ()

@@ -292,6 +292,10 @@ def test_the_functions_are_the_planners() -> None:
     synonyms = {"week": "weekofyear", "second_fraction": "second", "parse_date": "to_date"}
     synonyms |= {"try_remainder": "try_mod", "hex_of_number": "hex"}
     synonyms |= {"levenshtein_within": "levenshtein"}
+    synonyms |= {"reverse_array": "reverse", "concat_arrays": "concat", "item": "get"}
+    synonyms |= {"element_of": "element_at", "try_element_of": "try_element_at"}
+    synonyms |= {"array_join_all": "array_join", "map_value": "map", "field": "struct"}
+    synonyms |= {"element_fields": "struct"}
     for name in FUNCTIONS.keys() - OPERATORS:
         assert synonyms.get(name, name).replace("_", "") in spelled, name
 

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.flight import nested_arrow
 from operators.flight.casting import castable, decoded, fitted, is_text
 from operators.flight.column import Bools, Column, Unread, Values, combined, narrow, widen
 from operators.flight.misfits import Misfit, listed, merged, null_misfit
@@ -78,6 +79,12 @@ def arrow_type(kind: t.SqlType) -> pa.DataType:
             return pa.timestamp("us", None if kind.local else "UTC")
         case t.IntervalType():
             return pa.int32() if kind.unit == "month" else pa.duration("us")
+        case t.ArrayType(element=element):
+            return pa.list_(pa.field("element", arrow_type(element)))
+        case t.MapType(key=key, value=value):
+            return pa.map_(arrow_type(key), arrow_type(value))
+        case t.StructType(fields=fields):
+            return pa.struct([pa.field(f.name, arrow_type(f.type)) for f in fields])
         case _:
             raise TypeError(f"{kind} has no Arrow type")
 
@@ -89,8 +96,10 @@ def arrow_schema(schema: t.Schema) -> pa.Schema:
 def sql_type(kind: pa.DataType) -> t.SqlType:
     """The SQL type that holds every value of an Arrow type.
 
-    Raises: DataError if there is none (lists, structs, times of day …).
+    Raises: DataError if there is none (unions, times of day …).
     """
+    if pa.types.is_nested(kind) and (found := nested_arrow.sql_type(kind, sql_type)) is not None:
+        return found
     if pa.types.is_dictionary(kind):
         return sql_type(kind.value_type)
     if pa.types.is_null(kind):
@@ -211,7 +220,7 @@ def to_column(array: pa.Array | pa.ChunkedArray, field: t.Field, cast: bool = Fa
         array = array.chunk(0) if array.num_chunks == 1 else _one(array, field)
     if array.null_count == 0 and (unread := _unread(array, field.type)) is not None:
         return unread
-    if cast:
+    if cast and not isinstance(field.type, t.NestedType):
         array = fitted(array, field, arrow_type(field.type))
     elif pa.types.is_dictionary(array.type):
         array = decoded(array)
@@ -224,6 +233,10 @@ def to_column(array: pa.Array | pa.ChunkedArray, field: t.Field, cast: bool = Fa
         if not field.nullable and len(array):
             raise _type_error(field, array.type)
         array = pa.nulls(len(array), arrow_type(field.type))
+    if isinstance(field.type, t.NestedType):
+        if not nested_arrow.fits(array.type, field.type):
+            raise _type_error(field, array.type)
+        return nested_arrow.column_of(array, field, valid, lambda a, f: to_column(a, f, cast))
     values = _values(array, field, valid)
     column = Column(field.type, values, valid)
     if column.wide:
@@ -280,8 +293,10 @@ def _unread(array: pa.Array, kind: t.SqlType) -> Column | None:
 def _type_error(field: t.Field, given: pa.DataType) -> DataError:
     detail: str | None = None
     hint = f"Convert it first, as it is meant: column.cast({_spelled(arrow_type(field.type))})."
-    if pa.types.is_nested(given):
-        detail = "A column of a table holds one plain value a row."
+    if isinstance(field.type, t.NestedType):
+        hint = f"Give it as {arrow_type(field.type)}."
+    elif pa.types.is_nested(given):
+        detail = "A column of this type holds one plain value a row."
         hint = "Take its fields, or flatten it, first."
     elif castable(given, field.type, arrow_type(field.type)):
         detail = "Not every value of that type is one of the column's."
@@ -524,6 +539,8 @@ def from_column(column: Column, kind: t.SqlType) -> pa.Array:
     target = arrow_type(kind)
     values, valid = column.values, column.valid
     n = len(column)
+    if isinstance(kind, t.NestedType):
+        return nested_arrow.array_of(column, target, from_column)
     if not isinstance(values, np.ndarray):
         return values if valid is None else pc.if_else(pa.array(valid), values, None)
     mask = None if valid is None else pa.array(valid).buffers()[1]

@@ -10,6 +10,7 @@
     DECIMAL, wide               ndarray[n, 2], unscaled, two's           int64
                                 complement: low word (as bits), high
     STRING, BINARY              pyarrow StringArray / BinaryArray
+    ARRAY, MAP, STRUCT          pyarrow BinaryArray (operators.flight.nested)
 
 A decimal of any precision may be narrow while its values fit 64 bits; one of more than 18 digits
 may also be wide. Whoever makes a decimal column chooses; whoever reads one must take both.
@@ -160,7 +161,12 @@ _ONES, _COUNTING = _read_only(np.ones(_SHARED, np.int64)), _read_only(np.arange(
 
 def is_textual(kind: t.SqlType) -> bool:
     """Whether columns of the type lie in Arrow arrays."""
-    return isinstance(kind, (t.StringType, t.BinaryType))
+    return isinstance(kind, (t.StringType, t.BinaryType, t.NestedType))
+
+
+def text_type(kind: t.SqlType) -> pa.DataType:
+    """The Arrow type in which columns of a textual type lie."""
+    return pa.string() if isinstance(kind, t.StringType) else pa.binary()
 
 
 def flight_dtype(kind: t.SqlType) -> np.dtype[Any]:
@@ -183,7 +189,7 @@ def null_column(kind: t.SqlType, n: int) -> Column:
     nothing = np.zeros(n, np.bool_)
     if isinstance(kind, t.StringType):
         return Column(kind, pa.array([""] * n, pa.string()), nothing)
-    if isinstance(kind, t.BinaryType):
+    if is_textual(kind):
         return Column(kind, pa.array([b""] * n, pa.binary()), nothing)
     return Column(kind, np.zeros(n, flight_dtype(kind)), nothing)
 

@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from operators.flight import nested_rows
 from operators.flight.arrow import to_column
 from operators.flight.column import Bools, Column, Values, concat, flight_dtype, joined
 from operators.flight.misfits import Misfit, listed, merged, null_misfit
@@ -178,12 +179,20 @@ class ColumnReader:
 
     def __init__(self, field: t.Field) -> None:
         self.field = field
+        if isinstance(field.type, t.NestedType):
+            return
         self._means = means = _means(field.type)
         self._plain = {means.plain}
 
     def column(self, values: Sequence[Any], cast: bool = False, first: int = 0) -> Column:
         """`cast`: whether values are converted as far as that loses nothing; `first`: how many rows
         precede these. Raises: DataError for the first value that does not fit."""
+        if isinstance(self.field.type, t.NestedType):
+
+            def inner(field: t.Field, inside: Sequence[Any]) -> Column:
+                return ColumnReader(field).column(inside, cast)
+
+            return nested_rows.column_of(self.field, values, first, inner, by_name)
         means, valid = self._means, None
         if set(map(type, values)) != self._plain or (
             means.bounds is not None

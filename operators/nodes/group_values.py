@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.flight.column import Bools, Column, Ints, null_column
+from operators.flight import nested
+from operators.flight.column import Bools, Column, Ints, null_column, text_type
 from operators.nodes import moments
 from operators.nodes.partitions import sort_rows
 from operators.scalar.casts import conversion
 from operators.state import encode
 from planner import dataflow as ir
 from planner.algebra import SortKey
-from planner.types import BOOLEAN, DOUBLE, BinaryType, FloatType, SqlType
+from planner.types import BOOLEAN, DOUBLE, FloatType, SqlType
 
 _BITS: dict[str, Any] = {
     "bit_and": np.bitwise_and,
@@ -33,7 +34,7 @@ _BITS: dict[str, Any] = {
 }
 
 
-_OF_ANY_TYPE = frozenset(("mode", "max_by", "min_by", "listagg", *_BITS))
+_OF_ANY_TYPE = frozenset(("mode", "max_by", "min_by", "listagg", "collect_list", *_BITS))
 
 
 def group_value(
@@ -61,6 +62,8 @@ def group_value(
             return _fronts(args[0], _sorted(args, order, group), group, groups)
         case "listagg":
             return _texts(value, kind, args, group, groups)
+        case "collect_list":
+            return _collected(kind, args[0], group, groups)
         case "bit_and" | "bit_or" | "bit_xor":
             return _bits(value.function, args[0], group, groups)
         case "skewness" | "kurtosis":
@@ -195,8 +198,15 @@ def _texts(
         separator.join(texts[s : s + n])
         for s, n in zip(start.tolist(), count.tolist(), strict=True)
     ]
-    arrow = pa.binary() if isinstance(kind, BinaryType) else pa.string()
-    return Column(kind, pa.array(joined, arrow), None if count.all() else count > 0)
+    return Column(kind, pa.array(joined, text_type(kind)), None if count.all() else count > 0)
+
+
+def _collected(kind: SqlType, column: Column, group: Ints, groups: int) -> Column:
+    """The values of each group, ascending."""
+    order = _sorted([column], (SortKey(0),), group)
+    offsets = np.searchsorted(group, np.arange(groups + 1))
+    count = np.diff(offsets)
+    return nested.from_lists(kind, offsets, column.take(order), None if count.all() else count > 0)
 
 
 def _bits(function: str, column: Column, group: Ints, groups: int) -> Column:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operators.nodes.constant import ConstantOperator
 from operators.nodes.delta_join import DeltaJoinOperator
+from operators.nodes.explode import ExplodeOperator
 from operators.nodes.loop import LoopOperator, VariableOperator
 from operators.nodes.map import MapOperator
 from operators.nodes.operator import AnyOperator, Place
@@ -23,6 +24,7 @@ OPERATORS: dict[type[ir.Node], type[AnyOperator]] = {
     ir.Map: MapOperator,
     ir.Union: UnionOperator,
     ir.Repeat: RepeatOperator,
+    ir.Explode: ExplodeOperator,
     ir.Store: StoreOperator,
     ir.Reduce: ReduceOperator,
     ir.Recompute: RecomputeOperator,

@@ -36,7 +36,9 @@ from operators.scalar import (
     edits,
     formats,
     instants,
+    lists,
     logic,
+    maps,
     mathematics,
     numbers,
     regexps,
@@ -82,6 +84,8 @@ BUILDERS: dict[str, Builder] = {
     **wordings.BUILDERS,
     **regexps.BUILDERS,
     **instants.BUILDERS,
+    **lists.BUILDERS,
+    **maps.BUILDERS,
 }
 
 

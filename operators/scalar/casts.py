@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.flight.column import Bools, Values
+from operators.flight.column import Bools, Column, Values, null_column
 from operators.kernels import scalar as kernels
-from operators.scalar import decimals, text
+from operators.scalar import decimals, lists, text
 from operators.scalar.value import (
     Builder,
     Errors,
@@ -91,7 +91,9 @@ def conversion(source: t.SqlType, target: t.SqlType, zone: Zone = UTC) -> Conver
     Raises: UnsupportedError where Spark's ANSI mode has no such cast, or for intervals.
     """
     found: Conversion | None
-    if isinstance(source, t.StringType):
+    if isinstance(source, t.NestedType):
+        found = _nested(source, target, zone)
+    elif isinstance(source, t.StringType):
         found = _from_string(target, zone)
     elif isinstance(target, t.StringType):
         found = _to_string(source, zone)
@@ -391,6 +393,36 @@ def _double_seconds(
         errors = _failed(bad, valid, n, show)
         micros = np.where(bad, 0.0, micros)
     return _saturated(micros), None, errors
+
+
+def _nested(source: t.NestedType, target: t.SqlType, zone: Zone) -> Conversion | None:
+    """What is inside, as by itself: to a type of the same form, or as text."""
+    parts = t.parts_of(source)
+    wanted = t.parts_of(target) if isinstance(target, t.NestedType) else (t.STRING,) * len(parts)
+    inside = {
+        pair: conversion(*pair, zone)
+        for pair in zip(parts, wanted, strict=True)
+        if pair[0] != pair[1] and not isinstance(pair[0], t.NullType)
+    }
+
+    def inner(column: Column, to: t.SqlType) -> tuple[Column, Errors | None]:
+        if column.type == to:
+            return column, None
+        if isinstance(column.type, t.NullType):
+            return null_column(to, len(column)), None
+        if (column.type, to) not in inside:  # an entry of a map
+            return lists.convert(column, to, inner)
+        values, kept, errors = inside[column.type, to](column.values, column.valid, len(column))
+        return Column(to, values, both_valid(column.valid, kept)), errors
+
+    def op(a: Any, valid: Bools | None, n: int) -> tuple[Values, Bools | None, Errors | None]:
+        given = Column(source, a, valid)
+        if isinstance(target, t.StringType):
+            return lists.shown(given, inner), None, None
+        made, errors = lists.convert(given, target, inner)
+        return made.values, None, errors
+
+    return op
 
 
 def _saturated(whole: Any) -> Any:

@@ -65,7 +65,7 @@ def compare(function: str, kind: t.SqlType) -> Compare:
             return _floats(function)
         case t.DecimalType():
             return _decimals(function)
-        case t.StringType() | t.BinaryType():
+        case t.StringType() | t.BinaryType() | t.NestedType():
             call = pc.get_function(_ARROW[function])
             return lambda a, b: bools(call.call([a, b]))
         case _:

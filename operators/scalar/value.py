@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.flight.column import Bools, Column, Ints, Values, flight_dtype, is_textual
+from operators.flight.column import Bools, Column, Ints, Values, flight_dtype, is_textual, text_type
 from planner import types as t
 from planner.expr import Call, Literal
 
@@ -248,9 +248,8 @@ def constant(kind: t.SqlType, value: Physical) -> Node:
 
 def _filled(kind: t.SqlType, value: Physical, n: int) -> Values:
     if is_textual(kind):
-        arrow = pa.string() if isinstance(kind, t.StringType) else pa.binary()
         blank: str | bytes = "" if isinstance(kind, t.StringType) else b""
-        return pa.repeat(pa.scalar(blank if value is None else value, arrow), n)
+        return pa.repeat(pa.scalar(blank if value is None else value, text_type(kind)), n)
     if isinstance(kind, t.DecimalType) and not fits_word(int(value or 0)):
         number = int(value or 0)
         low = np.array(number & _WORD, np.uint64).view(np.int64)

@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from operators.flight import arrow
+from operators.flight.column import Column
 from operators.state.files import check_directory
 from operators.state.pieces import Array, MappedFiles
 from planner.errors import StoreError
@@ -160,7 +162,13 @@ def _array(kind: pa.DataType, column: FileColumn, rows: int, arrays: dict[int, A
     stored = arrays[column.slot]
     if column.textual:
         text = arrays.get(column.slot + 2, stored[:0])
-        return pa.Array.from_buffers(kind, rows, [mask, pa.py_buffer(stored), pa.py_buffer(text)])
+        texts = [mask, pa.py_buffer(stored), pa.py_buffer(text)]
+        if pa.types.is_nested(kind):
+            valid = None if present is None else present.view(np.bool_)
+            inside = pa.Array.from_buffers(pa.binary(), rows, [None, *texts[1:]])
+            nested = arrow.sql_type(kind)
+            return arrow.from_column(Column(nested, inside, valid), nested)
+        return pa.Array.from_buffers(kind, rows, texts)
     values = stored.view(column.dtype)
     if pa.types.is_null(kind):
         return pa.nulls(rows)

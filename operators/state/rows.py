@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.flight.column import Bools, Column, Ints
+from operators.flight.column import Bools, Column, Ints, text_type
 from operators.kernels import memory, versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state.pieces import Array, Home, MappedFiles
@@ -234,8 +234,7 @@ class Rows:
             self._addresses[slot], self._addresses[slot + 2], ids, kept, rows, offsets, text
         )
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
-        arrow = pa.string() if isinstance(kind, t.StringType) else pa.binary()
-        return pa.Array.from_buffers(arrow, len(rows), buffers)
+        return pa.Array.from_buffers(text_type(kind), len(rows), buffers)
 
     def _living(self, first: int, end: int) -> Ints:
         """Rows of [first, end) that have not died at any time."""

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.flight.arrow import arrow_type
-from operators.flight.column import Ints
+from operators.flight.column import Ints, text_type
 from operators.state.files import create, discard
 from operators.state.pieces import Array, checksum, flat
 from operators.state.relation import Block, Form
@@ -147,7 +147,9 @@ def _bytes(kind: pa.DataType, rows: int, values: Array) -> pa.Array:
 
 def _arrow_type(kind: t.SqlType, layout: Layout) -> pa.DataType:
     """That of the column, where its values lie as Arrow has them, else that of the slot."""
-    if layout.textual or layout.words == 2 or isinstance(kind, (t.DateType, t.TimestampType)):
+    if layout.textual:
+        return text_type(kind)
+    if layout.words == 2 or isinstance(kind, (t.DateType, t.TimestampType)):
         return arrow_type(kind)
     return pa.from_numpy_dtype(layout.storage)
 

@@ -47,7 +47,7 @@ def layout_of(kind: t.SqlType) -> Layout:
             return Layout(np.dtype(np.float32 if kind.bits == 32 else np.float64), 1, False)
         case t.DecimalType() if not kind.narrow:
             return Layout(np.dtype(np.int64), 2, False)
-        case t.StringType() | t.BinaryType():
+        case t.StringType() | t.BinaryType() | t.NestedType():
             return Layout(np.dtype(np.int32), 1, True)
         case _:
             return Layout(np.dtype(np.int64), 1, False)

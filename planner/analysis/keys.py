@@ -15,6 +15,7 @@ from planner import dataflow
 from planner.algebra import (
     Aggregate,
     Apply,
+    Explode,
     Filter,
     Join,
     MarkJoin,
@@ -101,7 +102,7 @@ def plan_keys(plan: Plan, table_key: TableKey = no_table_key) -> tuple[Key, ...]
             return (tuple(i for i, k in enumerate(plan.keys) if not isinstance(k, Literal)),)
         case Recursive():
             return () if plan.all else (tuple(range(len(plan.schema))),)
-        case Repeat() | Retain() | RecursiveRef():
+        case Repeat() | Explode() | Retain() | RecursiveRef():
             return ()
         case _:
             assert_never(plan)
@@ -214,7 +215,7 @@ def node_keys(
             negated = node.negated or (False,) * len(node.inputs)
             kept = [i for i, minus in zip(node.inputs, negated, strict=True) if not minus]
             return node_keys(kept[0], primary_key) if len(kept) == 1 else ()
-        case dataflow.Repeat() | dataflow.Stream():
+        case dataflow.Repeat() | dataflow.Explode() | dataflow.Stream():
             return ()
         case _:
             assert_never(node)

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from planner import functions
-from planner.bind import library
+from planner.bind import library, nested
 from planner.bind.clock import CLOCK_NAMES
 from planner.bind.named import NAMED, Binder, bind_named, field_of, locate
-from planner.bind.nodes import PeriodEdge
+from planner.bind.nodes import PeriodEdge, generator_name
 from planner.bind.report import CHANGING_FUNCTIONS, Refusal
 from planner.bind.tables import (
     NAMED_AGGREGATES,
@@ -102,7 +102,12 @@ def _concat(binder: Binder, node: exp.Expression) -> Expr:
         for part in node.expressions:
             binder.report.check(part)
         return Literal("".join(str(e.this) for e in node.expressions), STRING)
-    return functions.scalar("concat", [binder.bind(e) for e in node.expressions])
+    return _joined([binder.bind(e) for e in node.expressions])
+
+
+def _joined(args: list[Expr]) -> Expr:
+    arrays = nested.concat(args)
+    return functions.scalar("concat", args) if arrays is None else arrays
 
 
 def _dpipe(binder: Binder, node: exp.Expression) -> Expr:
@@ -116,7 +121,7 @@ def _dpipe(binder: Binder, node: exp.Expression) -> Expr:
         parts.append(rest.expression)
         rest = rest.this
     parts.append(rest)
-    return functions.scalar("concat", [binder.bind(p) for p in reversed(parts)])
+    return _joined([binder.bind(p) for p in reversed(parts)])
 
 
 def _replace(binder: Binder, node: exp.Expression) -> Expr:
@@ -241,6 +246,12 @@ def _anonymous(binder: Binder, node: exp.Expression) -> Expr:
     if name in CHANGING_FUNCTIONS:
         changing = CHANGING_FUNCTIONS[name]
         binder.report.refuse(node, Refusal(name.upper(), changing.why, changing.hint))
+    if generator_name(node) is not None:
+        binder.report.fail(
+            node,
+            f"{name.upper()} makes rows, and is no value",
+            hint="Write it as an item of a select list, by itself, or in LATERAL VIEW.",
+        )
     if name not in NAMED:
         known = (*_PARSED, *NAMED, *NAMED_AGGREGATES)
         binder.report.fail(

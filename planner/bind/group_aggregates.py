@@ -20,12 +20,14 @@ from planner.algebra import RECOMPUTED, AggregateCall, SortKey
 from planner.bind.aggregates import Keep, aggregate, when
 from planner.bind.report import Refusal, Report
 from planner.coercion import TypeMismatch, cast
-from planner.expr import Expr, Literal
-from planner.functions import is_null, negation
+from planner.expr import Call, Expr, Literal
+from planner.functions import coalesce, is_null, negation
 from planner.types import (
     DOUBLE,
     INT,
+    NULL,
     STRING,
+    ArrayType,
     BinaryType,
     DecimalType,
     FloatType,
@@ -36,9 +38,10 @@ from planner.types import (
 )
 
 _PERCENTILES = ("median", "percentile", "percentile_cont", "percentile_disc")
+_COLLECTED = ("collect_list", "collect_set")
 _COUNTS_OF_PAIRS = ("regr_count", "regr_avgx", "regr_avgy")
 #: Names of the aggregates of this module.
-GROUP_AGGREGATES = RECOMPUTED | {*_PERCENTILES, *_COUNTS_OF_PAIRS}
+GROUP_AGGREGATES = RECOMPUTED | {*_PERCENTILES, *_COUNTS_OF_PAIRS, *_COLLECTED}
 
 _BITS = ("bit_and", "bit_or", "bit_xor")
 #: Which do not care for copies of a row.
@@ -136,12 +139,12 @@ def _of_ordered(name: str, call: exp.Expression, parts: Written, report: Report)
 
 
 def _one_fraction(node: exp.Expression | None, report: Report) -> exp.Expression | None:
-    if isinstance(node, exp.Array):
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "array":
         report.refuse(
             node,
             Refusal(
                 "several percentages at once",
-                "give an ARRAY, and there is no such type here",
+                "are not computed together",
                 "Call the function once for each.",
             ),
         )
@@ -193,6 +196,10 @@ def group_aggregate(
             )
         further = [k.value for k in keys]
         sort = tuple(SortKey(i + 1, k.descending, k.nulls_first) for i, k in enumerate(keys))
+    elif name in _COLLECTED:
+        first, kind = args[0], ArrayType(args[0].type)
+        distinct |= name == "collect_set"
+        name = "collect_list"
     elif name in _BITS:
         first, kind = _integer(name, args[0]), _integer(name, args[0]).type
     else:
@@ -201,9 +208,12 @@ def group_aggregate(
     if condition is not None:
         first, further = when(condition, first), [when(condition, e) for e in further]
     copies_count = distinct and name not in _WHATEVER_COPIES
-    return keep(
+    value = keep(
         AggregateCall(name, first, kind, True, copies_count, tuple(further), sort, parameters)
     )
+    if name == "collect_list":  # of nothing it is empty
+        return coalesce([value, cast(Call("array", (), ArrayType(NULL), False), kind)])
+    return value
 
 
 def _of_pairs(

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from planner import functions
+from planner.bind import nested
+from planner.bind.nested import NESTED
 from planner.coercion import TypeMismatch, cast, common_type, explicit_cast, unify
 from planner.expr import Call, Expr, Literal
 from planner.library import LIBRARY, SECONDS, Function, Takes
@@ -41,11 +43,16 @@ def call(name: str, args: Sequence[Expr]) -> Expr:
     """A function of the library; arguments may be left out at the end where it has defaults."""
     function = LIBRARY[name]
     given = [*args, *_defaults(function, len(args))]
+    if NESTED.intersection(function.takes):
+        given = nested.nested_arguments(function, given)
     cast_args = [_argument(t, a, name) for t, a in zip(function.takes, given, strict=True)]
     nullable = function.gives_null or any(a.nullable for a in cast_args)
     if function.zoned:
         cast_args += zone_argument()
-    return Call(name, tuple(cast_args), function.type, nullable)
+    kind = function.type
+    if not isinstance(kind, SqlType):
+        kind = kind([a.type for a in cast_args])
+    return Call(name, tuple(cast_args), kind, nullable)
 
 
 def least(name: str) -> int:
@@ -84,6 +91,8 @@ def _argument(takes: Takes, value: Expr, name: str) -> Expr:
             return cast(value, STRING)
         case Takes.BYTES:
             return _bytes(value, shown)
+        case _ if takes in NESTED:
+            return value
         case Takes.INSTANT:
             return cast(functions.instant(value, TIMESTAMP), TIMESTAMP)
         case _:
@@ -274,4 +283,14 @@ FORMS: dict[str, tuple[int, int, Callable[[Sequence[Expr]], Expr]]] = {
     "bround": (1, 2, lambda a: half_even(a[0], a[1] if len(a) > 1 else Literal(0, INT))),
     "typeof": (1, 1, lambda a: type_name(*a)),
     "sha": (1, 1, lambda a: call("sha1", a)),
+    # arrays, maps, structs
+    "array": (0, 1_000_000, nested.array),
+    "named_struct": (2, 1_000_000, nested.named_struct),
+    "map": (2, 1_000_000, nested.map_of),
+    "element_at": (2, 2, lambda a: nested.element_at(a, False)),
+    "try_element_at": (2, 2, lambda a: nested.element_at(a, True)),
+    "reverse": (1, 1, nested.reverse),
+    "map_concat": (1, 1_000_000, nested.map_concat),
+    "sequence": (2, 3, nested.sequence),
+    "array_join": (2, 3, lambda a: nested.array_join(a, call)),
 }

@@ -15,7 +15,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from planner import coercion, functions, types
-from planner.bind import library
+from planner.bind import library, nested
 from planner.bind.report import Refusal, Report
 from planner.bind.tables import EXTRACT
 from planner.expr import Expr, Literal
@@ -252,7 +252,11 @@ def _unknown_pattern(
 
 
 #: Functions of the library that have no name in SQL, or a syntax of their own.
-_OTHERWISE = {"hex_of_number", "levenshtein_within", "decode", "overlay", "unix_timestamp"}
+_OTHERWISE = {
+    *("hex_of_number", "levenshtein_within", "decode", "overlay", "unix_timestamp"),
+    *("reverse_array", "item", "element_of", "try_element_of", "map_value", "array_join"),
+    "array_join_all",
+}
 
 
 def _of_library(name: str) -> Named:
@@ -264,6 +268,21 @@ def _of_library(name: str) -> Named:
 
 def _form(least: int, most: int, form: Callable[[Sequence[Expr]], Expr]) -> Named:
     return Named(least, most, lambda binder, node, args: form([binder.bind(a) for a in args]))
+
+
+def _struct(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    """STRUCT(a, b AS c, …): a field is called as its column, or col1, col2 …"""
+    names, values = [], []
+    for i, arg in enumerate(args):
+        named = isinstance(arg, exp.Alias)
+        if named:
+            binder.report.check(arg)
+        value = arg.this if named else arg
+        inner = value.expression if isinstance(value, exp.Dot) else value
+        own = str(inner.name) if isinstance(inner, (exp.Column, exp.Identifier)) else f"col{i + 1}"
+        names.append(str(arg.alias) if named else own)
+        values.append(binder.bind(value))
+    return nested.struct(names, values)
 
 
 def _from_unixtime(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
@@ -315,7 +334,6 @@ NAMED: dict[str, Named] = {
     "lpad": Named(2, 3, _plain("lpad", Literal(" ", STRING))),
     "rpad": Named(2, 3, _plain("rpad", Literal(" ", STRING))),
     "repeat": Named(2, 2, _plain("repeat")),
-    "reverse": Named(1, 1, _plain("reverse")),
     "space": Named(1, 1, _space),
     "instr": Named(2, 2, _instr),
     "locate": Named(2, 3, _locate),
@@ -354,5 +372,6 @@ NAMED: dict[str, Named] = {
     "from_utc_timestamp": Named(2, 2, _moved(False)),
     "to_utc_timestamp": Named(2, 2, _moved(True)),
     **{name: _of_library(name) for name in LIBRARY.keys() - _OTHERWISE},
+    "struct": Named(1, _MANY, _struct),
     **{name: _form(*form) for name, form in library.FORMS.items()},
 }

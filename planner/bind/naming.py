@@ -108,8 +108,12 @@ def _printed(node: exp.Expression) -> str:
             return _printed(node.this)
         case exp.Column():
             return str(node.name)
-        case exp.Literal():
+        case exp.Literal() | exp.Identifier():
             return str(node.this)
+        case exp.Dot():
+            return f"{_printed(node.this)}.{_printed(node.expression)}"
+        case exp.Bracket():
+            return f"{_printed(node.this)}[{_printed(node.expressions[0])}]"
         case exp.Boolean():
             return "true" if node.this else "false"
         case exp.Null():
@@ -154,6 +158,10 @@ def _printed(node: exp.Expression) -> str:
             call = _call("listagg", order.this, node.args.get("separator") or exp.Null())
             keys = ", ".join(_sort_key(k) for k in order.expressions)
             return f"{call} WITHIN GROUP (ORDER BY {keys})"
+        case exp.ArrayAgg():
+            return _call((written_name(node) or "collect_list").lower(), node.this)
+        case exp.ArrayUniqueAgg():
+            return _call("collect_set", node.this)
         case exp.Any(this=exp.Paren()):
             return _call("any", node.this)
         case exp.In():

@@ -9,3 +9,14 @@ class PeriodEdge(exp.Expression):
     """The start of a period, less `back` microseconds; `slide` and `offset` are numbers."""
 
     arg_types = {"this": True, "slide": True, "offset": True, "back": True}  # noqa: RUF012
+
+
+_NAMES = frozenset(("explode", "posexplode", "inline", "stack"))
+
+
+def generator_name(node: exp.Expression) -> str | None:
+    """Which generator a node calls, without the end "_outer"; None if it calls none."""
+    if not isinstance(node, exp.Anonymous):
+        return None
+    name = str(node.this).lower().removesuffix("_outer")
+    return name if name in _NAMES and str(node.this).lower() != "stack_outer" else None

@@ -18,9 +18,12 @@ from sqlglot import exp
 
 from planner.algebra import Plan, SortKey, TopK, identity, nullable
 from planner.bind import sets
+from planner.bind.generators import generate
 from planner.bind.grouping import AggregateCalls, Grouped
 from planner.bind.grouping_sets import GroupingSets, grouping_sets
 from planner.bind.naming import output_name
+from planner.bind.nested import check_compared
+from planner.bind.nodes import generator_name
 from planner.bind.outer import Environment
 from planner.bind.recursion import Recursions
 from planner.bind.relations import Reference, Relations, Source, project, rename
@@ -117,6 +120,7 @@ def _bound(query: Query, catalog: CatalogReader, zone: Zone, fit: Fit | None = N
         if fit is not None:
             bound = replace(bound, plan=fit(bound.plan, report))
     check_stored(bound.plan, query.tree, report)
+    check_compared(bound.plan, query.tree, report)
     references = tuple(sorted(queries.relations.references, key=lambda r: r.start))
     return replace(bound, zoned=session.asked, references=references)
 
@@ -162,6 +166,16 @@ def _different(names: Sequence[str]) -> list[str]:
                 new, number = f"{name}_{number}", number + 1
         found.append(quoted(new))
     return found
+
+
+def _generator_of(item: exp.Expression) -> exp.Expression | None:
+    """The generator that an item of a select list is, with or without names; else None."""
+    call = item.this if isinstance(item, (exp.Alias, exp.Aliases)) else item
+    return call if generator_name(call) is not None else None
+
+
+#: By item of a select list: what the generator there makes.
+_Made: TypeAlias = dict[int, list[Output]]
 
 
 class _Queries:
@@ -260,7 +274,7 @@ class _Queries:
             self.report.fail(node, "SELECT has no columns", hint="Name them, or write SELECT *.")
         source = self._from(node, environment)
         below = FromResolver(source.scope, self.report, environment.outer, environment.beside)
-        input = source.plan
+        input, generated = self._generated(node, source, below)
         width = len(input.schema)
         where = node.args.get("where")
         if where is not None:
@@ -269,7 +283,7 @@ class _Queries:
             rows = Scalars(below, NoAggregates("WHERE", self.report), found, self.report)
             input = filtered(input, rows.predicate(where.this, "WHERE"), where.this, found)
 
-        group = node.args.get("group")
+        group, having = node.args.get("group"), node.args.get("having")
         sets = None
         if group is not None:
             self.report.check(group)
@@ -282,7 +296,16 @@ class _Queries:
         found = self._subqueries(environment)
         calls = AggregateCalls(below, width, has_keys, found, self.report)
         windows = Windows(node, below, self.report)
-        outputs = self._select_list(node, below, calls, found, windows)
+        outputs = self._select_list(node, below, calls, found, windows, generated)
+        if generated and (group is not None or calls.calls or having is not None):
+            self.report.refuse(
+                next(iter(generated.values()))[0].node,
+                Refusal(
+                    "a generator beside aggregates",
+                    "would make rows of groups",
+                    "Aggregate in a subquery of FROM.",
+                ),
+            )
         keys: tuple[_Key, ...] = ()
         if group is not None and group.args.get("all"):
             keys = _not_aggregated(outputs, width, found)
@@ -290,7 +313,6 @@ class _Queries:
             nodes = group.expressions if sets is None else sets.nodes
             keys = tuple(self._group_key(n, outputs, below, width, found) for n in nodes)
         distinct = self._is_distinct(node)
-        having = node.args.get("having")
         condition: Expr | None = None
         if having is not None:
             self.report.check(having)
@@ -336,7 +358,38 @@ class _Queries:
         if from_ is None:
             return Source((sets.ONE_ROW,), (), Scope((), ()))
         self.report.check(from_)
-        return self.relations.bind(from_.this, node.args.get("joins") or [], environment)
+        source = self.relations.bind(from_.this, node.args.get("joins") or [], environment)
+        for view in node.args.get("laterals") or []:
+            source = self.relations.view(source, view, environment)
+        return source
+
+    def _generated(
+        self, node: exp.Select, source: Source, below: FromResolver
+    ) -> tuple[Plan, _Made]:
+        """The plan of FROM with what the generator in the select list makes, if there is one."""
+        found = [(item, call) for item in node.expressions if (call := _generator_of(item))]
+        if not found:
+            return source.plan, {}
+        (item, call), *others = found
+        if others:
+            self.report.fail(
+                others[0][1], "a select list has one generator", hint="Use LATERAL VIEW for others."
+            )
+        without = NoSubqueries("a generator", self.report)
+        binder = Scalars(below, NoAggregates("a generator", self.report), without, self.report)
+        made = generate(source.plan, call, binder, self.report)
+        names = made.names
+        if item is not call:
+            self.report.check(item)
+            given = item.expressions if isinstance(item, exp.Aliases) else [item.args["alias"]]
+            if len(given) != len(names):
+                self.report.fail(
+                    item, f"there are {len(given)} names for {len(names)} columns of a generator"
+                )
+            names = [g.name for g in given]
+        columns = identity(made.plan.schema)[made.width :]
+        outputs = [Output(n, c, call, True) for n, c in zip(names, columns, strict=True)]
+        return made.plan, {id(item): outputs}
 
     def _subqueries(self, environment: Environment) -> Subqueries:
         return Subqueries(self.plan, environment, self.report)
@@ -354,12 +407,15 @@ class _Queries:
         calls: AggregateCalls,
         subqueries: Subqueries,
         windows: Windows,
+        generated: _Made,
     ) -> list[Output]:
         outputs: list[Output] = []
         names = SelectResolver(below, outputs)
         binder = Scalars(names, calls, subqueries, self.report, windows)
         for item in node.expressions:
-            if isinstance(item, exp.Star):
+            if id(item) in generated:
+                outputs += generated[id(item)]
+            elif isinstance(item, exp.Star):
                 if not below.scope.visible:
                     self.report.fail(item, "there are no columns that * could stand for")
                 columns = self._starred(item, below.scope.visible)

@@ -24,14 +24,18 @@ from planner.algebra import (
     identity,
 )
 from planner.bind.dependent import asks_pairs, meeting, pairs_join
+from planner.bind.generators import generate
+from planner.bind.nodes import generator_name
 from planner.bind.outer import Environment
 from planner.bind.report import Refusal, Report, describe
 from planner.bind.resolve import FromResolver
 from planner.bind.scalars import NoAggregates, Scalars
 from planner.bind.scope import Scope, ScopeColumn, relation_scope
+from planner.bind.sets import ONE_ROW
 from planner.bind.subqueries import (
     FIRST,
     BindQuery,
+    NoSubqueries,
     Placement,
     Subqueries,
     check_stored,
@@ -78,6 +82,10 @@ class Source:
         )
 
 
+#: What a generator in FROM makes rows of.
+_ONE_ROW = Source((ONE_ROW,), (), Scope((), ()))
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """A place of the text, [start, end), that names a relation of the catalog, by its canonical
@@ -111,8 +119,41 @@ class Relations:
             source = self._join(source, join, environment)
         return source
 
+    def view(self, left: Source, node: exp.Lateral, environment: Environment) -> Source:
+        """LATERAL VIEW [OUTER] generator(…) alias AS columns."""
+        self.report.check(node)
+        return self._generated(left, node, bool(node.args.get("outer")), environment)
+
+    def _generated(
+        self, left: Source, node: exp.Expression, outer: bool, environment: Environment
+    ) -> Source:
+        """Each row of `left` with those that a generator makes of it."""
+        call, alias = node.this, node.args.get("alias")
+        subqueries = NoSubqueries("a generator", self.report)
+        names = FromResolver(left.scope, self.report, environment.outer)
+        binder = Scalars(names, NoAggregates("FROM", self.report), subqueries, self.report)
+        made = generate(left.plan, call, binder, self.report, outer)
+        named = [f.name for f in made.plan.schema[made.width :]]
+        if alias is not None:
+            self.report.check(alias)
+            listed = [c.name for c in alias.args.get("columns") or []]
+            if listed and len(listed) != len(named):
+                self.report.fail(
+                    alias, f"there are {len(listed)} names for {len(named)} columns of a generator"
+                )
+            named = listed or named
+        qualifier = alias.name if alias is not None else ""
+        columns = tuple(
+            ScopeColumn(qualifier, name, made.width + i, made.plan.schema[made.width + i])
+            for i, name in enumerate(named)
+        )
+        return Source((made.plan,), (), left.scope.beside(Scope(columns, columns)))
+
     def _relation(self, node: exp.Expression, environment: Environment) -> Source:
-        if isinstance(node, exp.Table):
+        if isinstance(node, exp.Table) and generator_name(node.this) is not None:
+            self.report.check(node)
+            source = self._generated(_ONE_ROW, node, False, environment)
+        elif isinstance(node, exp.Table):
             plan, name = self._table(node, environment)
             source = self._aliased(plan, name, node.args.get("alias"))
         elif isinstance(node, exp.Subquery) and isinstance(node.this, (exp.Table, exp.Subquery)):
@@ -147,6 +188,8 @@ class Relations:
 
     def _lateral_query(self, node: exp.Lateral, environment: Environment) -> Source:
         self.report.check(node)
+        if generator_name(node.this) is not None:
+            return self._generated(_ONE_ROW, node, False, environment)
         if not isinstance(node.this, exp.Subquery):
             self.report.refuse(
                 node,
@@ -270,7 +313,9 @@ class Relations:
     def _lateral_join(
         self, left: Source, node: exp.Expression, padded: bool, environment: Environment
     ) -> Source:
-        """Each row of `left` with the rows of a query that sees it."""
+        """Each row of `left` with the rows of a query, or generator, that sees it."""
+        if generator_name(node.this.this) is not None:
+            return self._generator_join(left, node, padded, environment)
         names = FromResolver(left.scope, self.report, environment.outer, environment.beside)
         right = self._lateral_query(node.this, environment.inside(names))
         both = left.beside(right)
@@ -284,6 +329,26 @@ class Relations:
         if padded or condition is None:
             return Source((plan,), (), both.scope.typed(plan.schema))
         return Source((filtered(plan, condition, node, subqueries),), (), both.scope)
+
+    def _generator_join(
+        self, left: Source, node: exp.Expression, padded: bool, environment: Environment
+    ) -> Source:
+        self.report.check(node.this)
+        source = self._generated(left, node.this, padded, environment)
+        condition, subqueries = self._condition(source, [], node, environment)
+        if condition is None:
+            return source
+        if padded:
+            self.report.refuse(
+                node,
+                Refusal(
+                    "LEFT JOIN LATERAL of a generator with a condition",
+                    "would keep rows none of whose elements meet it",
+                    "Write it as a subquery: LEFT JOIN LATERAL (SELECT … FROM explode(…) AS g(x) "
+                    "WHERE …) AS s.",
+                ),
+            )
+        return Source((filtered(source.plan, condition, node, subqueries),), (), source.scope)
 
     def _condition(
         self,

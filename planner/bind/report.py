@@ -29,7 +29,7 @@ _READ = _table(
     # queries
     (
         exp.Select,
-        f"{_CLAUSES} from_ joins where group having qualify windows distinct",
+        f"{_CLAUSES} from_ joins laterals where group having qualify windows distinct",
     ),
     (exp.Qualify, "this"),
     (exp.Window, "this partition_by order spec over alias"),
@@ -43,7 +43,7 @@ _READ = _table(
     (exp.Subquery, "this alias joins order limit offset with_"),
     (exp.With, "expressions recursive"),
     (exp.CTE, "this alias materialized"),
-    (exp.Lateral, "this alias"),
+    (exp.Lateral, "this alias view outer ordinality"),
     (exp.TableAlias, "this columns"),
     (exp.From, "this"),
     (exp.Table, "this db catalog alias joins"),
@@ -62,6 +62,7 @@ _READ = _table(
     (exp.Limit, "expression"),
     (exp.Offset, "expression"),
     (exp.Alias, "this alias"),
+    (exp.Aliases, "this expressions"),
     (exp.Star, "except_"),
     # names and constants
     (exp.Column, "this table db catalog"),
@@ -76,6 +77,9 @@ _READ = _table(
     (exp.IntervalSpan, "this expression"),
     (exp.DataType, "this expressions nested"),
     (exp.DataTypeParam, "this"),
+    (exp.ColumnDef, "this kind"),
+    (exp.Dot, "this expression"),
+    (exp.Bracket, "this expressions"),
     # operators
     *((k, "this expression") for k in (exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Mod)),
     (exp.Div, "this expression typed safe"),
@@ -160,6 +164,8 @@ _READ = _table(
     *((k, "this") for k in (exp.Ntile, exp.First, exp.FirstValue, exp.Last, exp.LastValue)),
     *((k, "this offset default") for k in (exp.Lag, exp.Lead)),
     (exp.NthValue, "this offset"),
+    (exp.ArrayAgg, "this nulls_excluded"),
+    (exp.ArrayUniqueAgg, "this"),
     (exp.Filter, "this expression"),
     (exp.WithinGroup, "this expression"),
     *((k, "this") for k in (exp.Median, exp.PercentileCont, exp.PercentileDisc)),
@@ -196,8 +202,6 @@ _RANDOM = Refusal(
     "gives another value each time it is evaluated, so its row could not be found again to delete",
     "Compute it where the rows are made, or when reading the view.",
 )
-_ARRAY = "gives an ARRAY, and there is no such type here"
-_AS_TEXT = "Use listagg(x, ',') WITHIN GROUP (ORDER BY x)."
 _NEARLY = "is an estimate, and views are exact"
 
 _NODES: dict[type[exp.Expression], Refusal] = {
@@ -206,11 +210,10 @@ _NODES: dict[type[exp.Expression], Refusal] = {
         "is neither added to nor subtracted from a date or timestamp",
         "Write date + interval, or compare datediff(a, b) with a number of days.",
     ),
-    exp.HexString: Refusal("a binary literal", "is not read", "Cast a string to BINARY."),
-    exp.Bracket: Refusal(
-        "an element of an array or map", "is not of a scalar type", "Use columns of scalar types."
+    exp.Array: Refusal(
+        "ARRAY(…)[…]", "is misread by the parser", "Put parentheses around it: (array(…))[0]."
     ),
-    exp.Struct: Refusal("a struct", "is not of a scalar type", "Use one column for each field."),
+    exp.HexString: Refusal("a binary literal", "is not read", "Cast a string to BINARY."),
     exp.Tuple: Refusal(
         "a row of several values", "is not of a scalar type", "Compare the columns one by one."
     ),
@@ -233,8 +236,6 @@ _NODES: dict[type[exp.Expression], Refusal] = {
         "belongs to aggregates that depend on the order of the rows, or ignore NULL anyway",
         "Use min_by(x, y) or max_by(x, y), which say by what, or any_value(x).",
     ),
-    exp.ArrayAgg: Refusal("COLLECT_LIST (ARRAY_AGG)", _ARRAY, _AS_TEXT),
-    exp.ArrayUniqueAgg: Refusal("COLLECT_SET", _ARRAY, _AS_TEXT.replace("(x", "(DISTINCT x")),
     exp.ApproxQuantile: Refusal("PERCENTILE_APPROX", _NEARLY, "Use percentile(x, p)."),
     exp.ApproxDistinct: Refusal("APPROX_COUNT_DISTINCT", _NEARLY, "Use count(DISTINCT x)."),
 }
@@ -251,9 +252,6 @@ CHANGING_FUNCTIONS = {
 
 _ARGUMENTS: dict[str, Refusal] = {
     "hint": Refusal("a hint", "would have no effect", "Leave it out."),
-    "laterals": Refusal(
-        "LATERAL VIEW", "makes rows from arrays or maps", "Store one row for each element."
-    ),
     "sample": Refusal("TABLESAMPLE", "picks rows at random", "Use a filter."),
     "pivots": Refusal("PIVOT", "turns values into columns", "Use SUM(CASE WHEN … END)."),
     "distribute": Refusal("DISTRIBUTE BY", "would have no effect", "Leave it out."),

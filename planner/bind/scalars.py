@@ -13,6 +13,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from planner import coercion, functions, types
+from planner.bind import nested
 from planner.bind.calls import CALLS
 from planner.bind.clock import CLOCK_NAMES, CLOCK_NODES, clock_value
 from planner.bind.literals import has_suffix, interval_value, number
@@ -244,8 +245,40 @@ class Scalars:
 
     def _column(self, node: exp.Expression) -> Expr:
         assert isinstance(node, exp.Column)
+        found = self._field_of_column(node)
+        if found is not None:
+            return found
         check_reference(node, self.report)
         return self.resolver.resolve(node)
+
+    def _field_of_column(self, node: exp.Column) -> Expr | None:
+        """[relation.]column.field…, where the column has fields; None for another reference."""
+        parts = [node.args.get(p) for p in ("catalog", "db", "table", "this")]
+        given = [p for p in parts if isinstance(p, exp.Identifier)]
+        if len(given) < 2 or not isinstance(node.this, exp.Identifier):
+            return None
+        whole = exp.Column(this=given[1].copy(), table=given[0].copy())
+        value, fields = self.resolver.reach(whole), given[2:]
+        if value is None:
+            value, fields = self.resolver.reach(exp.Column(this=given[0].copy())), given[1:]
+        if value is None or not fields or not isinstance(value.type, types.NestedType):
+            return None
+        self.report.check(node)
+        for name in fields:
+            value = nested.field(value, name.name)
+        return value
+
+    def _dot(self, node: exp.Expression) -> Expr:
+        name = node.expression
+        if not isinstance(name, exp.Identifier):
+            self.report.refuse(node, Refusal("this field", "is not a name", "Name one field."))
+        self.report.check(name)
+        return nested.field(self.bind(node.this), name.name)
+
+    def _bracket(self, node: exp.Expression) -> Expr:
+        if len(node.expressions) != 1:
+            self.report.fail(node, "one element is taken at a time")
+        return nested.item(self.bind(node.this), self.bind(node.expressions[0]))
 
     def _literal(self, node: exp.Expression) -> Expr:
         return (
@@ -499,6 +532,8 @@ class Scalars:
     def _type(self, node: exp.Expression) -> SqlType:
         self.report.check(node)
         name = str(node.this.name)
+        if name in ("ARRAY", "MAP", "STRUCT") and node.expressions:
+            return self._nested_type(node, name)
         if name == "DECIMAL":
             sizes = [p.this.sql() for p in node.expressions]
             kind = types.written_decimal(*sizes)
@@ -516,6 +551,18 @@ class Scalars:
                 ),
             )
         return CAST_TYPES[name]
+
+    def _nested_type(self, node: exp.Expression, name: str) -> SqlType:
+        parts = node.expressions
+        if name == "ARRAY":
+            return types.ArrayType(self._type(parts[0]))
+        if name == "MAP":
+            return types.MapType(self._type(parts[0]), self._type(parts[1]))
+        for part in parts:
+            self.report.check(part)
+        return types.StructType(
+            tuple(types.Field(p.name, self._type(p.args["kind"])) for p in parts)
+        )
 
     def _to_date(self, node: exp.Expression) -> Expr:
         return coercion.explicit_cast(self.bind(node.this), DATE, False)
@@ -560,6 +607,8 @@ _METHODS: dict[type[exp.Expression], _Method] = {
     exp.Nvl2: Scalars._nvl2,
     exp.Coalesce: Scalars._coalesce,
     exp.Nullif: Scalars._nullif,
+    exp.Dot: Scalars._dot,
+    exp.Bracket: Scalars._bracket,
     exp.Cast: Scalars._cast,
     exp.TryCast: Scalars._cast,
     exp.TsOrDsToDate: Scalars._to_date,

@@ -91,6 +91,8 @@ _AGGREGATES: dict[type[exp.Expression], str] = {
     exp.ArgMax: "max_by",
     exp.ArgMin: "min_by",
     exp.GroupConcat: "listagg",
+    exp.ArrayAgg: "collect_list",
+    exp.ArrayUniqueAgg: "collect_set",
     exp.BitwiseAndAgg: "bit_and",
     exp.BitwiseOrAgg: "bit_or",
     exp.BitwiseXorAgg: "bit_xor",

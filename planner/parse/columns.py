@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from planner import types
 from planner.errors import suggestion
+from planner.names import folded
 from planner.parse.queries import string_value
 from planner.parse.tokens import Cursor, shortened
 from planner.types import Field, SqlType
@@ -32,7 +33,8 @@ _TYPES: dict[str, SqlType] = {
 }
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _PADDED = ("CHAR", "CHARACTER", "VARCHAR")
-_OTHER_TYPES = ("ARRAY", "MAP", "STRUCT", "INTERVAL", "VARIANT", "VOID", "GEOMETRY", "GEOGRAPHY")
+_NESTED = ("ARRAY", "MAP", "STRUCT")
+_OTHER_TYPES = ("INTERVAL", "VARIANT", "VOID", "GEOMETRY", "GEOGRAPHY")
 #: Of clauses: what each would do, and what to write.
 PLACED = (
     "says where rows lie, and they are kept in memory and found through indexes here",
@@ -113,14 +115,54 @@ def type_at(cursor: Cursor) -> SqlType:
             "is not among the types that can be maintained",
             "Use columns of scalar types.",
         )
+    if name in _NESTED:
+        return _nested(cursor, name)
     if name not in _TYPES:
-        known = (*_TYPES, *_DECIMALS)
+        known = (*_TYPES, *_DECIMALS, *_NESTED)
         cursor.fail_at(
             token,
             f'unknown type "{shortened(token.text)}"',
             hint=suggestion(token.text, known) or f"Types: {', '.join(known)}.",
         )
     return _TYPES[name]
+
+
+def _nested(cursor: Cursor, name: str) -> SqlType:
+    """ARRAY<type>, MAP<key, value> or STRUCT<field: type, …>, behind that word."""
+    start = cursor.peek()
+    cursor.expect("<")
+    kind: SqlType
+    if name == "ARRAY":
+        kind = types.ArrayType(type_at(cursor))
+    elif name == "MAP":
+        key = type_at(cursor)
+        cursor.expect(",")
+        kind = types.MapType(key, type_at(cursor))
+        if types.holds(key, types.MapType):
+            cursor.fail_at(start, "a key of a map holds no map")
+    else:
+        fields = [_struct_field(cursor)]
+        while cursor.accept(","):
+            fields.append(_struct_field(cursor))
+        if len({folded(f.name) for f in fields}) < len(fields):
+            cursor.fail_at(start, "a struct has a field of one name twice")
+        kind = types.StructType(tuple(fields))
+    cursor.expect(">")
+    return kind
+
+
+def _struct_field(cursor: Cursor) -> Field:
+    name = cursor.name("field")
+    cursor.accept(":")
+    start = cursor.peek()
+    kind = type_at(cursor)
+    if cursor.accept("NOT", "NULL"):
+        cursor.unsupported(
+            "NOT NULL inside a struct", start, "is not checked", "Leave it out, or filter the rows."
+        )
+    if cursor.accept("COMMENT"):
+        string_value(cursor.take("string", "a string"))
+    return Field(name, kind)
 
 
 def _sizes(cursor: Cursor, most: int) -> list[str]:

@@ -30,7 +30,7 @@ from planner.parse.columns import DESCRIBED, PLACED, column_at, enforcement, ref
 from planner.parse.queries import Query, query_at
 from planner.parse.tokens import Cursor, Token, meant
 from planner.room import with_room
-from planner.types import Field
+from planner.types import Field, MapType, holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +367,12 @@ def _create_table(cursor: Cursor) -> CreateTable | CreateTableAs:
         if by_name[folded(part)] in spelled:
             cursor.fail_at(key_token, f'the primary key names column "{part}" twice')
         spelled.append(by_name[folded(part)])
+        if any(c.name == spelled[-1] and holds(c.type, MapType) for c in columns):
+            cursor.fail_at(
+                key_token,
+                f'the primary key names column "{part}", which has maps',
+                detail="Two maps are never compared, as in Spark.",
+            )
     fields = tuple(Field(c.name, c.type, c.nullable and c.name not in spelled) for c in columns)
     return CreateTable(name, fields, tuple(spelled), enforced, exists, tuple(comments))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from planner.algebra import (
     Aggregate,
+    Explode,
     Filter,
     Join,
     MarkJoin,
@@ -46,7 +47,7 @@ def _drop(plan: Plan) -> Plan:
             return Values((), plan.schema) if never or any(map(_is_empty, inputs)) else plan
         case Aggregate(keys=()):
             return plan
-        case Filter() | Project() | Repeat() | TopK() | Window() | Aggregate():
+        case Filter() | Project() | Repeat() | Explode() | TopK() | Window() | Aggregate():
             return Values((), plan.schema) if _is_empty(plan.input) else plan
         case SemiJoin(left=left, right=right, anti=anti):
             if _is_empty(left) or (_is_empty(right) and not anti):

@@ -18,6 +18,7 @@ from typing_extensions import assert_never
 from planner.algebra import (
     Aggregate,
     Apply,
+    Explode,
     Filter,
     Join,
     MarkJoin,
@@ -115,6 +116,8 @@ class _Pruning:
             case Repeat():
                 below, at = self.narrow(plan.input, needed | {plan.count})
                 return Repeat(below, at[plan.count]), at
+            case Explode():
+                return self._narrow_explode(plan, needed)
             case OuterJoin() | SemiJoin() | MarkJoin():
                 return self._narrow_sides(plan, needed)
             case Retain():
@@ -164,6 +167,13 @@ class _Pruning:
         if isinstance(plan, MarkJoin):
             positions[width] = len(left_kept)
         return new, positions
+
+    def _narrow_explode(self, plan: Explode, needed: frozenset[int]) -> tuple[Plan, Positions]:
+        width = len(plan.input.schema)
+        own = frozenset(c for c in needed if c < width)
+        below, at = self.narrow(plan.input, own | {plan.array})
+        made = {width + i: len(below.schema) + i for i in range(2)}
+        return Explode(below, at[plan.array], plan.outer), {**at, **made}
 
     def _narrow_window(self, plan: Window, needed: frozenset[int]) -> tuple[Plan, Positions]:
         width = len(plan.input.schema)

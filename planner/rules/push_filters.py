@@ -40,6 +40,7 @@ from dataclasses import replace
 from planner.algebra import (
     Aggregate,
     Apply,
+    Explode,
     Filter,
     Join,
     MarkJoin,
@@ -156,7 +157,7 @@ def _push_filter(plan: Filter) -> Plan:
                 return plan
             pushed = replace(inner, left=_below(inner.left, below))
             return Filter(pushed, conjunction(above)) if above else pushed
-        case Apply() | Repeat() | TopK() | Window():
+        case Apply() | Repeat() | Explode() | TopK() | Window():
             by_partition = isinstance(inner, (TopK, Window))
             every = range(len(inner.input.schema))
             columns = inner.partition if isinstance(inner, (TopK, Window)) else every

@@ -152,8 +152,23 @@ def canonical_rows(table: pa.Table) -> Iterator[Row]:
         values = column.to_pylist()
         if pa.types.is_floating(column.type):
             values = [_canonical(v) for v in values]
+        elif pa.types.is_nested(column.type):
+            values = [canonical_value(v) for v in values]
         columns.append(values)
     return zip(*columns, strict=True) if columns else iter([()] * table.num_rows)
+
+
+def canonical_value(value: Any) -> Any:
+    """A nested value as tuples, equal where it is: a struct as its fields."""
+    match value:
+        case dict():
+            return tuple(map(canonical_value, value.values()))
+        case list() | tuple():
+            return tuple(map(canonical_value, value))
+        case float():
+            return math.nan if math.isnan(value) else value + 0.0  # one NaN is itself
+        case _:
+            return value
 
 
 _NAN = "NaN"

@@ -322,6 +322,13 @@ def _type_name(kind: t.SqlType) -> str:
             return "BLOB"
         case t.TimestampType():
             return "TIMESTAMP" if kind.local else "TIMESTAMPTZ"
+        case t.ArrayType(element=element):
+            return f"{_type_name(element)}[]"
+        case t.MapType(key=key, value=value):
+            return f"MAP({_type_name(key)}, {_type_name(value)})"
+        case t.StructType(fields=fields):
+            inner = (f"{duckdb_name(f.name)} {_type_name(f.type)}" for f in fields)
+            return f"STRUCT({', '.join(inner)})"
         case t.NullType() | t.IntervalType():
             raise OracleError(f"a view has no column of type {kind}")
         case _:

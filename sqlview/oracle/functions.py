@@ -25,7 +25,8 @@ BY_NAME = frozenset(
     "LOG LOG10 LOG2 CBRT RINT DEGREES RADIANS PI NEXT_DAY DATE_FORMAT DAYNAME MONTHNAME UNIX_DATE "
     "DATE_FROM_UNIX_DATE TO_DATE TO_TIMESTAMP TRY_ADD TRY_SUBTRACT TRY_MULTIPLY TRY_DIVIDE "
     "SHIFTLEFT SHIFTRIGHT BIT_COUNT BIT_GET GETBIT NANVL EQUAL_NULL ELT SHA TO_UNIX_TIMESTAMP "
-    "FROM_UNIXTIME FROM_UTC_TIMESTAMP TO_UTC_TIMESTAMP TYPEOF".split()
+    "FROM_UNIXTIME FROM_UTC_TIMESTAMP TO_UTC_TIMESTAMP TYPEOF EXPLODE EXPLODE_OUTER POSEXPLODE "
+    "POSEXPLODE_OUTER INLINE INLINE_OUTER STACK ELEMENT_AT TRY_ELEMENT_AT SEQUENCE".split()
 ) | {name.upper() for name in LIBRARY}
 
 
@@ -201,6 +202,9 @@ def _named(node: exp.Expr, kinds: list[t.SqlType | None]) -> _Typed:
     name, args = node.name.lower(), [a.copy() for a in node.expressions]
     if name in _SAME:
         return t.DOUBLE, _call(name, *(_cast(a, t.DOUBLE) for a in args))
+    nested = _nested(name, args, kinds)
+    if nested is not None:
+        return nested
     if name in _SPARKS:
         raise CannotSay(f"{name} is computed by Spark alone")
     if name in ("lpad", "rpad") and len(args) == 2:
@@ -257,6 +261,31 @@ def _named(node: exp.Expr, kinds: list[t.SqlType | None]) -> _Typed:
             return t.DecimalType(10, 0), _cast(value, t.DecimalType(10, 0))
         case _:
             return None, None
+
+
+def _nested(name: str, args: list[exp.Expr], kinds: list[t.SqlType | None]) -> _Typed | None:
+    """A function of arrays or maps that DuckDB has as well; None for another."""
+    first = kinds[0] if kinds else None
+    match name, args:
+        case "unnest", [_]:
+            if isinstance(first, t.MapType):
+                raise CannotSay("EXPLODE of a map without two names is computed by Spark alone")
+            return (first.element if isinstance(first, t.ArrayType) else None), None
+        case "range" | "len" | "map_keys" | "map_values", _:
+            key = 0 if name == "map_keys" else 1
+            parts = t.parts_of(first) if isinstance(first, t.MapType) else ()
+            kind = t.ArrayType(parts[key]) if parts else None
+            return (kind if name.startswith("map") else None), None
+        case "size" | "cardinality" | "array_size", [value]:
+            size = "cardinality" if isinstance(first, t.MapType) else "len"
+            return t.INT, _cast(_call(size, value), t.INT)
+        case "get", [value, index] if isinstance(first, t.ArrayType):
+            one = exp.Add(this=exp.paren(index.copy()), expression=exp.Literal.number(1))
+            inside = exp.GTE(this=exp.paren(index), expression=exp.Literal.number(0))
+            found = _call("list_extract", value, one)
+            return first.element, exp.Case(ifs=[exp.If(this=inside, true=found)])
+        case _:
+            return None
 
 
 def _located(part: exp.Expr, text: exp.Expr, start: exp.Expr | None) -> exp.Expr:

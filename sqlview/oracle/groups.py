@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from planner import types as t
 from sqlview.oracle.kinds import MaybeType
+from sqlview.oracle.protocol import CannotSay
 
 #: A list of the pairs of a group without NULL, and what is computed of it: `a` are the first
 #: arguments, `b` the second ones. `sqlview_rank`: the value at rank p * n, rounded up.
@@ -81,6 +82,8 @@ _KINDS: tuple[type[exp.Expr], ...] = (
     exp.ArgMax,
     exp.ArgMin,
     exp.GroupConcat,
+    exp.ArrayAgg,
+    exp.ArrayUniqueAgg,
     *_BITS,
     *_MOMENTS,
 )
@@ -129,6 +132,15 @@ def group_aggregate(
             return kind, _filtered(_call("first", _ordered(value, *order)), _present(by))
         case exp.GroupConcat():
             return t.STRING, _texts(inner, value, keys, distinct, where)
+        case exp.ArrayAgg() | exp.ArrayUniqueAgg():
+            distinct |= isinstance(inner, exp.ArrayUniqueAgg)
+            if isinstance(kind, t.NestedType):
+                raise CannotSay("the order of nested values is Spark's own")
+            listed = _call("list", _ordered(_each(chosen, distinct), _key(chosen)))
+            found = _filtered(listed, _present(chosen))
+            nothing = exp.Array(expressions=[])
+            kind = None if kind is None else t.ArrayType(kind)
+            return kind, exp.Coalesce(this=found, expressions=[nothing])
         case exp.BitwiseAndAgg() | exp.BitwiseOrAgg() | exp.BitwiseXorAgg():
             return kind, type(inner)(this=_each(chosen, distinct))
         case _:

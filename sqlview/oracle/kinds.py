@@ -22,6 +22,18 @@ def spark_type(kind: pa.DataType) -> MaybeType:
         return t.DecimalType(kind.precision, kind.scale)
     if pa.types.is_timestamp(kind):
         return t.TIMESTAMP_NTZ if kind.tz is None else t.TIMESTAMP
+    if pa.types.is_map(kind):
+        key, value = spark_type(kind.key_type), spark_type(kind.item_type)
+        return None if key is None or value is None else t.MapType(key, value)
+    if pa.types.is_list(kind):
+        element = spark_type(kind.value_type)
+        return None if element is None else t.ArrayType(element)
+    if pa.types.is_struct(kind):
+        inner = [
+            (kind.field(i).name, spark_type(kind.field(i).type)) for i in range(kind.num_fields)
+        ]
+        fields = tuple(t.Field(name, part) for name, part in inner if part is not None)
+        return t.StructType(fields) if len(fields) == len(inner) else None
     return {
         pa.bool_(): t.BOOLEAN,
         pa.int8(): t.TINYINT,
@@ -89,6 +101,8 @@ def named_type(node: exp.DataType) -> MaybeType:
     if node.this == exp.DataType.Type.DECIMAL:
         sizes = [int(e.name) for e in node.expressions]
         return t.DecimalType(*(sizes + [10, 0][len(sizes) :]))
+    if node.this in (exp.DataType.Type.ARRAY, exp.DataType.Type.MAP, exp.DataType.Type.STRUCT):
+        return _nested_type(node)
     simple = {
         exp.DataType.Type.BOOLEAN: t.BOOLEAN,
         exp.DataType.Type.TINYINT: t.TINYINT,
@@ -103,6 +117,19 @@ def named_type(node: exp.DataType) -> MaybeType:
         exp.DataType.Type.DATE: t.DATE,
     }
     return simple.get(node.this)
+
+
+def _nested_type(node: exp.DataType) -> MaybeType:
+    parts = [p.args["kind"] if isinstance(p, exp.ColumnDef) else p for p in node.expressions]
+    kinds = [k for k in map(named_type, parts) if k is not None]
+    if not kinds or len(kinds) < len(parts):
+        return None
+    if node.this == exp.DataType.Type.ARRAY:
+        return t.ArrayType(kinds[0])
+    if node.this == exp.DataType.Type.MAP:
+        return t.MapType(kinds[0], kinds[1])
+    names = [p.name for p in node.expressions]
+    return t.StructType(tuple(t.Field(n, k) for n, k in zip(names, kinds, strict=True)))
 
 
 def sum_type(kind: MaybeType) -> MaybeType:

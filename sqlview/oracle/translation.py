@@ -47,6 +47,7 @@ from sqlview.oracle.arithmetic import (
     positive_remainder,
 )
 from sqlview.oracle.functions import FUNCTION_MACROS, Spoken, is_rewritten, rewritten
+from sqlview.oracle.generators import as_unnest
 from sqlview.oracle.groups import GROUP_MACROS, group_aggregate, reads_group
 from sqlview.oracle.kinds import MaybeType, common_type, literal_type
 from sqlview.oracle.protocol import CannotSay
@@ -92,6 +93,8 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
         identifier.replace(exp.Identifier(this=encoded(identifier.name), quoted=True))
     tree = _balanced(tree)
     _refuse_depth(tree)
+    for select in list(tree.find_all(exp.Select)):
+        as_unnest(select)
     respell(tree)
     for select in list(tree.find_all(exp.Select)):
         write_out(select)

@@ -76,6 +76,8 @@ def unpacked(data: memoryview, schema: Schema) -> list[Column]:
 
 def _array(column: Column, kind: t.SqlType) -> pa.Array:
     stored = _stored_type(kind)
+    if isinstance(kind, t.NestedType):
+        return arrow.from_column(column, t.BINARY)
     if not (_is_unscaled(kind) or isinstance(kind, _INTEGRAL)):
         return arrow.from_column(column, kind)
     values: Any = column.raw if isinstance(column, Unread) else column.values
@@ -85,6 +87,9 @@ def _array(column: Column, kind: t.SqlType) -> pa.Array:
 
 
 def _column(array: pa.Array, field: t.Field) -> Column:
+    if isinstance(field.type, t.NestedType):
+        inside = arrow.to_column(array, t.Field(field.name, t.BINARY, field.nullable))
+        return Column(field.type, inside.values, inside.valid)
     if not _is_unscaled(field.type):
         return arrow.to_column(array, field)
     valid = None
@@ -106,4 +111,6 @@ def _arrow_schema(schema: Schema) -> pa.Schema:
 
 @lru_cache(maxsize=1024)
 def _stored_type(kind: t.SqlType) -> pa.DataType:
+    if isinstance(kind, t.NestedType):
+        return pa.binary()
     return pa.int64() if _is_unscaled(kind) else arrow.arrow_type(kind)

@@ -105,7 +105,7 @@ def test_lossless_conversions(array: pa.Array, kind: t.SqlType, wanted: list[Any
         (pa.array([1.0]), t.BIGINT, "column \"x\" is BIGINT, but the data has double\nDetail: Not every value of that type is one of the column's.\nHint: Pass cast=True, which converts where nothing is lost; or convert it first, as it is meant: column.cast(pa.int64())."),
         (pa.array([1.0]), t.FLOAT, "column \"x\" is FLOAT, but the data has double\nDetail: Not every value of that type is one of the column's.\nHint: Pass cast=True, which converts where nothing is lost; or convert it first, as it is meant: column.cast(pa.float32())."),
         (pa.array(["2020-01-01"]), t.DATE, "column \"x\" is DATE, but the data has string\nDetail: Not every value of that type is one of the column's.\nHint: Pass cast=True, which converts where nothing is lost; or convert it first, as it is meant: column.cast(pa.date32())."),
-        (pa.array([[1]]), t.INT, 'column "x" is INT, but the data has list<item: int64>\nDetail: A column of a table holds one plain value a row.\nHint: Take its fields, or flatten it, first.'),
+        (pa.array([[1]]), t.INT, 'column "x" is INT, but the data has list<item: int64>\nDetail: A column of this type holds one plain value a row.\nHint: Take its fields, or flatten it, first.'),
         (pa.array([Decimal("1.005")]), D(9, 2), "column \"x\" is DECIMAL(9,2), but the data has decimal128(4, 3)\nDetail: Not every value of that type is one of the column's.\nHint: Pass cast=True, which converts where nothing is lost; or convert it first, as it is meant: column.cast(pa.decimal128(9, 2))."),
         (pa.array([Decimal("1234.5"), Decimal("12345.6")]), D(5, 1), 'value out of range for column "x" of type DECIMAL(5,1)\nDetail: Row 1 of the data has 12345.6 of type decimal128(6, 1).'),
         (pa.array([1001], pa.timestamp("ns", "UTC")), t.TIMESTAMP, 'column "x" is TIMESTAMP, which cannot hold a value of timestamp[ns, tz=UTC]\nDetail: Row 0 of the data would lose a part of timestamp[ns, tz=UTC].'),
@@ -159,7 +159,8 @@ def test_schemas() -> None:
     assert sql_type(pa.uint8()) == t.SMALLINT
     assert sql_type(pa.dictionary(pa.int8(), pa.string_view())) == t.STRING
     with pytest.raises(DataError):
-        sql_type(pa.list_(pa.int8()))
+        sql_type(pa.list_(pa.time32("s")))
+    assert sql_type(pa.list_(pa.int8())) == t.ArrayType(t.TINYINT)
     table = from_columns([Column(k, column_of(k, []).values) for k in KINDS], schema)
     assert table.schema == arrow
     assert table.num_rows == 0

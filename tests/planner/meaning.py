@@ -19,6 +19,7 @@ from planner.algebra import (
     Aggregate,
     AggregateCall,
     Apply,
+    Explode,
     Filter,
     Join,
     OuterJoin,
@@ -76,6 +77,13 @@ def rows(plan: Plan, tables: Tables) -> list[Row]:
             return _aggregate(plan, below(plan.input))
         case UnionAll():
             return [r for i in plan.inputs for r in below(i)]
+        case Explode():
+            nothing = [(None, None)] if plan.outer else []
+            return [
+                (*r, *pair)
+                for r in below(plan.input)
+                for pair in list(enumerate(r[plan.array] or ())) or nothing
+            ]
         case Repeat():
             return [r for r in below(plan.input) for _ in range(r[plan.count])]
         case TopK():

@@ -9,6 +9,7 @@ from planner.algebra import (
     Aggregate,
     AggregateCall,
     Apply,
+    Explode,
     Filter,
     Join,
     MarkJoin,
@@ -77,6 +78,8 @@ def _head(plan: Plan) -> str:
             return f"{'Anti' if plan.anti else 'Semi'}Join {_condition(plan.condition)}"
         case MarkJoin():
             return f"MarkJoin {_condition(plan.condition)}"
+        case Explode():
+            return f"Explode #{plan.array}{' outer' if plan.outer else ''}"
         case Repeat():
             return f"Repeat #{plan.count}"
         case SingleRow():

@@ -109,6 +109,14 @@ def value(rng: Random, field: t.Field) -> Any:
             return rng.choice((0.0, -0.0, 0.5, 0.5, -1.5, 2.25, math.nan))
         case t.DateType():
             return datetime.date.fromisoformat(rng.choice(_DATES))
+        case t.ArrayType(element=element):
+            inner = t.Field("element", element)
+            return tuple(value(rng, inner) for _ in range(rng.choice((0, 1, 1, 2, 2, 3))))
+        case t.StructType(fields=fields):
+            return tuple(value(rng, f) for f in fields)
+        case t.MapType(key=key, value=kind):
+            keys = {value(rng, t.Field("key", key, False)) for _ in range(rng.choice((0, 1, 2)))}
+            return tuple((k, value(rng, t.Field("value", kind))) for k in sorted(keys))
         case _:
             return rng.choice(_STRINGS)
 

@@ -14,6 +14,7 @@ from planner.algebra import (
     Aggregate,
     AggregateCall,
     Apply,
+    Explode,
     Filter,
     Join,
     MarkJoin,
@@ -69,6 +70,13 @@ def _rows(plan: Plan, tables: Tables) -> list[Row]:
             return _windowed(plan, _rows(plan.input, tables))
         case Values():
             return [tuple(v.value for v in row) for row in plan.rows]
+        case Explode():
+            nothing = [(None, None)] if plan.outer else []
+            return [
+                (*r, *pair)
+                for r in _rows(plan.input, tables)
+                for pair in list(enumerate(r[plan.array] or ())) or nothing
+            ]
         case Repeat():
             return [r for r in _rows(plan.input, tables) for _ in range(r[plan.count])]
         case OuterJoin():

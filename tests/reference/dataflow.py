@@ -66,6 +66,13 @@ def _rows(node: Node, tables: Tables, path: int) -> list[Row]:
             return _windowed(node, _rows(node.index.relation, tables, path))
         case dataflow.Constant():
             return [tuple(v.value for v in row) for row in node.rows]
+        case dataflow.Explode():
+            nothing = [(None, None)] if node.outer else []
+            return [
+                (*r, *pair)
+                for r in _rows(node.input, tables, path)
+                for pair in list(enumerate(r[node.array] or ())) or nothing
+            ]
         case dataflow.Repeat():
             return [r for r in _rows(node.input, tables, path) for _ in range(r[node.count])]
         case dataflow.Threshold():

@@ -302,7 +302,7 @@ _PASSED_ON = {
 
 def parse_table(tree: exp.Create) -> tuple[str, t.Schema, tuple[int, ...]]:
     """Name, columns and key positions of a CREATE TABLE statement."""
-    columns = list(tree.this.find_all(exp.ColumnDef))
+    columns = [c for c in tree.this.expressions if isinstance(c, exp.ColumnDef)]
     names = [c.name.lower() for c in columns]
     key: list[str] = [c.name.lower() for c in columns if c.find(exp.PrimaryKeyColumnConstraint)]
     for constraint in tree.this.find_all(exp.PrimaryKey):

@@ -53,6 +53,8 @@ def group_value(
         case "listagg":
             separator: Any = parameters[0].value
             return separator.join(r[0] for r in _sorted(kept, (*order, SortKey(0))))
+        case "collect_list":
+            return tuple(v for (v,) in _sorted([(v,) for v in first], (SortKey(0),)))
         case "bit_and" | "bit_or" | "bit_xor":
             return functools.reduce(_BITS[function], first)
         case _:

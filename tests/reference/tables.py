@@ -49,10 +49,19 @@ def upsert(table: str, *rows: Row) -> Change:
 
 
 def canonical(row: Iterable[Any]) -> Row:
-    """Equal rows are equal tuples: NaN is one object, and -0.0 is 0.0."""
-    return tuple(
-        (math.nan if math.isnan(v) else v + 0.0) if isinstance(v, float) else v for v in row
-    )
+    """Equal rows are equal tuples, of tuples where values are nested: NaN is one object, and -0.0
+    is 0.0."""
+    return tuple(map(_canonical, row))
+
+
+def _canonical(value: Any) -> Any:
+    match value:
+        case float():
+            return math.nan if math.isnan(value) else value + 0.0
+        case tuple():
+            return tuple(map(_canonical, value))
+        case _:
+            return value
 
 
 @dataclass(slots=True)
@@ -134,6 +143,12 @@ def arrow_type(kind: t.SqlType) -> pa.DataType:
             return pa.timestamp("us", None if kind.local else "UTC")
         case t.BinaryType():
             return pa.binary()
+        case t.ArrayType():
+            return pa.list_(pa.field("element", arrow_type(kind.element)))
+        case t.MapType():
+            return pa.map_(arrow_type(kind.key), arrow_type(kind.value))
+        case t.StructType():
+            return pa.struct([pa.field(f.name, arrow_type(f.type)) for f in kind.fields])
         case _:
             return pa.string()
 

@@ -22,7 +22,7 @@ from planner import dataflow as ir
 from planner.algebra import SortKey
 from planner.expr import Call, Literal
 from planner.expr import Column as ColumnRef
-from planner.types import BIGINT, BOOLEAN, DOUBLE, Field
+from planner.types import BIGINT, BOOLEAN, DOUBLE, ArrayType, Field
 from tests.operators.running import installed
 
 SCHEMA = (Field("k", BIGINT), Field("x", BIGINT))
@@ -47,10 +47,23 @@ MEDIANS = ir.Recompute(
     (Field("k", BIGINT), Field("m", DOUBLE)),
 )
 
+#: An array of the value, twice.
+PAIR = Call("array", (X, X), ArrayType(BIGINT), False)
+
 ROOTS = {
     "the rest, by a negated union": ir.Store(ir.Union((BAG, LARGE), SCHEMA, (False, True))),
     "one input twice": ir.Store(ir.Union((BAG, BAG, LARGE), SCHEMA)),
     "repeat": ir.Store(ir.Repeat(GROUPS, 1)),
+    "elements": ir.Store(
+        ir.Map(
+            ir.Explode(
+                ir.Map(BAG, (), (K, PAIR), (Field("k", BIGINT), Field("p", PAIR.type))), 1, True
+            ),
+            (),
+            (K, ColumnRef(3, BIGINT, True, "x")),
+            SCHEMA,
+        )
+    ),
     "threshold": ir.Store(ir.Threshold(BY_X, ir.Arrangement(TOTAL, ()), 0, "lt")),
     "top-k": ir.Store(ir.TopK(BY_X, 3, 1)),
     "partitioned top-k": ir.Store(ir.TopK(FIRST, 1, 0)),

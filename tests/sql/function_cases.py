@@ -22,8 +22,45 @@ ANSWERS = Path(__file__).with_name("function_answers.json")
 
 COLUMNS = (
     "id INT, s STRING, p STRING, n INT, m INT, b BIGINT, x DOUBLE, y DOUBLE, d DECIMAL(10,2),"
-    " day DATE, ts TIMESTAMP"
+    " day DATE, ts TIMESTAMP, a ARRAY<INT>, a2 ARRAY<INT>, w ARRAY<STRING>, st STRUCT<x: INT, y: STRING>,"
+    " mp MAP<STRING, INT>, aa ARRAY<ARRAY<INT>>, sa ARRAY<STRUCT<x: INT, y: STRING>>, f ARRAY<DOUBLE>"
 )
+#: Values of the nested columns by id; NULL in the other rows.
+_NESTED: dict[int, tuple[Any, ...]] = {
+    1: (
+        [1, 2, 2, None],
+        [2, 3, None],
+        ["a", None, "b"],
+        (1, "u"),
+        {"j": None, "k": 1},
+        [[1], [2, None]],
+        [(1, "u"), (None, None)],
+        [1.5, float("nan"), None],
+    ),
+    2: ([], [], [], (None, None), {}, [], [], []),
+    3: ([None], [1], [None], (3, ""), {"": -1}, [None, [1]], [None], [float("inf"), -1.0]),
+    4: (
+        [5, -1, 5, 3],
+        [3, 4],
+        ["x,y", ""],
+        (-1, "é"),
+        {"k": 7},
+        [[], [3, 3]],
+        [(2, "b"), (1, "c"), (1, "a")],
+        [0.0, 2.0],
+    ),
+    5: (
+        [2147483647, -2147483648],
+        [-2147483648],
+        ["😀", "a"],
+        (2, None),
+        {"a": 1, "b": 2, "k": 3},
+        [[9]],
+        [(5, "z")],
+        [3.25],
+    ),
+    6: ([1, 2, 3, 4, 5], [], ["b", "a", "b"], (9, "ab"), {"K": 1}, [[1, 2], [3]], [], [1.0, 1.0]),
+}
 _DAY, _TIME = datetime.date, datetime.datetime
 _UTC = datetime.timezone.utc
 ROWS: tuple[tuple[Any, ...], ...] = (
@@ -54,6 +91,7 @@ ROWS: tuple[tuple[Any, ...], ...] = (
     (15, "50%", "50\\%", 7, 7, 2, float("inf"), -2.0, D("6.00"), _DAY(2024, 1, 1),
      _TIME(2024, 1, 1, 12, 0, 0, 0, _UTC)),
 )  # fmt: skip
+ROWS = tuple((*row, *_NESTED.get(row[0], (None,) * 8)) for row in ROWS)
 
 #: Of Spark, and not among the functions of views.
 _REFUSED = (
@@ -61,6 +99,7 @@ _REFUSED = (
     "regexp_extract(s, p)", "regexp_replace(s, '\\\\p{L}', '')", "encode(s, 'cp1252')",
     "from_utc_timestamp(ts, s)", "unix_timestamp(s)",
     # Spark refuses these as well, the first for each row.
+    "map()", "array_contains(mp, 1)", "sort_array(array(mp))", "map(mp, 1)", "size(s)",
     "next_day(day, 'noday')", "locate('a')", "ascii()", "lpad(s)",
 )  # fmt: skip
 EXPRESSIONS = (
@@ -167,6 +206,34 @@ EXPRESSIONS = (
     "regexp_replace(s, '[\\\\s_%]+', ' ')", "regexp_replace(s, '(?=b)', '|')", "regexp_replace(s, 'a{1,2}+b', '.')",
     "regexp_replace('a\nb\n', '$', '!')", "regexp_replace('a\r\n', '$', '!')", "regexp_replace('a\n\r', '.', '!')",
     "regexp_replace('aXbX', 'X(b)?', '[$1]')", "typeof(n)", "typeof(d)", "typeof(ts)", "typeof(s)", "typeof(b + x)",
+    # arrays, maps, structs
+    "array(1, 2, n)", "array()", "array('a', NULL, s)", "array(1, x)", "array(n, d)", "array(a, a2)",
+    "named_struct('p', n, 'q', a)", "struct(n, s)", "struct(n AS k, st.x, n + 1)", "map('k', n, 'j', 2)",
+    "map(n, s)", "map('a', 1, 'a', 2)", "st.x", "st.y", "a[0]", "a[n]", "mp['k']", "mp[s]", "mp.k",
+    "sa.x", "sa[0].y", "get(a, 0)", "get(a, n)", "size(a)", "size(mp)", "cardinality(a)", "array_size(a)",
+    "array_contains(a, 2)", "array_contains(a, n)", "array_contains(w, 'a')", "array_contains(aa, array(1))",
+    "array_position(a, 5)", "array_position(a, n)", "array_distinct(a)", "array_distinct(sa)",
+    "array_distinct(f)", "array_union(a, a2)", "array_intersect(a, a2)", "array_except(a, a2)",
+    "array_except(a2, a)", "arrays_overlap(a, a2)", "arrays_overlap(a, array(n))", "array_remove(a, 2)",
+    "array_compact(a)", "array_compact(w)", "array_repeat(n, 3)", "array_repeat(s, m)", "array_repeat(a, 2)",
+    "flatten(aa)", "slice(a, 2, 2)", "slice(a, -2, 2)", "slice(a, n, m)", "slice(a, 0, 1)", "slice(a, 1, 0)",
+    "slice(a, -9, 2)", "sort_array(a)", "sort_array(a, false)", "sort_array(w)", "sort_array(sa)",
+    "sort_array(f)", "sort_array(aa)", "array_min(a)", "array_max(a)", "array_max(f)", "array_min(f)",
+    "array_max(w)", "array_max(sa)", "array_join(w, ',')", "array_join(w, '-', '?')", "array_join(w, s)",
+    "reverse(a)", "reverse(w)", "concat(a, a2)", "concat(w, array(s))", "concat(a, f)", "a || a2",
+    "element_at(a, 1)", "element_at(a, -1)", "element_at(a, n)", "element_at(mp, 'k')", "element_at(a, 0)",
+    "try_element_at(a, 3)", "try_element_at(mp, 'zz')", "try_element_at(a, 0)", "split(s, 'b')",
+    "split(s, '')", "split(s, 'b', 2)", "split(s, '[ab]+')", "split(p, '/')", "split(s, 'b', -1)",
+    "split(s, '(?=b)')", "split('a,b,,', ',')", "split(',a', ',')",
+    "sequence(1, m)", "sequence(n, m)", "sequence(5, 1, -2)", "sequence(1, n, 2)", "sequence(b, b + 2)",
+    "map_keys(mp)", "map_values(mp)", "map_entries(mp)", "map_contains_key(mp, 'k')",
+    "map_contains_key(mp, s)", "map_from_arrays(array('a', 'b'), array(n, m))", "map_from_arrays(w, a)",
+    "map_from_arrays(a, a)", "map_from_entries(sa)", "map_from_entries(map_entries(mp))",
+    "map_concat(mp, map('z', 1))", "map_concat(mp, map('k', 1))", "CAST(a AS STRING)", "CAST(st AS STRING)",
+    "CAST(a AS ARRAY<STRING>)", "CAST(w AS ARRAY<INT>)", "CAST(st AS STRUCT<p: BIGINT, q: STRING>)",
+    "CAST(mp AS MAP<STRING, DOUBLE>)", "a = a2", "a < a2", "a <=> a2", "st = struct(1, 'u')", "sa > array()",
+    "f = array(0.0D, 2.0D)", "coalesce(a, a2)", "if(n > 1, a, array(0))", "a IN (array(1), array())",
+    "greatest(a, a2)", "array(n, s)", "typeof(sa)", "typeof(mp)", "mp[n]",
     *_REFUSED,
 )  # fmt: skip
 

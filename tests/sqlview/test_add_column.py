@@ -129,7 +129,7 @@ def test_a_transaction_that_began_before_is_refused() -> None:
         ("ALTER TABLE t ADD COLUMN c INT AFTER k", UnsupportedError, "AFTER"),
         ("ALTER TABLE t ADD COLUMN c INT PRIMARY KEY", UnsupportedError, "PRIMARY"),
         ("ALTER TABLE t ADD CONSTRAINT c CHECK (a > 1)", UnsupportedError, "CONSTRAINT"),
-        ("ALTER TABLE t ADD COLUMN c ARRAY<INT>", UnsupportedError, "ARRAY"),
+        ("ALTER TABLE t ADD COLUMN c ARRAY<VARIANT>", UnsupportedError, "VARIANT"),
         ("ALTER TABLE t ADD COLUMN c", SqlSyntaxError, "end of input"),
         ("ALTER TABLE t ADD COLUMN IF NOT EXISTS c INT", SqlSyntaxError, "near"),
         ("ALTER STREAM t ADD COLUMN c INT", UnsupportedError, "Create another stream"),

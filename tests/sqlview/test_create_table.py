@@ -123,8 +123,8 @@ def test_other_rows_with_names(db: Session) -> None:
         ({"a": [1, "x"]}, (), 'column "a" has values of no one type'),
         ({"a": [2**70]}, (), 'column "a"'),
         ({"a": [None]}, (), 'column "a" has no type, but NULLs alone'),
-        ({"a": [[1]]}, (), 'column "a" has the type list<'),
-        ({"a": [{"b": 1}]}, (), 'column "a" has the type struct<'),
+        ({"a": [[datetime.time(1)]]}, (), 'column "a" has the type list<'),
+        ({"a": [{"b": datetime.time(1)}]}, (), 'column "a" has the type struct<'),
         ({"a": [datetime.time(1)]}, (), "column.cast(pa.string())"),
         ({"a": [datetime.timedelta(1)]}, (), "column.cast(pa.int64())"),
         ({"a": [1], "A": [2]}, (), 'the data has column "A" twice'),
@@ -229,7 +229,7 @@ def test_create_table_as_select(spark: Any) -> None:
             db.sql("CREATE TABLE t AS\n  SELECT nosuch FROM orders")
         assert (caught.value.line, caught.value.column) == (2, 10)
         for query, says in (
-            ("SELECT array(1) AS a, NULL AS b", "2 reasons"),
+            ("SELECT array(NULL) AS a, NULL AS b", "2 reasons"),
             ("SELECT 1 AS a, 2 AS A", 'column "A" twice'),
             ("SELECT INTERVAL '1' DAY AS a", 'column "a"'),
         ):

@@ -36,6 +36,7 @@ FURTHER = {
     " SELECT g FROM r",
     "ways": "WITH RECURSIVE r(g, d) AS (SELECT g, 0 FROM bag UNION ALL"
     " SELECT t.k, d + 1 FROM r JOIN t ON t.g = r.g WHERE d < 3) SELECT g, d FROM r",
+    "parts": "SELECT k, explode(array(f, f + 1, NULL)) AS x FROM t",
     "before": "SELECT k, lag(f) OVER (PARTITION BY g ORDER BY k) AS f FROM t",
 }
 

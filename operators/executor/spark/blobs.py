@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.flight.column import Column, Ints, is_textual
+from operators.flight.column import Column, Ints, is_textual, text_type
 from planner import types as t
 
 MAX_BYTES = 8 << 20
@@ -62,10 +62,8 @@ def decode_columns(blob: bytes, types: Sequence[t.SqlType]) -> list[Column]:
             offsets = np.frombuffer(data, np.int32, n + 1, at)
             at += _padded(4 * (n + 1))
             text = memoryview(data)[at : at + length]
-            arrow = pa.binary() if isinstance(kind, t.BinaryType) else pa.string()
-            values = pa.Array.from_buffers(
-                arrow, n, [None, pa.py_buffer(offsets), pa.py_buffer(text)]
-            )
+            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+            values = pa.Array.from_buffers(text_type(kind), n, buffers)
         elif code == _WIDE:
             values = np.frombuffer(data, np.int64, 2 * n, at).reshape(n, 2)
         else:

@@ -75,7 +75,7 @@ def layers(dataflow: Dataflow) -> Iterator[Layer]:
 def is_stateless(node: ir.Node) -> bool:
     """Whether the node only turns deltas into deltas, in any task."""
     match node:
-        case ir.Map() | ir.Union() | ir.Repeat() | ir.DeltaJoin() | ir.Constant():
+        case ir.Map() | ir.Union() | ir.Repeat() | ir.Explode() | ir.DeltaJoin() | ir.Constant():
             return True
         case ir.Source() | ir.Stream() | ir.Store() | ir.TopK() | ir.Threshold():
             return False

@@ -102,11 +102,24 @@ def write_partition(prefix: str, batches: Iterator[pa.RecordBatch]) -> Iterator[
 def check_types(df: DataFrame) -> None:
     """Raises: DataError for a column of a type that no table has."""
     for field in df.schema.fields:
-        if type(field.dataType) not in _TYPES:
+        if not _is_known(field.dataType):
             raise DataError(
                 f'cannot take column "{field.name}" of type {field.dataType.simpleString()}',
-                hint="Select columns of numbers, strings, booleans, dates and timestamps only.",
+                hint="Select columns of numbers, strings, booleans, dates and timestamps, and of "
+                "arrays, maps and structs of them.",
             )
+
+
+def _is_known(kind: st.DataType) -> bool:
+    match kind:
+        case st.ArrayType():
+            return _is_known(kind.elementType)
+        case st.MapType():
+            return _is_known(kind.keyType) and _is_known(kind.valueType)
+        case st.StructType():
+            return bool(kind.fields) and all(_is_known(f.dataType) for f in kind.fields)
+        case _:
+            return type(kind) in _TYPES
 
 
 def _mapped(path: str) -> pa.Table:

@@ -250,6 +250,9 @@ class JobBuilder:
                     own = needed[key]
                 case ir.Repeat():
                     own = {*needed[key], node.count}
+                case ir.Explode():
+                    width = len(node.input.schema)
+                    own = {*(c for c in needed[key] if c < width), node.array}
                 case _:
                     continue
             for i in ir.inputs(node):

@@ -40,6 +40,7 @@ from operators.kernels.memory import BLOCK_BITS
 from operators.kernels.sorting import BUCKETS
 from operators.nodes.delta_join import DeltaJoinOperator
 from operators.nodes.errors import ErrorState
+from operators.nodes.explode import ExplodeOperator
 from operators.nodes.half_join import HalfJoinOperator
 from operators.nodes.map import MapOperator
 from operators.nodes.range_join import RangeJoinOperator
@@ -261,9 +262,10 @@ class AttachedJob:
             self._joins.append(operator)
         self._maps = {n: MapOperator(m) for n, m in enumerate(job.nodes) if isinstance(m, ir.Map)}
         #: Unions need no operator: each takes its inputs' updates as they come.
-        self._linear: dict[int, MapOperator | RepeatOperator] = {
+        self._linear: dict[int, MapOperator | RepeatOperator | ExplodeOperator] = {
             **self._maps,
             **{n: RepeatOperator(r) for n, r in enumerate(job.nodes) if isinstance(r, ir.Repeat)},
+            **{n: ExplodeOperator(x) for n, x in enumerate(job.nodes) if isinstance(x, ir.Explode)},
         }
         self._sinks = {n: sink_of(job.nodes[n], hashing) for n in job.sinks}
         self._sink_tags = {n: len(job.routes) + i for i, n in enumerate(job.sinks)}
