@@ -9,9 +9,17 @@ from tests.harness import Checked, Mismatch
 from tests.properties.cases import MakeView, Step, fault, make, run, shrink
 from tests.reference.engine import BUGS, ReferenceSession
 from tests.reference.tables import insert
-from tests.sql import traps_order
+from tests.sql import test_traps, traps_nested, traps_order, traps_subqueries
 from tests.sql.scenario import Scenario, install, run_as_one_step, run_written
-from tests.sql.test_traps import SCENARIOS
+
+#: The slow engine counts rows as they are, and lists have no hash.
+SCENARIOS = [s for s in test_traps.SCENARIOS if s not in traps_nested.SCENARIOS]
+#: Where to look for mistakes that few scenarios show.
+_WHERE = {
+    "wrong_order": traps_order.SCENARIOS,
+    "stays_in_error": traps_subqueries.SCENARIOS,
+    "swallows_errors": traps_subqueries.SCENARIOS,
+}
 
 
 def _reference(bug: str | None = None) -> Checked:
@@ -46,7 +54,7 @@ def test_the_right_engine_passes_written_and_random_cases() -> None:
 
 @pytest.mark.parametrize("bug", sorted(set(BUGS) - {"partial_apply"}))
 def test_traps_find_every_planted_mistake(bug: str) -> None:
-    scenarios = traps_order.SCENARIOS if bug == "wrong_order" else SCENARIOS
+    scenarios = _WHERE.get(bug, SCENARIOS)
     assert any(_found(bug, scenario) for scenario in scenarios), BUGS[bug]
 
 
@@ -55,8 +63,8 @@ def test_random_cases_find_planted_mistakes_and_shrink_them(bug: str) -> None:
     def connect() -> Checked:
         return _reference(bug)
 
-    failing = next(c for c in (make(seed, 12) for seed in range(40)) if fault(c, connect))
-    small = shrink(failing, connect, attempts=60)
+    failing = next(c for c in (make(seed, 6) for seed in range(40)) if fault(c, connect))
+    small = shrink(failing, connect, attempts=15)
     assert fault(small, connect) is not None
     assert len(small.operations) < len(failing.operations)
     assert any(isinstance(o, MakeView) for o in small.operations)
