@@ -561,15 +561,14 @@ class Dataflow:
         No answer depends on it. Raises: what went wrong; that is taken up at the end of the next
         step, and all else is done.
         """
-        behind, most = self._behind, 0
+        behind = self._behind
         for key, delta in changes.items():
             relation = self._relations.get(key)
             if relation is not None:
                 relation.leave_fresh()
-                rows = behind[key] = behind.get(key, 0) + len(delta)
-                most = max(most, rows)
+                behind[key] = behind.get(key, 0) + len(delta)
         self._steps_behind += 1
-        if self._steps_behind < STEPS_BEHIND and most < ROWS_BEHIND:
+        if self._steps_behind < STEPS_BEHIND and max(behind.values(), default=0) < ROWS_BEHIND:
             return
         self._steps_behind = 0
         failed: BaseException | None = None
