@@ -65,8 +65,8 @@ class Only(NamedTuple):
 #: Combinations of tables whose steps' nodes are remembered.
 _MOST_REACHED = 1024
 #: Old versions are forgotten and indexes merged after so many steps, or when so many rows came to
-#: a relation since.
-STEPS_BEHIND, ROWS_BEHIND = 8, 4096
+#: a relation since, or so many of one died, which who looks for the first of an order passes over.
+STEPS_BEHIND, ROWS_BEHIND, DEATHS_BEHIND = 8, 4096, 64
 #: A node as installed: "" where it is shared, else the view whose own it is.
 Key: TypeAlias = tuple[str, ir.Node]
 
@@ -561,14 +561,16 @@ class Dataflow:
         No answer depends on it. Raises: what went wrong; that is taken up at the end of the next
         step, and all else is done.
         """
-        behind = self._behind
+        behind, deaths = self._behind, 0
         for key, delta in changes.items():
             relation = self._relations.get(key)
             if relation is not None:
                 relation.leave_fresh()
                 behind[key] = behind.get(key, 0) + len(delta)
+                deaths = max(deaths, relation.recent_deaths)
         self._steps_behind += 1
-        if self._steps_behind < STEPS_BEHIND and max(behind.values(), default=0) < ROWS_BEHIND:
+        few = deaths < DEATHS_BEHIND and max(behind.values(), default=0) < ROWS_BEHIND
+        if few and self._steps_behind < STEPS_BEHIND:
             return
         self._steps_behind = 0
         failed: BaseException | None = None

@@ -242,6 +242,11 @@ class Relation(Rows):
         self._fresh, self._gathered, self._whole, self._part = None, None, False, None
 
     @property
+    def recent_deaths(self) -> int:
+        """Rows that died since `advance` forgot the deaths before."""
+        return len(self._died_row)
+
+    @property
     def appended(self) -> Ints:
         """Row ids of the step's latest append."""
         return _EMPTY if self._fresh is None else self._fresh.rows

@@ -441,6 +441,8 @@ class _Queries:
         """The columns without those of its EXCEPT."""
         self.report.check(star)
         for node in star.args.get("except_") or ():
+            if not isinstance(node, exp.Column):
+                self.report.fail(node, "EXCEPT takes names of columns, and nothing else")
             check_reference(node, self.report)
             named = [
                 c

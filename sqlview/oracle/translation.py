@@ -49,7 +49,7 @@ from sqlview.oracle.arithmetic import (
 from sqlview.oracle.functions import FUNCTION_MACROS, Spoken, is_rewritten, rewritten
 from sqlview.oracle.generators import as_unnest
 from sqlview.oracle.groups import GROUP_MACROS, group_aggregate, reads_group
-from sqlview.oracle.kinds import MaybeType, common_type, literal_type
+from sqlview.oracle.kinds import MaybeType, common_type, literal_type, named_type
 from sqlview.oracle.protocol import CannotSay
 from sqlview.oracle.spelling import respell
 from sqlview.oracle.trees import call, cast, text
@@ -343,6 +343,14 @@ def _matched(node: exp.Binary, kind: MaybeType) -> exp.Expr:
     return node if around else exp.Escape(this=node, expression=text("\\"))
 
 
+#: Parts of nested values, and what orders or casts its operands.
+_PARTS = (exp.Bracket, exp.Dot, exp.Struct)
+_ORDERED = (
+    *(exp.Cast, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.Greatest, exp.Least),
+    *(exp.Ordered, exp.Max, exp.Min),
+)
+
+
 class _Typer:
     """Types expressions by Spark's rules, scope by scope from the inside, rewriting as it goes."""
 
@@ -405,6 +413,7 @@ class _Typer:
             return
         place = _Place(node)
         nodes = 1 + sum(self._nodes.get(id(e), 1) for e in node.iter_expressions())
+        self._refuse_nested(node)
         kind, replacement = self._rule(node)
         self._types[id(node)] = kind
         if replacement is not None and replacement is not node:
@@ -416,6 +425,18 @@ class _Typer:
         self._nodes[id(node)] = nodes
         if nodes > _MOST_NODES:
             raise CannotSay("expressions that hold their operands several times are nested deeply")
+
+    def _refuse_nested(self, node: exp.Expr) -> None:
+        """DuckDB has the equality of nested values that Spark has, and hardly more: a field, an
+        element, an order and a text are others, or what is missing is."""
+        if isinstance(node, _PARTS):
+            raise CannotSay("fields and elements of nested values are read by Spark alone")
+        if isinstance(node, _ORDERED):
+            kinds = [self._of(e) for e in node.iter_expressions()]
+            if isinstance(node, exp.Cast):
+                kinds.append(named_type(node.to))
+            if any(isinstance(k, (t.ArrayType, t.MapType, t.StructType)) for k in kinds):
+                raise CannotSay("nested values are ordered and cast by Spark alone")
 
     def _of(self, node: exp.Expr | None) -> MaybeType:
         return None if node is None else self._types.get(id(node))

@@ -66,7 +66,8 @@ VALUES = (
 
 
 def test_every_aggregate_is_tested() -> None:
-    assert {v.function for v in VALUES} == RECOMPUTED
+    in_traps = {"collect_list"}  # lists of values: see tests/sql/traps_nested.py
+    assert {v.function for v in VALUES} | in_traps == RECOMPUTED
 
 
 def _kind(value: ir.GroupValue) -> t.SqlType:

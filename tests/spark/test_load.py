@@ -220,7 +220,7 @@ BAD = {
     "NULL": ("CASE WHEN id <> 700 THEN id END AS id", 'NULL in column "id", which is NOT NULL'),
     "range": ("id AS id, 1 AS more", 'the data has column "more", which the table lacks'),
     "type": ("cast(id AS string) AS id", 'column "id" is BIGINT, but the data has string'),
-    "array": ("array(id) AS id", 'cannot take column "id" of type array<bigint>'),
+    "array": ("array(id) AS id", 'column "id" is BIGINT, but the data has list<'),
 }
 
 

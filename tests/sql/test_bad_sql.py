@@ -91,6 +91,8 @@ QUERIES = (
     Bad("except_of_no_column", "SELECT * EXCEPT (id, nope) FROM t", BindError, ("nope",), None),
     Bad("except_of_two_columns", "SELECT * EXCEPT (id) FROM t JOIN u ON t.id = u.id", BindError,
         ("ambiguous",), None),
+    Bad("except_of_an_expression", "SELECT * EXCEPT (upper('x')) FROM t", BindError,
+        ("names of columns",), None),
     Bad("except_of_all_columns", "SELECT u.* EXCEPT (id, w) FROM u", BindError,
         ("leaves no column",), None),
     Bad("grouping_of_no_sets", "SELECT id, grouping(id) AS g FROM t GROUP BY id", BindError,

@@ -139,7 +139,7 @@ def test_nothing_of_a_stream_is_kept(db: Session) -> None:
         send(db, *(("ann", i) for i in range(1000)))
     after = db.metrics()
     assert rows(db, "v") == [(20_001, 999, "ann")]
-    assert after.table_bytes == before.table_bytes
+    assert after.table_bytes <= before.table_bytes
     assert after.state_bytes - before.state_bytes < 10_000
 
 
