@@ -87,10 +87,9 @@ def lists(column: Column) -> Lists:
     """The elements of arrays, or entries of maps. Cost: one pass over the bytes."""
     data, starts, ends = _bytes_of(column.values)
     program, stack = _walked(column.type)
-    lengths = np.empty(len(starts), np.int64)
-    kernels.list_lengths(program, data, starts, ends, lengths, stack)
-    offsets = np.zeros(len(starts) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    sizes = np.empty(len(starts), np.int64)
+    kernels.list_lengths(program, data, starts, ends, sizes, stack)
+    offsets = offsets_of(sizes)
     first, last = np.empty(offsets[-1], np.int64), np.empty(offsets[-1], np.int64)
     kernels.list_elements(program, data, starts, ends, first, last, stack)
     return Lists(offsets, Pieces(data, first, last))
@@ -177,7 +176,7 @@ def _texts(kind: t.SqlType, pieces: Pieces, there: Bools) -> pa.Array:
     ends = np.where(there, pieces.last - 2, 0)
     sizes = np.empty(len(starts), np.int64)
     kernels.text_lengths(pieces.data, starts, ends, sizes)
-    places = _offsets(sizes)
+    places = offsets_of(sizes)
     out = np.empty(places[-1], np.uint8)
     kernels.copy_texts(pieces.data, starts, ends, places, out)
     return _array(text_type(kind), places, out)
@@ -208,7 +207,7 @@ def marked(column: Column) -> pa.Array:
     rows[~column.valid, 0] = kernels.NULL
     kept = np.ones((n, 1 + width), np.bool_)
     kept[~column.valid, 1:] = False
-    return _array(pa.binary(), _offsets(kept.sum(axis=1)), rows[kept])
+    return _array(pa.binary(), offsets_of(kept.sum(axis=1)), rows[kept])
 
 
 def _has_zero(texts: pa.Array) -> bool:
@@ -255,7 +254,7 @@ def from_lists(kind: t.SqlType, offsets: Ints, elements: Column, valid: Bools | 
 def from_pieces(kind: t.SqlType, offsets: Ints, pieces: Pieces, valid: Bools | None) -> Column:
     """As `from_lists`, of elements that lie in bytes."""
     sizes = pieces.last - pieces.first
-    inner = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    inner = offsets_of(sizes)
     ends = inner[offsets] + np.arange(len(offsets))  # an END behind each row
     out = np.zeros(ends[-1] if len(ends) else 0, np.uint8)
     places = inner[:-1] + np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -308,14 +307,15 @@ def _bytes_of(values: pa.Array) -> tuple[Any, Ints, Ints]:
     return data, np.ascontiguousarray(ends[:-1]), np.ascontiguousarray(ends[1:])
 
 
-def _offsets(sizes: Ints) -> Ints:
+def offsets_of(sizes: Ints | Sequence[int]) -> Ints:
+    """Where each of lists of these sizes begins, one after the other, and the last one ends."""
     out = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=out[1:])
     return out
 
 
 def _copied(data: Any, first: Ints, last: Ints) -> pa.Array:
-    places = _offsets(last - first)
+    places = offsets_of(last - first)
     out = np.empty(places[-1], np.uint8)
     kernels.copy_ranges(data, first, last, places, out)
     return _array(pa.binary(), places, out)

@@ -132,7 +132,7 @@ def array_of(column: Column, target: pa.DataType, inner: _Outward) -> pa.Array:
 
 def _offsets(array: pa.Array) -> Ints:
     sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
+    return nested.offsets_of(sizes)
 
 
 def _is_list(kind: pa.DataType) -> bool:

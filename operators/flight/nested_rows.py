@@ -55,8 +55,7 @@ def column_of(
             raise _refused(field, value, first + _row_of(values, at))
         lists.append(found)
     lists = _spread(valid, lists, ())
-    offsets = np.zeros(len(lists) + 1, np.int64)
-    np.cumsum([len(x) for x in lists], out=offsets[1:])
+    offsets = nested.offsets_of([len(x) for x in lists])
     every = [element for some in lists for element in some]
     try:
         if isinstance(kind, t.ArrayType):

@@ -13,6 +13,7 @@ from operators.flight.column import Bools, Column, Ints, null_column
 from operators.flight.delta import Delta, Origin
 from operators.flight.nested import Lists, Pieces
 from operators.nodes.operator import Inputs, Operator, Place
+from operators.nodes.runs import elements
 from planner import dataflow as ir
 from planner.types import INT, SqlType
 
@@ -39,8 +40,7 @@ class ExplodeOperator(Operator[ir.Explode]):
         if array.valid is not None:
             counts = np.where(array.valid, counts, 0)
         times = np.maximum(counts, 1) if node.outer else counts
-        rows = np.repeat(np.arange(len(delta)), times)
-        at = np.arange(len(rows)) - np.repeat(np.cumsum(times) - times, times)
+        rows, at = elements(times)
         there = None if counts.all() else at < counts[rows]
         position = Column(INT, at, there)
         element = _elements(node.schema[-1].type, found, found.offsets[rows] + at, there)

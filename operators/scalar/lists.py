@@ -474,7 +474,7 @@ def _sequence(call: Call, args: tuple[Node, ...]) -> Run:
         counts = distance // np.where(size == 0, np.uint64(1), size) + np.uint64(1)
         large = fits & (counts > _MOST_ELEMENTS)
         counts = np.where(fits & valid & ~large, counts, 0).astype(np.int64)
-        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+        offsets = nested.offsets_of(counts)
         rows = np.repeat(np.arange(n), counts)
         values = start[rows] + (np.arange(len(rows)) - offsets[rows]) * step[rows]
         column = nested.from_lists(kind, offsets, Column(kind.element, values), None)
@@ -530,8 +530,7 @@ def _split(call: Call, args: tuple[Node, ...]) -> Run:
 
     def op(given: list[Column], valid: Bools, n: int) -> tuple[Column, None]:
         lists = [parts(text) for text in given[0].values.to_pylist()]
-        offsets = np.zeros(n + 1, np.int64)
-        np.cumsum([len(x) for x in lists], out=offsets[1:])
+        offsets = nested.offsets_of([len(x) for x in lists])
         words = pa.array([word for some in lists for word in some], pa.string())
         return nested.from_lists(call.type, offsets, Column(t.STRING, words), None), None
 

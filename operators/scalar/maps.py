@@ -154,7 +154,7 @@ def _from_arrays(call: Call, args: tuple[Node, ...]) -> Run:
         kept = [np.flatnonzero(fits[part.rows]) for part in (keys, values)]
         both = [p.pieces.take(k).binaries() for p, k in zip((keys, values), kept, strict=True)]
         entries = pc.binary_join_element_wise(_ENTRY, *both, b"")
-        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.where(fits, counts, 0))))
+        offsets = nested.offsets_of(np.where(fits, counts, 0))
         column, errors = checked(kind, offsets, nested.pieces_of(entries), n)
         rows = np.flatnonzero(unequal).tolist()
         said = [_LENGTHS] * len(rows)

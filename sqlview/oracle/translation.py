@@ -435,7 +435,7 @@ class _Typer:
             kinds = [self._of(e) for e in node.iter_expressions()]
             if isinstance(node, exp.Cast):
                 kinds.append(named_type(node.to))
-            if any(isinstance(k, (t.ArrayType, t.MapType, t.StructType)) for k in kinds):
+            if any(isinstance(k, t.NestedType) for k in kinds):
                 raise CannotSay("nested values are ordered and cast by Spark alone")
 
     def _of(self, node: exp.Expr | None) -> MaybeType:
