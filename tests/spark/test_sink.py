@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from sqlview.sink import Sink
 
 pytestmark = pytest.mark.spark
 
+_FIRST_SENT = 1_700_000_000  # seconds since 1970
+
 
 class Stream:
     """A Spark stream over files; each run takes what is new into a sink and ends."""
@@ -27,8 +30,10 @@ class Stream:
         self._sent = 0
 
     def send(self, rows: pa.Table) -> None:
-        """One more batch."""
-        pq.write_table(rows, self._files / f"{self._sent:03}.parquet")
+        """One more batch. Spark takes files by their times, which are a second apart here."""
+        file = self._files / f"{self._sent:03}.parquet"
+        pq.write_table(rows, file)
+        os.utime(file, (_FIRST_SENT + self._sent,) * 2)
         self._sent += 1
 
     def run(self, sink: Callable[[Any, int], None], schema: str) -> None:
