@@ -14,10 +14,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 #: How long a Ctrl-C may wait for who waits for a lock.
 _LOOK_SECONDS = 0.1
+
+
+_Handler: TypeAlias = Callable[[int, "FrameType | None"], Any]
 
 
 class _Lock(Protocol):
@@ -27,7 +30,7 @@ class _Lock(Protocol):
 class _State:
     """`handler`: what Ctrl-C does outside, while it is held; `pending`: whether one came."""
 
-    handler: Callable[[int, FrameType | None], Any] | None = None
+    handler: _Handler | None = None
     pending = False
 
 
@@ -62,18 +65,20 @@ class held:
 
 
 @contextmanager
-def let_through() -> Iterator[None]:
-    """Let Ctrl-C do what it does outside, in a block that changes nothing."""
+def let_through(first: Callable[[], object] | None = None) -> Iterator[None]:
+    """Let Ctrl-C do what it does outside, in a block that changes nothing. `first`: done before,
+    by a Ctrl-C, whether it is held or not."""
     handler = _State.handler
-    if handler is None or not _is_main():
+    outside = _signal.getsignal(_signal.SIGINT) if handler is None and first else handler
+    if not callable(outside) or outside is _keep or not _is_main():
         yield
         return
     raise_pending()
-    _signal.signal(_signal.SIGINT, handler)
+    before = _signal.signal(_signal.SIGINT, outside if first is None else _both(first, outside))
     try:
         yield
     finally:
-        _signal.signal(_signal.SIGINT, _keep)
+        _signal.signal(_signal.SIGINT, before)
 
 
 @contextmanager
@@ -107,6 +112,16 @@ def raise_pending() -> None:
         assert _State.handler is not None
         _State.pending = False
         _State.handler(_signal.SIGINT, None)
+
+
+def _both(first: Callable[[], object], handler: _Handler) -> _Handler:
+    def handle(number: int, frame: FrameType | None) -> None:
+        try:
+            first()
+        finally:
+            handler(number, frame)
+
+    return handle
 
 
 def _is_main() -> bool:

@@ -150,10 +150,13 @@ class SparkSide:
                     hint="Open the session with connect(path), a directory that all executors see.",
                 )
             from operators.executor.spark import SparkExecutor
+            from operators.executor.spark.executor import TASK_ROWS
 
             with self._files():
                 make_directory(str(self.directory))
-            self._executor = SparkExecutor(spark, str(self.directory), values=self._values)
+            self._executor = SparkExecutor(
+                spark, str(self.directory), values=self._values, driver_rows=TASK_ROWS
+            )
         return self._executor
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ import sqlview
 import sqlview.lending
 import sqlview.spark
 from operators.executor.spark import SparkExecutor, task
+from operators.executor.spark.run import Run
 from sqlview.spark import SparkSide
 from sqlview.store import store
 from sqlview.verify import Verifier
@@ -77,13 +78,13 @@ def test_only_its_owner_reads_it(
     monkeypatch.setattr(sqlview.spark, "DRIVER_BYTES", -1)
     monkeypatch.setattr(store, "CHECKPOINT_SECONDS", 1e9)  # no file goes while it is looked at
     seen: dict[str, int] = {}
-    collect = SparkExecutor._collect
+    collect = Run.collect
 
-    def looking(self: SparkExecutor, job: Any, path: str) -> Any:
+    def looking(self: Run, *job: Any) -> Any:
         seen.update(modes(directory(db).parent))
-        return collect(self, job, path)
+        return collect(self, *job)
 
-    monkeypatch.setattr(SparkExecutor, "_collect", looking)
+    monkeypatch.setattr(Run, "collect", looking)
     before = os.umask(umask)
     try:
         insert(db, 0)
@@ -139,14 +140,14 @@ def test_removed_during_a_step(
 ) -> None:
     """The job fails, the driver does its work, and the next step runs on Spark again."""
     insert(db, 0)
-    collect = SparkExecutor._collect
+    collect = Run.collect
 
-    def removing(self: SparkExecutor, job: Any, path: str) -> Any:
+    def removing(self: Run, *job: Any) -> Any:
         shutil.rmtree(directory(db))
-        return collect(self, job, path)
+        return collect(self, *job)
 
     with monkeypatch.context() as patch:
-        patch.setattr(SparkExecutor, "_collect", removing)
+        patch.setattr(Run, "collect", removing)
         insert(db, N)
     assert executor(db).failures == 1
     assert "goes on in the driver" in caplog.text

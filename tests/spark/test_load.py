@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import re
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -445,6 +448,42 @@ def test_views_over_a_load(
         assert db.verify("v", engine="duckdb").equal
         assert "failed" not in caplog.text
     with sqlview.connect(path) as db:
+        assert db.verify("v", engine="duckdb").equal
+
+
+def test_ctrl_c_cancels_a_job(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks that compute a view end with it, nothing is left, and Spark and the store go on."""
+    monkeypatch.setattr(placement, "SPARK_ROWS", 0)
+    path, begun, over = (tmp_path / name for name in ("store", "begun", "over"))
+
+    def wait(stage: int, task: int) -> None:
+        begun.touch()
+        for _ in range(300):
+            time.sleep(0 if over.exists() else 0.1)
+
+    def press() -> None:
+        while not begun.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with _open(path, spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, g BIGINT)")
+        db.load("t", spark.range(0, 9_000, 1, 2).selectExpr("id", "id % 901 AS g"))
+        db.checkpoint()
+        before = set(os.listdir(path))
+        monkeypatch.setattr(db._side().executor, "_probe", wait)
+        pressing, started = threading.Thread(target=press), time.monotonic()
+        pressing.start()
+        view = "CREATE MATERIALIZED VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g"
+        with pytest.raises(KeyboardInterrupt):
+            db.sql(view)
+        pressing.join()
+        assert time.monotonic() - started < 20
+        over.touch()
+        assert db.sql("SHOW VIEWS").to_arrow().num_rows == 0
+        assert set(os.listdir(path)) == before
+        monkeypatch.undo()
+        db.sql(view)
         assert db.verify("v", engine="duckdb").equal
 
 

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
-from operators import interrupts, scalar
+from operators import scalar
 from operators.executor.spark.indexes import new_name
+from operators.executor.spark.run import Probe, Run
 from operators.flight.column import Ints
 from operators.kernels import memory
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
-from operators.state.files import check_directory, create, discard
+from operators.state.files import check_directory
 from operators.state.filters import Filter
 from operators.state.hashing import Hashing
-from operators.state.pieces import Array, Home, MappedFiles, Pack, Stored, checksum
-from operators.state.publish import REFERENCES, Attachment, Publication, Publisher, RelationRef
+from operators.state.pieces import Array, Home, MappedFiles, Pack, checksum
+from operators.state.publish import REFERENCES, Attachment, RelationRef
 from operators.state.rows import Rows
 from operators.state.shared import Shared
 from planner.expr import Expr, columns_used
@@ -57,65 +57,37 @@ class FilterJob:
 _JOB = Format("sqlview filter job", 1, (*PLAN_CLASSES, FilterJob, *REFERENCES))
 
 
-def evaluate(
-    spark: SparkSession,
-    publisher: Publisher,
-    tasks: int,
-    filter: Filter,
-    values: Iterable[Stored],
-    dead: Iterable[Stored],
-) -> None:
+def evaluate(run: Run, tasks: int, filter: Filter) -> None:
     """Let a filter that nobody has looked at have the bits of all rows. Raises: as indexes.build;
     nothing has changed then."""
-    store, relation = publisher.values, filter.relation
-    lent, path = store.lend(), publisher.name("filter")
-    publication: Publication | None = None
-    kept = False
-    try:
-        blocks = (relation.next_row + BLOCK_MASK) >> BLOCK_BITS
-        with publisher.publication(values, dead) as publication:
-            job = FilterJob(
-                publication.relation(relation, columns_used(filter.predicate), None),
-                filter.predicate,
-                tuple(blocks * t // tasks for t in range(tasks + 1)),
-                store.directory,
-                lent.token,
-                relation.shared.hashing.numbers,
-            )
-        with create(path) as out:
-            out.write(_JOB.write(job).encode())
-        with interrupts.let_through():
-            frame = spark.range(0, tasks, 1, tasks).mapInArrow(_stage(path), _RESULT)
-            told: list[dict[str, Any]] = frame.toArrow().to_pylist()
-        homes: dict[int, Home] = {}
-        last: list[Array] = []
-        for row in sorted(told, key=lambda row: int(row["task"])):
-            if row["last"] is not None:
-                last.append(np.frombuffer(row["last"], np.uint8))
-            places = np.array(row["places"], np.int64).reshape(-1, 4)
-            for block, *place in places.tolist():
-                homes[block] = Home(row["name"], np.array([(0, *place)], np.int64))
-        filter.load(relation.next_row, 0, homes, last, MappedFiles(store.directory))
-        store.adopt(lent.token, {home.file for home in homes.values()})
-        kept = True
-    finally:
-        if not kept:
-            store.give_back(lent.token)
-        if publication is not None:
-            publication.drop()
-        discard(path)
+    relation = filter.relation
+    blocks = (relation.next_row + BLOCK_MASK) >> BLOCK_BITS
+    with run.publication() as publication:
+        job = FilterJob(
+            publication.relation(relation, columns_used(filter.predicate), None),
+            filter.predicate,
+            tuple(blocks * t // tasks for t in range(tasks + 1)),
+            run.directory,
+            run.token,
+            relation.shared.hashing.numbers,
+        )
+    run.write(_JOB, job)
+    told: list[dict[str, Any]] = run.collect(__name__, tasks, (_RESULT,)).to_pylist()
+    homes: dict[int, Home] = {}
+    last: list[Array] = []
+    for row in sorted(told, key=lambda row: int(row["task"])):
+        if row["last"] is not None:
+            last.append(np.frombuffer(row["last"], np.uint8))
+        places = np.array(row["places"], np.int64).reshape(-1, 4)
+        for block, *place in places.tolist():
+            homes[block] = Home(row["name"], np.array([(0, *place)], np.int64))
+    filter.load(relation.next_row, 0, homes, last, MappedFiles(run.directory))
+    run.keep({home.file for home in homes.values()})
 
 
-def _stage(path: str) -> Any:
-    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from operators.executor.spark.bitmaps import run
-
-        yield from run(path, batches)
-
-    return call
-
-
-def run(path: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run(
+    path: str, stage: int, batches: Iterable[pa.RecordBatch], probe: Probe | None = None
+) -> Iterator[pa.RecordBatch]:
     """Do the tasks whose numbers are given."""
     directory = os.path.dirname(path)
     check_directory(directory)
@@ -143,6 +115,8 @@ def run(path: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
             pack.write(durable=True)
             name = os.path.basename(pack.path)
             row = {"task": task, "name": name, "places": places, "last": last}
+            if probe is not None:
+                probe(stage, task)
             yield pa.RecordBatch.from_pylist([row], _TOLD)
 
 

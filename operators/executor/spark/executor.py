@@ -5,7 +5,6 @@ reads, runs one job whose tasks read that and return what the layer's sinks are 
 applies it in the order of the dataflow. Jobs change nothing: one that fails for good is done again
 by the driver itself, from the same state, and the step goes on inline.
 
-Only the DataFrame API is used: a job is `range`, then `mapInArrow` and `repartitionById` in turn.
 Source: DESIGN §7.
 """
 
@@ -14,19 +13,19 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from operators import interrupts
 from operators.checkpoint import stored_dead, stored_values
 from operators.dataflow import Dataflow, Installed, Key
 from operators.executor.spark import bitmaps, blobs, hydration, indexes, task
 from operators.executor.spark.cut import Layer, SinkCut, layers
-from operators.executor.spark.job import Job, JobBuilder, Limits, write_manifest
+from operators.executor.spark.job import JOB_FORMAT, Job, JobBuilder, Limits
+from operators.executor.spark.run import Probe, Run, running
 from operators.executor.spark.sinks import sink_of
 from operators.flight.delta import Delta
 from operators.nodes.map import MapOperator
@@ -34,13 +33,14 @@ from operators.nodes.reduce import ReduceOperator
 from operators.nodes.store import StoreOperator
 from operators.state.arrangement import ArrangementState
 from operators.state.bulk import Built
-from operators.state.files import discard
 from operators.state.filters import Filter
-from operators.state.publish import Publication, Publisher
+from operators.state.publish import Publisher
 from operators.state.values import ValueFiles
 from planner import dataflow as ir
 
 _log = logging.getLogger("sqlview.executor")
+
+Found = TypeVar("Found")
 
 DEFAULT_TASKS = 4
 #: Fewer changed rows than this per task cost more to start than to process.
@@ -72,7 +72,8 @@ class SparkExecutor:
     `directory`: for files of jobs; all executors of the cluster must see it under this path, as
     that of `values`, a store's (None: what is published lies in `directory`, too).
     `tasks`: per stage; None: twice the cores of a local master, else DEFAULT_TASKS.
-    `driver_rows`: layers with fewer changed rows than this run in the driver (0: none does).
+    `driver_rows`: of a step's layers, those behind the first job with fewer changed rows than this
+    run in the driver (0: none does).
     `probe`: called in every task, for tests.
     """
 
@@ -89,7 +90,7 @@ class SparkExecutor:
         small_index_rows: int = SMALL_INDEX_ROWS,
         combine_rows: int = COMBINE_ROWS,
         driver_rows: int = 0,
-        probe: task.Probe | None = None,
+        probe: Probe | None = None,
     ) -> None:
         self._spark = spark
         self._publisher = Publisher(os.path.abspath(directory), values)
@@ -116,15 +117,9 @@ class SparkExecutor:
                 dataflow.run(installed, changes)
             run_inline(layer.events, dataflow, changes, counted)
             if not inline and not self._is_small(layer, changes):
-                try:
-                    self._run(layer, dataflow, changes, counted)
+                if self._run(layer, dataflow, changes, counted):
                     continue
-                except JobFailed as failure:
-                    self.failures += 1
-                    inline = True
-                    _log.warning(
-                        "a Spark job failed; the step goes on in the driver", exc_info=failure
-                    )
+                inline = True
             run_inline(layer.sinks, dataflow, changes, counted)
         self._publisher.collect(stored_values(dataflow), stored_dead(dataflow))
 
@@ -134,37 +129,24 @@ class SparkExecutor:
         """What an index of a store is to have of the rows from `first` on, made by tasks, see
         `operators.state.shared.Build`; None if Spark gives the job up, which is then the driver's.
         """
-        values, dead = stored_values(dataflow), stored_dead(dataflow)
-        try:
-            return indexes.build(
-                self._spark,
-                self._publisher,
-                self._limits.tasks,
-                index,
-                first,
-                unique,
-                values,
-                dead,
-            )
-        except Exception as error:
-            self.failures += 1
-            _log.warning("a Spark job failed; the driver builds the index", exc_info=error)
-            return None
+        tasks = self._limits.tasks
+        return self._tried(
+            dataflow,
+            lambda run: indexes.build(run, tasks, index, first, unique),
+            "the driver builds the index",
+        )
 
     def evaluate(self, dataflow: Dataflow, filter: Filter) -> bool:
         """Let a filter over a relation of a store have the bits of all rows, which tasks evaluate.
         False, with nothing changed: while values are published, or if Spark gives the job up."""
         if self._publisher.values.is_writing:
             return False
-        values, dead = stored_values(dataflow), stored_dead(dataflow)
-        tasks = self._limits.tasks
-        try:
-            bitmaps.evaluate(self._spark, self._publisher, tasks, filter, values, dead)
-        except Exception as error:
-            self.failures += 1
-            _log.warning("a Spark job failed; the driver evaluates the filter", exc_info=error)
-            return False
-        return True
+
+        def evaluated(run: Run) -> bool:
+            bitmaps.evaluate(run, self._limits.tasks, filter)
+            return True
+
+        return bool(self._tried(dataflow, evaluated, "the driver evaluates the filter"))
 
     def hydrate(
         self,
@@ -186,45 +168,28 @@ class SparkExecutor:
         planned = hydration.plan(dataflow, sink, new)
         if planned is None or planned.rows < least:
             return None
-        publisher, store = self._publisher, self._publisher.values
-        path, lent = publisher.name("job"), publisher.values.lend()
-        publication: Publication | None = None
-        kept = False
-        try:
-            values, dead = stored_values(dataflow), stored_dead(dataflow)
-            with publisher.publication(values, dead) as publication:
+
+        def computed(run: Run) -> tuple[_Outcome, hydration.Written]:
+            with run.publication() as publication:
                 builder = hydration.HydrationBuilder(
-                    dataflow, planned, time, lent.token, self._limits, publication
+                    dataflow, planned, time, run.token, self._limits, publication
                 )
                 job = builder.build()
-            write_manifest(job, path)
-            with interrupts.let_through():
-                collected = self._collect(job, path)
-            rows = _results(collected, publisher.directory)
-            told = rows.get(len(job.routes), [])
-            found = hydration.written(told if job.written else [], store.directory)
-            store.adopt(lent.token, found.names)
-            kept = True
-        except Exception as error:
-            self.failures += 1
-            _log.warning("a Spark job failed; the driver computes the view", exc_info=error)
+            outcome = self._outcome(run, job, builder)
+            told = outcome.of_sink(0) if job.written else []
+            found = hydration.written(told, run.directory)
+            run.keep(found.names)
+            return outcome, found
+
+        both = self._tried(dataflow, computed, "the driver computes the view")
+        if both is None:
             return None
-        finally:
-            if not kept:
-                store.give_back(lent.token)
-            if publication is not None:
-                publication.drop()
-            discard(path)
-            publisher.discard_named(os.path.basename(path) + "-")
-        if job.written:
+        outcome, found = both
+        if outcome.job.written:
             hydration.take(dataflow, sink, found, time)
         else:
-            hydration.add_up(sink, told, dataflow.hashing, time)
-        keys = list(builder.keys)
-        for node, message, count in task.failing(rows.get(len(job.routes) + len(job.sinks), [])):
-            operator = dataflow.operator(keys[node][1], keys[node][0])
-            assert isinstance(operator, MapOperator)
-            operator.errors.count(message, count)
+            hydration.add_up(sink, outcome.of_sink(0), dataflow.hashing, time)
+        outcome.count_failing(dataflow)
         return planned.rows
 
     def close(self) -> None:
@@ -234,93 +199,98 @@ class SparkExecutor:
     def _is_small(self, layer: Layer, changes: dict[Key, Delta]) -> bool:
         leaves = {leaf for cut in layer.sinks for leaf in cut.leaves}
         rows = sum(len(changes[leaf]) for leaf in leaves if leaf in changes)
-        return rows == 0 or rows < self._driver_rows
+        return rows == 0 or (bool(self.jobs) and rows < self._driver_rows)
 
     def _run(
         self, layer: Layer, dataflow: Dataflow, changes: dict[Key, Delta], counted: set[Key]
-    ) -> None:
-        """One job, and its outcome applied. Raises: JobFailed with nothing applied."""
+    ) -> bool:
+        """One job, and its outcome applied; False, with nothing applied, if Spark gives it up."""
         publisher = self._publisher
-        started = time.perf_counter()
-        written = publisher.written_bytes
-        path = publisher.name("job")
-        publication: Publication | None = None
-        try:
-            values, dead = stored_values(dataflow), stored_dead(dataflow)
-            with publisher.publication(values, dead) as publication:
+        started, written = time.perf_counter(), publisher.written_bytes
+
+        def ran(run: Run) -> tuple[_Outcome, float]:
+            with run.publication() as publication:
                 builder = JobBuilder(
                     dataflow, changes, layer.sinks, frozenset(counted), self._limits, publication
                 )
                 job = builder.build()
-            write_manifest(job, path)
             published = time.perf_counter()
-            with interrupts.let_through():
-                collected = self._collect(job, path)
-            rows = _results(collected, publisher.directory)
-        except Exception as error:
-            raise JobFailed from error
-        finally:
-            if publication is not None:
-                publication.drop()
-            discard(path)
-            publisher.discard_named(os.path.basename(path) + "-")
-        ran = time.perf_counter()
-        self._apply(job, builder, rows, dataflow, changes, counted)
+            return self._outcome(run, job, builder), published
+
+        both = self._tried(dataflow, ran, "the step goes on in the driver")
+        if both is None:
+            return False
+        (outcome, published), over = both, time.perf_counter()
+        outcome.apply(dataflow, changes)
+        counted.update(maps_of(outcome.builder.active))
+        job = outcome.job
         self.jobs.append(
             JobMetrics(
-                rows=builder.rows,
+                rows=outcome.builder.rows,
                 tasks=job.tasks,
                 stages=job.stages,
                 routes=len(job.routes),
                 published_bytes=publisher.written_bytes - written,
-                result_bytes=sum(len(p) for some in rows.values() for p in some),
+                result_bytes=sum(len(p) for some in outcome.rows.values() for p in some),
                 publish_seconds=published - started,
-                run_seconds=ran - published,
-                apply_seconds=time.perf_counter() - ran,
+                run_seconds=over - published,
+                apply_seconds=time.perf_counter() - over,
             )
         )
+        return True
 
-    def _collect(self, job: Job, path: str) -> pa.Table:
-        """The rows of the last stage."""
-        frame = self._spark.range(0, job.tasks, 1, job.tasks)
-        for stage in range(job.stages):
-            if stage:
-                frame = frame.repartitionById(job.tasks, "target")
-            last = stage == job.stages - 1
-            schema = task.RESULT_SCHEMA if last else task.EXCHANGE_SCHEMA
-            frame = frame.mapInArrow(_stage(path, stage, self._probe), schema)
-        return frame.toArrow()
+    def _outcome(self, run: Run, job: Job, builder: JobBuilder) -> _Outcome:
+        """What the tasks of a job tell, whose state is published."""
+        run.write(JOB_FORMAT, job)
+        schemas = [task.EXCHANGE_SCHEMA] * (job.stages - 1) + [task.RESULT_SCHEMA]
+        collected = run.collect(task.__name__, job.tasks, schemas)
+        return _Outcome(job, builder, _results(collected, self._publisher.directory))
 
-    def _apply(
-        self,
-        job: Job,
-        builder: JobBuilder,
-        rows: dict[int, list[bytes]],
-        dataflow: Dataflow,
-        changes: dict[Key, Delta],
-        counted: set[Key],
-    ) -> None:
-        first = len(job.routes)
-        for number, cut in enumerate(builder.active):
-            payloads = rows.get(first + number)
+    def _tried(
+        self, dataflow: Dataflow, work: Callable[[Run], Found], instead: str
+    ) -> Found | None:
+        """What comes of the run of a job, of which nothing is left if it raises; None if Spark
+        gives it up. `instead`: what happens then."""
+        try:
+            with running(self._spark, self._publisher, dataflow, self._probe) as run:
+                return work(run)
+        except Exception as error:
+            self.failures += 1
+            _log.warning("a Spark job failed; %s", instead, exc_info=error)
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What the tasks of a job told: payloads by tag."""
+
+    job: Job
+    builder: JobBuilder
+    rows: dict[int, list[bytes]]
+
+    def of_sink(self, number: int) -> list[bytes]:
+        """Payloads for the sink of this number among the active."""
+        return self.rows.get(len(self.job.routes) + number, [])
+
+    def apply(self, dataflow: Dataflow, changes: dict[Key, Delta]) -> None:
+        """Let the sinks have their changes, and `changes` what they emit."""
+        for number, cut in enumerate(self.builder.active):
+            payloads = self.of_sink(number)
             if payloads:
                 sink = sink_of(cut.sink.node, dataflow.hashing)
                 parts = [blobs.decode_columns(p, sink.types) for p in payloads]
                 operator = cut.sink.operator
                 assert isinstance(operator, ReduceOperator | StoreOperator)
-                output = sink.apply(operator, parts)
-                dataflow.enter((cut.sink.owner, cut.sink.node), output, changes)
-        keys = list(builder.keys)
-        operators = {(i.owner, i.node): i.operator for i in dataflow.installed}
-        for node, message, count in task.failing(rows.get(first + len(job.sinks), [])):
-            operator = operators[keys[node]]
+                dataflow.enter(cut.sink.key, sink.apply(operator, parts), changes)
+        self.count_failing(dataflow)
+
+    def count_failing(self, dataflow: Dataflow) -> None:
+        """Count the rows that fail in maps."""
+        keys = list(self.builder.keys)
+        for node, message, count in task.failing(self.of_sink(len(self.job.sinks))):
+            operator = dataflow.operator(keys[node][1], keys[node][0])
             assert isinstance(operator, MapOperator)
             operator.errors.count(message, count)
-        counted.update(maps_of(builder.active))
-
-
-class JobFailed(Exception):
-    """A job that Spark gave up; its cause says why."""
 
 
 def run_inline(
@@ -364,18 +334,6 @@ def default_tasks(spark: SparkSession) -> int:
 
 def _region(cuts: tuple[SinkCut, ...]) -> tuple[Key, ...]:
     return tuple(dict.fromkeys(k for cut in cuts for k in cut.region))
-
-
-def _stage(path: str, stage: int, probe: task.Probe | None) -> Any:
-    """The function of one stage. What it closes over is the same for every attempt, and all that
-    Spark's own pickling carries: a path and a number (`probe` is for tests alone)."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from operators.executor.spark import task as worker
-
-        yield from worker.run(path, stage, batches, probe)
-
-    return run
 
 
 def _results(table: pa.Table, directory: str) -> dict[int, list[bytes]]:

@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
-from operators import interrupts
 from operators.executor.spark import blobs
+from operators.executor.spark.run import Probe, Run
 from operators.flight.column import Ints
 from operators.kernels import sorting
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
@@ -30,17 +29,16 @@ from operators.kernels.sorting import BUCKETS
 from operators.state import bulk, unique
 from operators.state.arrangement import ArrangementState, IndexReader
 from operators.state.bulk import Built
-from operators.state.files import check_directory, create, discard
+from operators.state.files import check_directory
 from operators.state.filters import FilterReader
 from operators.state.hashing import Hashing
-from operators.state.pieces import Home, MappedFiles, Pack, Place, Stored, checksum
+from operators.state.pieces import Home, MappedFiles, Pack, Place, checksum
 from operators.state.publish import (
     REFERENCES,
     Attachment,
     FilterRef,
     IndexRef,
     Publication,
-    Publisher,
     RelationRef,
 )
 from operators.state.relation import PIECE_ROWS
@@ -95,48 +93,25 @@ class IndexJob:
 _JOB = Format("sqlview index job", 1, (*PLAN_CLASSES, IndexJob, *REFERENCES))
 
 
-def build(
-    spark: SparkSession,
-    publisher: Publisher,
-    tasks: int,
-    index: ArrangementState,
-    first: int,
-    is_unique: bool,
-    values: Iterable[Stored],
-    dead: Iterable[Stored],
-) -> Built:
+def build(run: Run, tasks: int, index: ArrangementState, first: int, is_unique: bool) -> Built:
     """What `index`, which has the rows before `first`, is to have of those from there on.
 
-    tasks: at most, unless they would have too many entries each. values, dead: see
-    Publisher.publication. Raises: OSError; Spark's exceptions; KeyboardInterrupt. No file is left
-    then, nor where keys are repeated.
+    tasks: at most, unless they would have too many entries each. Raises: OSError; Spark's
+    exceptions; KeyboardInterrupt. Nothing is kept then, nor where keys are repeated.
     """
-    store = publisher.values
-    lent = store.lend()
-    path = publisher.name("index")
     if index.filter is not None:
         index.filter.look()  # which may be a job, too
-    publication: Publication | None = None
-    kept = False
-    try:
-        with publisher.publication(values, dead) as publication:
-            job = _job(publication, tasks, index, first, is_unique, store.directory, lent.token)
-        _write(job, path)
-        with interrupts.let_through():
-            told = _run(spark, path, job.tasks)
-        pairs = [(t["later"], t["earlier"]) for t in told if t["later"] is not None]
-        if pairs:
-            return Built((), np.empty((index.width, 0), np.int64), min(pairs))
-        built = _built(told, index.width, store.directory)
-        store.adopt(lent.token, [t["name"] for t in told if t["name"] is not None])
-        kept = True
-        return built
-    finally:
-        if not kept:
-            store.give_back(lent.token)
-        if publication is not None:
-            publication.drop()
-        discard(path)
+    with run.publication() as publication:
+        job = _job(publication, tasks, index, first, is_unique, run)
+    run.write(_JOB, job)
+    collected = run.collect(__name__, job.tasks, (_EXCHANGE, _RESULT)).to_pylist()
+    told: list[dict[str, Any]] = sorted(collected, key=lambda row: int(row["task"]))
+    pairs = [(t["later"], t["earlier"]) for t in told if t["later"] is not None]
+    if pairs:
+        return Built((), np.empty((index.width, 0), np.int64), min(pairs))
+    built = _built(told, index.width, run.directory)
+    run.keep(t["name"] for t in told if t["name"] is not None)
+    return built
 
 
 def _job(
@@ -145,8 +120,7 @@ def _job(
     index: ArrangementState,
     first: int,
     is_unique: bool,
-    directory: str,
-    token: str,
+    run: Run,
 ) -> IndexJob:
     relation = index.relation
     start, end = first >> BLOCK_BITS, (relation.next_row + BLOCK_MASK) >> BLOCK_BITS
@@ -159,17 +133,10 @@ def _job(
         first,
         tuple(start + (end - start) * t // tasks for t in range(tasks + 1)),
         is_unique,
-        directory,
-        token,
+        run.directory,
+        run.token,
         relation.shared.hashing.numbers,
     )
-
-
-def _run(spark: SparkSession, path: str, tasks: int) -> list[dict[str, Any]]:
-    frame = spark.range(0, tasks, 1, tasks).mapInArrow(_stage(path, 0), _EXCHANGE)
-    frame = frame.repartitionById(tasks, "target")
-    told: list[dict[str, Any]] = frame.mapInArrow(_stage(path, 1), _RESULT).toArrow().to_pylist()
-    return sorted(told, key=lambda row: int(row["task"]))
 
 
 def _built(told: list[dict[str, Any]], width: int, directory: str) -> Built:
@@ -185,31 +152,17 @@ def _built(told: list[dict[str, Any]], width: int, directory: str) -> Built:
     return Built(tuple(batches), keys, None)
 
 
-def _write(job: IndexJob, path: str) -> None:
-    temporary = f"{path}.part"
-    with create(temporary) as out:
-        out.write(_JOB.write(job).encode())
-    os.replace(temporary, path)
-
-
-def _stage(path: str, stage: int) -> Any:
-    """The function of one stage, see executor._stage."""
-
-    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from operators.executor.spark.indexes import run
-
-        yield from run(path, stage, batches)
-
-    return call
-
-
-def run(path: str, stage: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run(
+    path: str, stage: int, batches: Iterable[pa.RecordBatch], probe: Probe | None = None
+) -> Iterator[pa.RecordBatch]:
     """Run a stage of the job at `path` on a partition; the first is given its tasks' numbers."""
     task = _Task(path)
     if stage == 0:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from task.deal(number)
+                if probe is not None:
+                    probe(stage, number)
         return
     arrived: dict[int, list[tuple[int, int, bytes]]] = {}
     for batch in batches:
@@ -218,7 +171,10 @@ def run(path: str, stage: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
             arrived.setdefault(target, []).append((source, sequence, payload))
     for target in sorted(arrived):
         rows = sorted(arrived.pop(target), key=lambda row: row[:2])
-        yield task.sort(target, [payload for _, _, payload in rows])
+        told = task.sort(target, [payload for _, _, payload in rows])
+        if probe is not None:
+            probe(stage, target)
+        yield told
 
 
 class _Task:

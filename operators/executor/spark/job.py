@@ -6,7 +6,6 @@ The driver makes one for each layer and publishes it as a file, the *manifest*, 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 
@@ -21,7 +20,6 @@ from operators.nodes.delta_join import DeltaJoinOperator
 from operators.nodes.half_join import HalfJoinOperator
 from operators.nodes.map import MapOperator
 from operators.state.arrangement import ArrangementState, IndexReader
-from operators.state.files import create
 from operators.state.filters import Filter, FilterReader
 from operators.state.pieces import Place
 from operators.state.publish import REFERENCES, FilterRef, IndexRef, Publication, RelationRef
@@ -389,22 +387,14 @@ def chunks(delta: Delta, count: int) -> tuple[Ints, tuple[int, ...], tuple[int, 
     return np.concatenate(order), tuple(starts), tuple(pairs)
 
 
-_JOB = Format(
+JOB_FORMAT = Format(
     "sqlview job",
     1,
     (*PLAN_CLASSES, Job, SourceRef, SnapshotRef, JoinRef, Route, *REFERENCES),
 )
 
 
-def write_manifest(job: Job, path: str) -> None:
-    """Write the job under `path`, complete when the name appears."""
-    temporary = f"{path}.part"
-    with create(temporary) as out:
-        out.write(_JOB.write(job).encode())
-    os.replace(temporary, path)
-
-
 def read_manifest(path: str) -> Job:
     """Raises: FormatError for a file that is no job of this version; OSError."""
     with open(path, "rb") as file:
-        return _JOB.read(file.read(), Job)
+        return JOB_FORMAT.read(file.read(), Job)

@@ -20,7 +20,7 @@ import os
 import secrets
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 
@@ -30,6 +30,7 @@ import pyarrow as pa
 from operators.executor.spark import blobs
 from operators.executor.spark.job import Job, Route, SnapshotRef, SourceRef, read_manifest
 from operators.executor.spark.load import told_of
+from operators.executor.spark.run import Probe
 from operators.executor.spark.sinks import Part, sink_of
 from operators.flight import delta as deltas
 from operators.flight.column import Ints
@@ -66,9 +67,6 @@ RESULT_BYTES = 1 << 20
 _KEPT_JOBS = 2
 #: Prefixes of so many rows are extended at once.
 _MOST_ROWS = 1 << 20
-
-#: Called in every task with (stage, task) before it hands over its results.
-Probe = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

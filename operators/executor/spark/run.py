@@ -1,0 +1,132 @@
+"""The run of a job: what its tasks are lent, what they read, and what is kept of what they write.
+
+Before a job the driver publishes the state that tasks read, and writes the job itself into a file,
+whose path is all that travels by Spark's closures. Files that tasks write among the values carry a
+token that the run lends. When the run ends, whatever raised, what was for it alone is deleted, and
+so is what its tasks wrote, unless the driver keeps it: then that is like what the driver wrote.
+
+Only the DataFrame API is used: a job is `range`, then `mapInArrow` and `repartitionById` in turn.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from operators import interrupts
+from operators.checkpoint import stored_dead, stored_values
+from operators.dataflow import Dataflow
+from operators.state.files import create, discard
+from operators.state.publish import Publication, Publisher
+from planner.serialise import Format
+
+#: Called in every task with (stage, task) before it hands over its results.
+Probe: TypeAlias = Callable[[int, int], None]
+
+
+@contextmanager
+def running(
+    spark: SparkSession, publisher: Publisher, dataflow: Dataflow, probe: Probe | None = None
+) -> Iterator[Run]:
+    """The run of a job, which is over with the block."""
+    run = Run(spark, publisher, dataflow, probe)
+    try:
+        yield run
+    finally:
+        run.end()
+
+
+class Run:
+    """See above. `path`: of the job's file; `token`: of files that tasks write into `directory`."""
+
+    def __init__(
+        self, spark: SparkSession, publisher: Publisher, dataflow: Dataflow, probe: Probe | None
+    ) -> None:
+        self._spark, self._publisher, self._dataflow = spark, publisher, dataflow
+        self._probe = probe
+        self._lent = publisher.values.lend()
+        self._publication: Publication | None = None
+        self._kept = False
+        self.token = self._lent.token
+        self.path = publisher.name("job")
+
+    @property
+    def directory(self) -> str:
+        """That of the values."""
+        return self._publisher.values.directory
+
+    @contextmanager
+    def publication(self) -> Iterator[Publication]:
+        """What tasks read: added in the block, written when that ends. Raises: OSError."""
+        values, dead = stored_values(self._dataflow), stored_dead(self._dataflow)
+        with self._publisher.publication(values, dead) as publication:
+            self._publication = publication
+            yield publication
+
+    def write(self, format: Format, job: object) -> None:
+        """Write the job's file, complete when the name appears. Raises: OSError."""
+        temporary = f"{self.path}.part"
+        with create(temporary) as out:
+            out.write(format.write(job).encode())
+        os.replace(temporary, self.path)
+
+    def collect(self, module: str, tasks: int, schemas: Sequence[str]) -> pa.Table:
+        """The rows of the last stage. Stage s of a task is `run(path, s, batches, probe)` of the
+        module; the first is given its tasks' numbers, and between two of them, whose rows have
+        schemas[s], each goes to the task that its column `target` says.
+
+        Raises: Spark's exceptions; KeyboardInterrupt, with the job cancelled.
+        """
+        frame = self._spark.range(0, tasks, 1, tasks)
+        for stage, schema in enumerate(schemas):
+            if stage:
+                frame = frame.repartitionById(tasks, "target")
+            frame = frame.mapInArrow(_stage(module, self.path, stage, self._probe), schema)
+        tag, interrupted = os.path.basename(self.path), False
+
+        def cancel() -> None:
+            nonlocal interrupted
+            interrupted = True
+            self._spark.interruptTag(tag)
+
+        self._spark.addTag(tag)
+        try:
+            # Spark waits for its job where Python has left: it is to hear of it first.
+            with interrupts.let_through(cancel):
+                return frame.toArrow()
+        except Exception as error:
+            if interrupted:
+                raise KeyboardInterrupt from error
+            raise
+        finally:
+            self._spark.removeTag(tag)
+
+    def keep(self, names: Iterable[str]) -> None:
+        """State is in these files that tasks wrote."""
+        self._publisher.values.adopt(self.token, names)
+        self._kept = True
+
+    def end(self) -> None:
+        """Delete what was for the run alone."""
+        if not self._kept:
+            self._publisher.values.give_back(self.token)
+        if self._publication is not None:
+            self._publication.drop()
+        discard(self.path)
+        self._publisher.discard_named(os.path.basename(self.path) + "-")
+
+
+def _stage(module: str, path: str, stage: int, probe: Probe | None) -> Any:
+    """The function of one stage. What it closes over is the same for every attempt, and all that
+    Spark's own pickling carries: names and a number (`probe` is for tests alone)."""
+
+    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from import_module(module).run(path, stage, batches, probe)
+
+    return call
