@@ -228,32 +228,6 @@ def is_in_texts(offsets, data, needle_offsets, needle_data, out):
         out[i] = found
 
 
-@kernel(signatures=[(INT32S, BYTES, BYTES, BOOLS_OUT)])
-def has_prefix(offsets, data, needle, out):
-    """out[i] = whether text i begins with the needle."""
-    m = needle.shape[0]
-    for i in range(out.shape[0]):
-        start = offsets[i]
-        j = 0
-        if offsets[i + 1] - start >= m:
-            while j < m and data[start + j] == needle[j]:
-                j += 1
-        out[i] = j == m
-
-
-@kernel(signatures=[(INT32S, BYTES, BYTES, BOOLS_OUT)])
-def has_suffix(offsets, data, needle, out):
-    """out[i] = whether text i ends with the needle."""
-    m = needle.shape[0]
-    for i in range(out.shape[0]):
-        start = offsets[i + 1] - m
-        j = 0
-        if start >= offsets[i]:
-            while j < m and data[start + j] == needle[j]:
-                j += 1
-        out[i] = j == m
-
-
 @kernel
 def civil(day):
     """(year, month, day of month) of days since 1970-01-01, in the proleptic Gregorian calendar.

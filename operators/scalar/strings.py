@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.flight.column import Bools, Values
-from operators.kernels import scalar as kernels
+from operators.kernels.texts import has_parts
 from operators.scalar.comparison import among, bools, text_buffers
 from operators.scalar.text import shortened
 from operators.scalar.value import (
@@ -92,29 +92,42 @@ def text_of(node: Node) -> str | None:
     return node.value if node.literal and isinstance(node.value, str) else None
 
 
-def _has_prefix(needle: str) -> Callable[[Any], Bools]:
-    data = np.frombuffer(needle.encode(), np.uint8)
+#: Of a pattern that is looked for byte by byte: what one byte of a text may cost.
+_MOST_BYTES = 32
+
+
+def _has_parts(parts: list[str], open_start: bool, open_end: bool) -> Callable[[Any], Bools]:
+    """Whether a text is the parts in order, none of them empty; see kernels.texts.has_parts."""
+    encoded = [part.encode() for part in parts]
+    data = np.frombuffer(b"".join(encoded), np.uint8)
+    ends = np.cumsum([len(part) for part in encoded], dtype=np.int64)
+    skips = np.empty((len(parts), 256), np.int64)
+    for part, row in zip(encoded, skips, strict=True):
+        row[:] = len(part)
+        for place, byte in enumerate(part[:-1]):
+            row[byte] = len(part) - 1 - place
+    skips = skips.reshape(-1)
 
     def op(a: pa.Array) -> Bools:
         out = np.empty(len(a), np.bool_)
-        kernels.has_prefix(*text_buffers(a), data, out)
+        offsets, text = text_buffers(a)
+        has_parts(offsets, text, data, ends, skips, int(open_start), int(open_end), out)
         return out
 
     return op
+
+
+def _has_prefix(needle: str) -> Callable[[Any], Bools]:
+    return _has_parts([needle] * bool(needle), False, True)
 
 
 def _has_suffix(needle: str) -> Callable[[Any], Bools]:
-    data = np.frombuffer(needle.encode(), np.uint8)
-
-    def op(a: pa.Array) -> Bools:
-        out = np.empty(len(a), np.bool_)
-        kernels.has_suffix(*text_buffers(a), data, out)
-        return out
-
-    return op
+    return _has_parts([needle] * bool(needle), True, False)
 
 
 def _contains(needle: str) -> Callable[[Any], Bools]:
+    if len(needle.encode()) <= _MOST_BYTES:
+        return _has_parts([needle] * bool(needle), True, True)
     call = pc.get_function("match_substring")
     options = pc.MatchSubstringOptions(needle)
     return lambda a: bools(call.call([a], options=options))
@@ -201,19 +214,20 @@ def _like(call: Call, args: tuple[Node, ...]) -> Run:
     match like_tokens(pattern, escape):
         case []:
             op = among([""])
-        case [None]:
-            op = _has_prefix("")
         case [str(text)] if text:
             op = among([text])
-        case [str(text), None] if text:
-            op = _has_prefix(text)
-        case [None, str(text)] if text:
-            op = _has_suffix(text)
-        case [None, str(text), None] if text:
-            op = _contains(text)
+        case tokens if _is_short(tokens):
+            parts = [text for text in tokens if text is not None]
+            op = _has_parts(parts, tokens[0] is None, tokens[-1] is None)
         case tokens:
             op = _matches(_like_regex(tokens))
     return unary(arg, op)
+
+
+def _is_short(tokens: list[str | None]) -> bool:
+    """Whether a pattern has no "_", and little to look for but at its ends."""
+    inner = tokens[tokens[0] is not None : -1 if tokens[-1] is not None else None]
+    return "" not in tokens and all(len(x.encode()) <= _MOST_BYTES for x in inner if x is not None)
 
 
 #: Patterns of one expression that are kept compiled.

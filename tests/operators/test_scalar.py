@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import re
 import subprocess
 import sys
 from typing import Any
@@ -427,6 +429,26 @@ def test_slices_of_texts() -> None:
         assert evaluate(expr, [part]) == wanted
     listed = call("in", col(0, t.STRING), lit("PROMO", t.STRING), lit("", t.STRING), type=t.BOOLEAN)
     assert evaluate(listed, [part]) == [False, True, True]
+
+
+def test_like_of_many_parts() -> None:
+    """Overlaps, repeats, ends that meet, characters of several bytes: as a regular expression."""
+    rng = random.Random(7)
+    for number in range(400):
+        letters = rng.choice(["ab", "abc", "aéb"])
+        texts = ["".join(rng.choices(letters, k=rng.randrange(12))) for _ in range(30)]
+        parts = ["".join(rng.choices(letters, k=rng.randrange(4))) for _ in range(1 + number % 4)]
+        if number % 10 == 0:
+            parts[-1] = rng.choice(texts) * 4  # longer than what is looked for byte by byte
+            texts += [f"b{parts[-1]}", f"{parts[-1]}a", f"a{parts[-1]}b"]
+        pattern = rng.choice(["", "%"]) + "%".join(parts) + rng.choice(["", "%"])
+        expr = call(
+            "like", col(0, t.STRING), lit(pattern, t.STRING), lit("!", t.STRING), type=t.BOOLEAN
+        )
+        like = re.compile(".*".join(map(re.escape, pattern.split("%"))))
+        expected = [like.fullmatch(text) is not None for text in texts]
+        found = evaluate(expr, [Column(t.STRING, column_of(t.STRING, ["", *texts]).values[1:])])
+        assert found == expected, (pattern, texts)
 
 
 def test_empty_batches() -> None:
