@@ -163,6 +163,7 @@ class ReferenceSession:
             del self._tables[name]
         elif name in self._views:
             del self._views[name]
+            self._readers = [(n, callback) for n, callback in self._readers if n != name]
         else:
             raise errors.CatalogError(f'no such table or view: "{name}"')
         self._oracle.drop(name)
