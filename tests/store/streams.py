@@ -17,10 +17,14 @@ import sqlview
 
 #: Takes what is in `files` into the store, a file a batch, and says what it is at.
 READER = """
+import os
 import sys
+import threading
 from pathlib import Path
 from pyspark.sql import SparkSession
 import sqlview
+# Whoever started this is gone when its end of the pipe is.
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
 root = Path(sys.argv[1])
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 db = sqlview.connect(root / "store", spark=spark)
@@ -98,7 +102,11 @@ class Streamed:
         to its end. Returns how many batches, from the first run on, are done."""
         command = [sys.executable, "-c", READER, str(self._directory)]
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         ) as query:
             assert query.stdout is not None
             said: list[str] = []
