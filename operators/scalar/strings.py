@@ -106,12 +106,12 @@ def _has_parts(parts: list[str], open_start: bool, open_end: bool) -> Callable[[
         row[:] = len(part)
         for place, byte in enumerate(part[:-1]):
             row[byte] = len(part) - 1 - place
-    skips = skips.reshape(-1)
+    flat = skips.reshape(-1)
 
     def op(a: pa.Array) -> Bools:
         out = np.empty(len(a), np.bool_)
         offsets, text = text_buffers(a)
-        has_parts(offsets, text, data, ends, skips, int(open_start), int(open_end), out)
+        has_parts(offsets, text, data, ends, flat, int(open_start), int(open_end), out)
         return out
 
     return op
