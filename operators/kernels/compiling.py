@@ -1,6 +1,6 @@
 """`python -m operators.kernels`: compile all kernels for this machine, on all its cores.
 
-Importing a module of kernels compiles those that numba's cache lacks, one after the other. Here
+Importing a module of kernels compiles those that the cache lacks, one after the other. Here
 each process imports modules of its own, so that whoever imports them afterwards finds them in the
 cache; what several modules need may be compiled twice. With a warm cache it takes a second.
 """

@@ -1,8 +1,8 @@
 """The project's one decorator for numba kernels.
 
-Kernels take arrays and scalars only, release the GIL, and are cached on disk. No fastmath: results
-must not depend on the machine. With NUMBA_DISABLE_JIT=1 they run as plain Python, where 64-bit
-arithmetic wraps silently too.
+Kernels take arrays and scalars only, release the GIL, and are kept on disk (`cache`). No fastmath:
+results must not depend on the machine. With NUMBA_DISABLE_JIT=1 they run as plain Python, where
+64-bit arithmetic wraps silently too.
 
 `@kernel(signatures=…)` compiles for the types given, when the module is imported (from the cache in
 milliseconds), and for no others; an input declared read-only takes both sorts of array, an output
@@ -27,6 +27,8 @@ from typing import Any, TypeVar, overload
 import numba
 import numpy as np
 from numba import types
+
+from operators.kernels.cache import KernelCache
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,10 +66,12 @@ def _compile(function: F, signatures: Sequence[tuple[Any, ...]] | None) -> F:
     options = {"fastmath": False, "boundscheck": False, "no_cfunc_wrapper": True}
     if signatures:
         with _without_collections():
-            compiled: F = numba.njit(
-                list(signatures), error_model="numpy", cache=True, nogil=True, **options
-            )(function)
-        return compiled
+            compiled: Any = numba.njit(error_model="numpy", nogil=True, **options)(function)
+            compiled._cache = KernelCache(function)
+            for signature in signatures:
+                compiled.compile(signature)
+            compiled.disable_compile()
+        return compiled  # type: ignore[no-any-return]
     return _helper(numba.njit(error_model="numpy", no_cpython_wrapper=True, **options)(function))
 
 
