@@ -49,6 +49,11 @@ class StoreOperator(Operator[ir.Store | ir.Variable]):
         relation = place.own_relation(node)
         return cls(node, relation, place.index(ir.HashArrangement(node)))
 
+    @property
+    def retracts(self) -> bool:
+        """Whether a row was ever retracted: the index has all rows then, else none."""
+        return self._retracts
+
     def kept(self) -> Kept:
         return {"retracts": self._retracts}
 

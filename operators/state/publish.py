@@ -39,9 +39,9 @@ from operators.state.pieces import (
     values_in,
 )
 from operators.state.relation import Relation
-from operators.state.rows import Rows, mapped_rows
+from operators.state.rows import Rows, map_rows
 from operators.state.shared import Shared
-from operators.state.spine import mapped_batch
+from operators.state.spine import Batch, mapped_batch
 from operators.state.values import ValueFiles, Writing
 from planner import dataflow as ir
 from planner import types as t
@@ -246,15 +246,32 @@ class Attachment:
     def __init__(self, values: str, directory: str, shared: Shared) -> None:
         self._values = MappedFiles(values)
         self._own = MappedFiles(directory)
-        self._shared = shared
+        self.shared = shared
 
     def relation(self, ref: RelationRef) -> Rows:
+        made = Rows(ref.schema, self.shared)
+        self._map(ref, made)
+        return made
+
+    def fork(
+        self, spec: ir.Index, ref: RelationRef, entries: IndexRef | None
+    ) -> tuple[Relation, ArrangementState]:
+        """A relation and an index of it that go on from what was published, in this process alone;
+        new rows begin with the next block. Without `entries` the index has none of the others."""
+        relation = Relation(ref.schema, self.shared)
+        index = ArrangementState(spec, relation)
+        self._map(ref, relation)
+        relation.go_on()
+        if entries is not None:
+            index.load(relation.next_row, self._batches(entries, index.width))
+        return relation, index
+
+    def _map(self, ref: RelationRef, made: Rows) -> None:
         kept = self.ints(ref.kept).reshape(-1, 2)
         born_first, born_time, died_row, died_time = map(self.ints, ref.versions)
         bits = self._told(ref.dead)
-        return mapped_rows(
-            ref.schema,
-            self._shared,
+        map_rows(
+            made,
             ref.columns,
             ref.next_row,
             ref.has_nulls,
@@ -268,11 +285,13 @@ class Attachment:
 
     def index(self, ref: IndexRef, relation: Rows) -> IndexReader:
         width = IndexReader(ref.spec, relation).width
-        batches = [
+        return IndexVersion(ref.spec, relation, self._batches(ref, width))
+
+    def _batches(self, ref: IndexRef, width: int) -> list[Batch]:
+        return [
             mapped_batch(home, width, ref.lengths[i], self._values)
             for i, home in self._told(ref.batches)
         ]
-        return IndexVersion(ref.spec, relation, batches)
 
     def filter(self, ref: FilterRef, relation: Rows) -> FilterReader:
         found = FilterReader(relation, ref.predicate)

@@ -510,6 +510,11 @@ class Relation(Rows):
                 total += 0 if dead is None else dead.nbytes
         return total + self._died_row.nbytes * 2 + self._born_first.nbytes * 2
 
+    def go_on(self) -> None:
+        """Take rows behind those that were mapped, in blocks of their own; kill some of those."""
+        self._versions += 1  # their dead bits are somebody else's
+        self.next_row = self._next_block()
+
     # -- as a value ------------------------------------------------------------------------------
 
     def version(self) -> Rows:

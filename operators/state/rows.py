@@ -254,9 +254,8 @@ class Rows:
         return out[:count]
 
 
-def mapped_rows(
-    schema: t.Schema,
-    shared: Shared,
+def map_rows(
+    made: Rows,
     columns: frozenset[int],
     next_row: int,
     has_nulls: Sequence[bool],
@@ -266,15 +265,14 @@ def mapped_rows(
     files: MappedFiles,
     last: Mapping[int, Array],
     dead: Mapping[int, Array],
-) -> Rows:
-    """Rows whose full blocks lie in files.
+) -> None:
+    """Let `made`, which have none, be rows whose full blocks lie in files.
 
     `columns`: those that can be read. `versions`: births (first row, time) and deaths (row, time).
     `kept`: of each block that there is its stored rows. `values`: where full blocks lie in `files`.
     `last`: the bytes of the block that is being filled, by slot. `dead`: of each block with dead
     rows their bits. Cost: O(blocks).
     """
-    made = Rows(schema, shared)
     made._readable = columns
     made.next_row, made._has_nulls = next_row, list(has_nulls)
     made._born_first, made._born_time, made._died_row, made._died_time = versions
@@ -294,7 +292,6 @@ def mapped_rows(
         made._set(next_row >> BLOCK_BITS, slot, array.reshape(-1, 2) if words == 2 else array)
     for block, bits in dead.items():
         made._set(block, made._dead_slot, bits)
-    return made
 
 
 def _address(buffer: Array | None) -> int:

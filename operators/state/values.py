@@ -121,7 +121,8 @@ class ValueFiles:
         """The session ends: what it wrote without a store goes."""
         self.written.clear()
         if not self.durable:
-            discard_named(self.directory, self._token)
+            for token in (self._token, *self._kept):
+                discard_named(self.directory, f"-{token}-")
 
     def _by_file(self, values: Iterable[Stored]) -> dict[str, list[tuple[Stored, Home]]]:
         found: dict[str, list[tuple[Stored, Home]]] = {}

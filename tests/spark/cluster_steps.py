@@ -41,13 +41,14 @@ def main(directory: Path) -> None:
                 task_rows=1,
                 small_index_rows=0,
                 combine_rows=0,
+                apply_rows=0,
                 probe=None if what == "nothing" else twins.die_once(str(flag), what, stage=1),
             )
             names = twins.VIEWS if what == "nothing" else ("three", "on_view")
             pair = twins.Twins(executor, twins.TABLES, {n: twins.VIEWS[n] for n in names})
             stream = twins.changes(31)
-            for _ in range(2):
-                assert pair.step([stream.transaction(40) for _ in range(3)]) > 0
+            for epochs, operations in ((3, 40), (1, 120)):
+                assert pair.step([stream.transaction(operations) for _ in range(epochs)]) > 0
             assert executor.failures == 0
             assert executor.jobs[0].stages == 4
             assert flag.exists() == (what != "nothing")

@@ -70,17 +70,20 @@ def _nothing(stage: int, partition: int) -> None:
 
 
 @contextmanager
-def opened(path: Path, called: Called = _nothing, **how: Any) -> Iterator[Session]:
-    """A store whose indexes and views four tasks build, which run here; `called`: see InProcess.
-    Whatever happens, no file of a job is left."""
+def opened(
+    path: Path, called: Called = _nothing, step_limits: dict[str, int] | None = None, **how: Any
+) -> Iterator[Session]:
+    """A store whose indexes and views four tasks build, which run here; `called`: see InProcess;
+    with `step_limits` they run steps, too. Whatever happens, no file of a job is left."""
     with sqlview.connect(path, **how) as db:
         assert db._store is not None
         directory = path / "session-1"
         directory.mkdir(0o700, exist_ok=True)
         spark: Any = InProcess(called)
-        executor = SparkExecutor(
-            spark, str(directory), 4, values=db._store.values, small_index_rows=20
-        )
+        limits = {"small_index_rows": 20} | (step_limits or {})
+        executor = SparkExecutor(spark, str(directory), 4, values=db._store.values, **limits)
+        if step_limits is not None:
+            db._inline = executor  # type: ignore[assignment]
         dataflow = db._dataflow
         dataflow.shared.build = lambda *asked: executor.build_index(dataflow, *asked)
         dataflow.shared.evaluate = lambda filter: executor.evaluate(dataflow, filter)

@@ -23,7 +23,12 @@ def twins(spark: Any, tmp_path: Path) -> Iterator[MakeTwins]:
     made: list[Twins] = []
 
     def make(views: dict[str, str] = VIEWS, tasks: int = 3, **limits: Any) -> Twins:
-        limits = {"task_rows": 1, "small_index_rows": 0, "combine_rows": 0} | limits
+        limits = {
+            "task_rows": 1,
+            "small_index_rows": 0,
+            "combine_rows": 0,
+            "apply_rows": 0,
+        } | limits
         executor = SparkExecutor(spark, str(tmp_path), tasks, **limits)
         made.append(Twins(executor, TABLES, views))
         return made[-1]
@@ -83,12 +88,16 @@ def test_large_results_come_in_files(twins: MakeTwins, monkeypatch: pytest.Monke
     assert pair.executor.failures == 0
 
 
-def test_killed_task_is_tried_again(twins: MakeTwins, tmp_path_factory: Any) -> None:
-    """A task dies between the two exchanges of the three-way join: Spark runs it again."""
+@pytest.mark.parametrize(("stage", "epochs"), [(1, 3), (3, 1)])
+def test_killed_task_is_tried_again(
+    twins: MakeTwins, tmp_path_factory: Any, stage: int, epochs: int
+) -> None:
+    """A task dies between the two exchanges of the three-way join, or when it has written what it
+    applied: Spark runs it again."""
     died = tmp_path_factory.mktemp("flags") / "died"
-    pair = twins({"three": VIEWS["three"]}, probe=die_once(str(died), "task", stage=1))
+    pair = twins({"three": VIEWS["three"]}, probe=die_once(str(died), "task", stage))
     stream = changes(29)
-    assert pair.step([stream.transaction(30) for _ in range(3)]) > 0
+    assert pair.step([stream.transaction(90 // epochs) for _ in range(epochs)]) > 0
     assert died.exists()
     assert pair.executor.failures == 0
 

@@ -1,9 +1,10 @@
 """The Spark executor: a step as a few Spark jobs over published state.
 
 The driver keeps the state. For each layer of the dataflow (see `cut`) it publishes what the layer
-reads, runs one job whose tasks read that and return what the layer's sinks are to apply, and
-applies it in the order of the dataflow. Jobs change nothing: one that fails for good is done again
-by the driver itself, from the same state, and the step goes on inline.
+reads, runs one job whose tasks read that, and lets the layer's sinks have what comes back, in the
+order of the dataflow: changes that it applies, or files with what tasks have applied (see
+`applied`). Jobs change nothing: one that fails for good is done again by the driver itself, from
+the same state, and the step goes on inline.
 
 Source: DESIGN §7.
 """
@@ -22,11 +23,12 @@ from pyspark.sql import SparkSession
 
 from operators.checkpoint import stored_dead, stored_values
 from operators.dataflow import Dataflow, Installed, Key
-from operators.executor.spark import bitmaps, blobs, hydration, indexes, task
+from operators.executor.spark import applied, bitmaps, blobs, hydration, indexes, task
+from operators.executor.spark.applied import Applied
 from operators.executor.spark.cut import Layer, SinkCut, layers
 from operators.executor.spark.job import JOB_FORMAT, Job, JobBuilder, Limits
 from operators.executor.spark.run import Probe, Run, running
-from operators.executor.spark.sinks import sink_of
+from operators.executor.spark.sinks import SinkOperator, sink_of
 from operators.flight.delta import Delta
 from operators.nodes.map import MapOperator
 from operators.nodes.reduce import ReduceOperator
@@ -49,6 +51,8 @@ TASK_ROWS = 16_384
 SMALL_INDEX_ROWS = 1 << 20
 #: One more stage costs what the driver needs to add up about so many rows.
 COMBINE_ROWS = 1 << 18
+#: So many changed groups or rows of a task become blocks of their own.
+APPLY_ROWS = 1 << 14
 
 
 @dataclass(slots=True)
@@ -89,6 +93,7 @@ class SparkExecutor:
         task_rows: int = TASK_ROWS,
         small_index_rows: int = SMALL_INDEX_ROWS,
         combine_rows: int = COMBINE_ROWS,
+        apply_rows: int = APPLY_ROWS,
         driver_rows: int = 0,
         probe: Probe | None = None,
     ) -> None:
@@ -99,6 +104,7 @@ class SparkExecutor:
             task_rows,
             small_index_rows,
             combine_rows,
+            apply_rows,
         )
         self._driver_rows = driver_rows
         self._probe = probe
@@ -169,27 +175,22 @@ class SparkExecutor:
         if planned is None or planned.rows < least:
             return None
 
-        def computed(run: Run) -> tuple[_Outcome, hydration.Written]:
+        def computed(run: Run) -> _Outcome:
             with run.publication() as publication:
                 builder = hydration.HydrationBuilder(
-                    dataflow, planned, time, run.token, self._limits, publication
+                    dataflow, planned, time, self._limits, publication, run.token
                 )
                 job = builder.build()
-            outcome = self._outcome(run, job, builder)
-            told = outcome.of_sink(0) if job.written else []
-            found = hydration.written(told, run.directory)
-            run.keep(found.names)
-            return outcome, found
+            return self._outcome(run, job, builder)
 
-        both = self._tried(dataflow, computed, "the driver computes the view")
-        if both is None:
+        outcome = self._tried(dataflow, computed, "the driver computes the view")
+        if outcome is None:
             return None
-        outcome, found = both
-        if outcome.job.written:
-            hydration.take(dataflow, sink, found, time)
+        if outcome.job.applied:
+            outcome.apply(dataflow, {})
         else:
             hydration.add_up(sink, outcome.of_sink(0), dataflow.hashing, time)
-        outcome.count_failing(dataflow)
+            outcome.count_failing(dataflow)
         return planned.rows
 
     def close(self) -> None:
@@ -211,7 +212,13 @@ class SparkExecutor:
         def ran(run: Run) -> tuple[_Outcome, float]:
             with run.publication() as publication:
                 builder = JobBuilder(
-                    dataflow, changes, layer.sinks, frozenset(counted), self._limits, publication
+                    dataflow,
+                    changes,
+                    layer.sinks,
+                    frozenset(counted),
+                    self._limits,
+                    publication,
+                    run.token,
                 )
                 job = builder.build()
             published = time.perf_counter()
@@ -244,7 +251,17 @@ class SparkExecutor:
         run.write(JOB_FORMAT, job)
         schemas = [task.EXCHANGE_SCHEMA] * (job.stages - 1) + [task.RESULT_SCHEMA]
         collected = run.collect(task.__name__, job.tasks, schemas)
-        return _Outcome(job, builder, _results(collected, self._publisher.directory))
+        directory = self._publisher.directory
+        rows = _results(collected, directory)
+        done: dict[int, list[Applied]] = {}
+        for number, cut in enumerate(builder.active):
+            payloads = rows.get(task.applied_tag(job, len(job.routes) + number), [])
+            if payloads:
+                width = _operator_of(cut).index.width
+                done[number] = list(applied.told(payloads, run.directory, directory, width))
+        if done:
+            run.keep(name for some in done.values() for each in some for name in each.names)
+        return _Outcome(job, builder, rows, done)
 
     def _tried(
         self, dataflow: Dataflow, work: Callable[[Run], Found], instead: str
@@ -260,13 +277,21 @@ class SparkExecutor:
             return None
 
 
+def _operator_of(cut: SinkCut) -> SinkOperator:
+    operator = cut.sink.operator
+    assert isinstance(operator, ReduceOperator | StoreOperator)
+    return operator
+
+
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What the tasks of a job told: payloads by tag."""
+    """What the tasks of a job told: payloads by tag, and what they `applied`, by the number of the
+    sink among the active."""
 
     job: Job
     builder: JobBuilder
     rows: dict[int, list[bytes]]
+    applied: dict[int, list[Applied]]
 
     def of_sink(self, number: int) -> list[bytes]:
         """Payloads for the sink of this number among the active."""
@@ -275,13 +300,19 @@ class _Outcome:
     def apply(self, dataflow: Dataflow, changes: dict[Key, Delta]) -> None:
         """Let the sinks have their changes, and `changes` what they emit."""
         for number, cut in enumerate(self.builder.active):
-            payloads = self.of_sink(number)
+            operator, payloads = _operator_of(cut), self.of_sink(number)
+            changed: list[Delta] = []
+            if number in self.applied:
+                assert self.job.time is not None, "of the changes"
+                changed.append(applied.take(operator, self.applied[number], self.job.time))
             if payloads:
                 sink = sink_of(cut.sink.node, dataflow.hashing)
                 parts = [blobs.decode_columns(p, sink.types) for p in payloads]
-                operator = cut.sink.operator
-                assert isinstance(operator, ReduceOperator | StoreOperator)
-                dataflow.enter(cut.sink.key, sink.apply(operator, parts), changes)
+                changed.append(sink.apply(operator, parts))
+            changed = [delta for delta in changed if len(delta)]
+            if changed:
+                output = applied.together(operator.relation, changed)
+                dataflow.enter(cut.sink.key, output, changes)
         self.count_failing(dataflow)
 
     def count_failing(self, dataflow: Dataflow) -> None:

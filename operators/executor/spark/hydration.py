@@ -11,15 +11,19 @@ Invariant: the sink has the rows that it would have after `Operator.start`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from operators.dataflow import Dataflow, Installed, Key, node_key
 from operators.executor.spark import blobs
 from operators.executor.spark.cut import SinkCut, cut_of, is_local, is_of_the_driver, is_stateless
-from operators.executor.spark.job import Job, JobBuilder, Limits, SnapshotRef
-from operators.executor.spark.load import segment_of
+from operators.executor.spark.job import (
+    JobBuilder,
+    Limits,
+    SinkRef,
+    SnapshotRef,
+    is_applied,
+)
 from operators.executor.spark.sinks import sink_of
 from operators.flight import delta as deltas
 from operators.flight.delta import Delta
@@ -27,10 +31,8 @@ from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
 from operators.nodes.delta_join import DeltaJoinOperator
 from operators.nodes.reduce import EXTREME, ReduceOperator
 from operators.state.hashing import Hashing
-from operators.state.pieces import MappedFiles
 from operators.state.publish import Publication
 from operators.state.relation import Relation
-from operators.state.stored import StoredBlock
 from planner import dataflow as ir
 
 #: More rows than this a task are more than it is to take at once.
@@ -60,20 +62,6 @@ class Plan:
     @property
     def rows(self) -> int:
         return sum(map(len, self.leaves.values()))
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """Blocks of a sink's first rows, and the columns with NULLs."""
-
-    blocks: tuple[StoredBlock, ...]
-    nulls: tuple[int, ...]
-    files: MappedFiles
-
-    @property
-    def names(self) -> list[str]:
-        """Of the files."""
-        return list(dict.fromkeys(block.home.file for block in self.blocks))
 
 
 def plan(dataflow: Dataflow, sink: Installed, new: Mapping[ir.Node, Delta | None]) -> Plan | None:
@@ -110,25 +98,33 @@ def plan(dataflow: Dataflow, sink: Installed, new: Mapping[ir.Node, Delta | None
 class HydrationBuilder(JobBuilder):
     """Makes the job of a plan, as of a time, whose tasks write files of `token`."""
 
+    snapshot = True
+
     def __init__(
         self,
         dataflow: Dataflow,
         plan: Plan,
         time: int,
-        token: str,
         limits: Limits,
         publication: Publication,
+        token: str,
     ) -> None:
         tasks = max(2, limits.tasks, -(-plan.rows // MOST_ROWS))
-        limits = replace(limits, tasks=tasks, task_rows=1)
-        super().__init__(dataflow, plan.leaves, (plan.cut,), plan.counted, limits, publication)
-        self._plan, self._time, self._token = plan, time, token
+        limits = replace(limits, tasks=tasks, task_rows=1, apply_rows=0)
+        self._plan, self._at = plan, time
+        super().__init__(
+            dataflow, plan.leaves, (plan.cut,), plan.counted, limits, publication, token
+        )
 
-    def build(self) -> Job:
-        job = super().build()
-        # Who has no keys has one row, which the driver writes.
-        written = job.sinks if is_written(self._plan.cut.sink.node) else ()
-        return replace(job, combined=True, time=self._time, written=written, token=self._token)
+    def _one_time(self) -> int:
+        return self._at
+
+    def _combines(self, tasks: int) -> bool:
+        return True
+
+    def _applied(self) -> tuple[SinkRef, ...]:
+        sinks = (cut.sink for cut in self.active if is_applied(cut.sink.node))
+        return tuple(SinkRef(self.keys[sink.key], None, None) for sink in sinks)
 
     def _follows(self, join: Key, source: int) -> bool:
         return self._plan.sources[join] == source
@@ -142,11 +138,6 @@ class HydrationBuilder(JobBuilder):
         return SnapshotRef(self.keys[key], number, starts)
 
 
-def is_written(node: ir.Node) -> bool:
-    """Whether tasks write the rows of a sink."""
-    return not isinstance(node, ir.Reduce) or bool(node.keys)
-
-
 def is_left_to_readers(join: Installed, least: int) -> bool:
     """Whether a new node with more readers than one, which would be computed as a whole, is better
     computed by each of them: a join of many rows, which tasks can do."""
@@ -154,18 +145,6 @@ def is_left_to_readers(join: Installed, least: int) -> bool:
     if not isinstance(operator, DeltaJoinOperator) or operator.takes_events:
         return False
     return max(o.relation.live_rows for o in operator.occurrences) >= least
-
-
-def written(payloads: Sequence[bytes], directory: str) -> Written:
-    """What tasks told, in their order."""
-    segments = [segment_of(json.loads(payload), 0) for payload in payloads]
-    found = Written(
-        tuple(block for segment in segments for block in segment.blocks),
-        tuple(sorted({column for segment in segments for column in segment.nulls})),
-        MappedFiles(directory),
-    )
-    found.files.open(found.names)
-    return found
 
 
 def add_up(sink: Installed, payloads: Sequence[bytes], hashing: Hashing, time: int) -> None:
@@ -178,12 +157,3 @@ def add_up(sink: Installed, payloads: Sequence[bytes], hashing: Hashing, time: i
     else:
         nothing = deltas.empty(operator.node.input.schema)
         operator.apply(nothing, operator.no_runs(time))
-
-
-def take(dataflow: Dataflow, sink: Installed, found: Written, time: int) -> None:
-    """Let a new sink have its first rows as of `time`; indexes over it do not have them yet."""
-    if found.blocks:
-        assert ir.is_stored(sink.node), "it keeps rows"
-        relation = dataflow.relation(sink.node, sink.owner)
-        blocks = [(block.home, block.rows) for block in found.blocks]
-        relation.append_stored(blocks, found.nulls, found.files, time)

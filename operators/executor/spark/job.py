@@ -15,10 +15,12 @@ from operators.dataflow import Dataflow, Key, node_key
 from operators.executor.spark.cut import SinkCut, edges
 from operators.flight.column import Ints
 from operators.flight.delta import Delta
-from operators.kernels.memory import BLOCK_BITS
+from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
 from operators.nodes.delta_join import DeltaJoinOperator
 from operators.nodes.half_join import HalfJoinOperator
 from operators.nodes.map import MapOperator
+from operators.nodes.reduce import EXTREME, ReduceOperator
+from operators.nodes.store import StoreOperator
 from operators.state.arrangement import ArrangementState, IndexReader
 from operators.state.filters import Filter, FilterReader
 from operators.state.pieces import Place
@@ -50,8 +52,8 @@ class SourceRef:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRef:
-    """The rows of one node as of the job's time, those of relation number `relation`: task t takes
-    blocks [starts[t], starts[t + 1])."""
+    """The rows of relation number `relation` as of the job's time, as births of one node: task t
+    takes blocks [starts[t], starts[t + 1])."""
 
     node: int
     relation: int
@@ -84,14 +86,26 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkRef:
+    """A sink, node number `node`, whose changes tasks may apply: its rows and the index that finds
+    them, by number. None: there are no rows yet, or the index has none of them."""
+
+    node: int
+    relation: int | None
+    index: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """`consumers[n]`: nodes that take the updates of node n, and with which sign (joins take theirs
     by routes).
     `counted`: maps whose failing rows an earlier job of the step has counted. `tasks`: per stage.
     `exchanges`: half joins with an exchange on the longest route. `combined`: whether a last stage
     adds up what other tasks found for the same group or row. `values`: the directory of values.
-    `hashing`: how the store makes keys. `time`: of a job that computes the first rows of its sinks,
-    from all rows as of then; its last stage writes those of `written` sinks into files of `token`.
+    `hashing`: how the store makes keys. `time`: of all changes, if they have one. `snapshot`: it
+    computes the first rows of its sinks, from all rows as of that time. `applied`: sinks whose
+    changes the last stage applies, where a task has `apply_rows` of them or more; it writes files
+    of `token`.
     """
 
     nodes: tuple[ir.Node, ...]
@@ -109,9 +123,11 @@ class Job:
     combined: bool
     values: str
     hashing: tuple[int, ...] = field(repr=False)
-    time: int | None = None
-    written: tuple[int, ...] = ()
-    token: str = ""
+    time: int | None
+    snapshot: bool
+    applied: tuple[SinkRef, ...]
+    apply_rows: int
+    token: str
 
     @property
     def stages(self) -> int:
@@ -125,16 +141,21 @@ class Limits:
     tasks: at most so many per stage (64 at the most, one per bucket). task_rows: changed rows that
     are worth a task. small_index_rows: indexes up to this size are probed where the probes are.
     combine_rows: from so many changed rows on the changes of sinks are added up by one more stage.
+    apply_rows: from so many of them in one task on it applies them, too.
     """
 
     tasks: int
     task_rows: int
     small_index_rows: int
     combine_rows: int
+    apply_rows: int
 
 
 class JobBuilder:
-    """Makes the job of one layer and publishes what it reads."""
+    """Makes the job of one layer and publishes what it reads; tasks write files of `token`."""
+
+    #: Whether it is of first rows.
+    snapshot = False
 
     def __init__(
         self,
@@ -144,8 +165,10 @@ class JobBuilder:
         counted: frozenset[Key],
         limits: Limits,
         publication: Publication,
+        token: str,
     ) -> None:
         self._dataflow = dataflow
+        self._token = token
         self._changes = changes
         self._limits = limits
         self._publication = publication
@@ -169,6 +192,7 @@ class JobBuilder:
                     self.keys.setdefault(key, len(self.keys))
         self._leaves = [k for k in self.keys if k in changes]
         self.rows = sum(len(changes[k]) for k in self._leaves)
+        self._time = self._one_time()
 
     def build(self) -> Job:
         """The job, its state added to the publication, in whose block this is called."""
@@ -191,7 +215,8 @@ class JobBuilder:
                 routes += found
         sources = [self._source(k, needed[k], tasks) for k in self._leaves]
         exchanges = max((sum(r.exchanged) for r in routes), default=0)
-        publication = self._publication
+        publication, combined = self._publication, self._combines(tasks)
+        applied = self._applied() if combined and self._time is not None else ()
         return Job(
             nodes=tuple(node for _, node in self.keys),
             consumers=tuple(map(tuple, consumers)),
@@ -219,15 +244,51 @@ class JobBuilder:
             ),
             tasks=tasks,
             exchanges=exchanges,
-            combined=tasks > 1 and self.rows >= limits.combine_rows,
+            combined=combined,
             values=publication.values,
             hashing=self._dataflow.hashing.numbers,
+            time=self._time,
+            snapshot=self.snapshot,
+            applied=applied,
+            apply_rows=limits.apply_rows,
+            token=self._token,
         )
 
     @property
     def active(self) -> tuple[SinkCut, ...]:
         """The sinks that something changes under."""
         return tuple(c for c in self._cuts if (c.sink.owner, c.sink.node) in self.keys)
+
+    def _one_time(self) -> int | None:
+        """The time of all changes, if it is one."""
+        times = set[int]()
+        for key in self._leaves:
+            delta = self._changes[key]
+            assert isinstance(delta, Delta), "of a step"
+            if not delta.one_time:
+                return None
+            times.update(delta.time[:1].tolist())
+        return times.pop() if len(times) == 1 else None
+
+    def _combines(self, tasks: int) -> bool:
+        """Whether one more stage adds up the changes of sinks."""
+        return tasks > 1 and self.rows >= self._limits.combine_rows
+
+    def _applied(self) -> tuple[SinkRef, ...]:
+        """The sinks whose changes tasks may apply. Who has no keys has one row, and who keeps an
+        order, or what is running, in state of its own, is the driver's."""
+        found: list[SinkRef] = []
+        for cut in self.active:
+            operator = cut.sink.operator
+            assert isinstance(operator, ReduceOperator | StoreOperator)
+            if is_applied(cut.sink.node):
+                relation, index = operator.relation, None
+                if not isinstance(operator, StoreOperator) or operator.retracts:
+                    index = self._index(operator.index)
+                number = self._relation(relation, range(len(relation.schema)))
+                self._relation_blocks[number] = None
+                found.append(SinkRef(self.keys[cut.sink.key], number, index))
+        return tuple(found)
 
     def _needed(self) -> dict[Key, set[int]]:
         """For each node of the job the columns that its consumers read."""
@@ -328,6 +389,12 @@ class JobBuilder:
         binding = delta.bindings[0]
         number = self._relation(binding.relation, needed)
         blocks = self._relation_blocks[number]
+        loaded = None if self._time is None else loaded_blocks(delta)
+        if loaded is not None and len(loaded) >= tasks:
+            if blocks is not None:
+                blocks.update(loaded)
+            starts = tuple(loaded[0] + len(loaded) * t // tasks for t in range(tasks + 1))
+            return SnapshotRef(self.keys[key], number, starts)
         if blocks is not None:
             blocks.update(np.unique(binding.rows >> BLOCK_BITS).tolist())
         order, starts, pairs = chunks(delta, tasks)
@@ -365,6 +432,26 @@ class JobBuilder:
         return operator
 
 
+def is_applied(node: ir.Node) -> bool:
+    """Whether tasks can apply the changes of a sink."""
+    if isinstance(node, ir.Reduce):
+        return bool(node.keys) and not any(a.kind in EXTREME for a in node.accumulators)
+    return isinstance(node, ir.Store)
+
+
+def loaded_blocks(delta: Delta) -> range | None:
+    """The last blocks of a relation, if the delta is the births of all their rows at one time; else
+    None. Cost: O(blocks), and a look at each row id."""
+    relation, rows = delta.bindings[0].relation, delta.bindings[0].rows
+    if not (len(rows) and delta.one_time and delta.one_diff and delta.diff[0] == 1):
+        return None
+    first = int(rows[0])
+    blocks = range(first >> BLOCK_BITS, (relation.next_row + BLOCK_MASK) >> BLOCK_BITS)
+    if first & BLOCK_MASK or sum(map(relation.stored_rows, blocks)) != len(rows):
+        return None
+    return blocks if int(rows.min()) == first else None
+
+
 def chunks(delta: Delta, count: int) -> tuple[Ints, tuple[int, ...], tuple[int, ...]]:
     """Deal the updates out to `count` chunks, both versions of an updated row to the same one.
 
@@ -390,7 +477,7 @@ def chunks(delta: Delta, count: int) -> tuple[Ints, tuple[int, ...], tuple[int, 
 JOB_FORMAT = Format(
     "sqlview job",
     1,
-    (*PLAN_CLASSES, Job, SourceRef, SnapshotRef, JoinRef, Route, *REFERENCES),
+    (*PLAN_CLASSES, Job, SourceRef, SnapshotRef, JoinRef, Route, SinkRef, *REFERENCES),
 )
 
 

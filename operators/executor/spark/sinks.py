@@ -1,8 +1,9 @@
 """What ends a job: changes of groups and bags, added up where they arise and where they meet.
 
-A job ends at nodes that keep rows. Their state is the driver's, so tasks only add up what it has to
-apply: one row for each (group, time) or (row, time). Sums of exact numbers may be added in any
-order, so that a heavy group costs an exchange one row per task and time.
+A job ends at nodes that keep rows. Tasks add up what these have to apply, to one row for each
+(group, time) or (row, time), and send it to the task of its bucket, or to the driver: who has all
+of it applies it. Sums of exact numbers may be added in any order, so that a heavy group costs an
+exchange one row per task and time.
 
 Invariant: applying the merged parts to the operator is applying all the deltas they came from.
 """
@@ -75,16 +76,23 @@ class GroupSink:
         keys, runs = self._merged(parts)
         return self._part(runs, [k.take(runs.first_row) for k in keys])
 
-    def first_rows(self, parts: Sequence[list[Column]]) -> Relation:
-        """The rows that the sum of several parts makes where there were none."""
-        operator = _group_operator(self._node, self._hashing)
-        self.apply(operator, parts)
-        return operator.relation
+    @property
+    def index(self) -> ir.Index:
+        """What finds the rows that go."""
+        return ir.group_index(self._node)
 
-    def apply(
-        self, operator: ReduceOperator | StoreOperator, parts: Sequence[list[Column]]
-    ) -> Delta:
-        """Apply the sum of several parts to the driver's state."""
+    def operator_over(
+        self, relation: Relation, index: ArrangementState, is_indexed: bool
+    ) -> ReduceOperator:
+        """The operator of the groups in `relation`."""
+        return ReduceOperator(self._node, relation, index, {})
+
+    def needs_index(self, parts: Sequence[list[Column]]) -> bool:
+        """Whether parts can be applied only where the index has all rows."""
+        return True
+
+    def apply(self, operator: SinkOperator, parts: Sequence[list[Column]]) -> Delta:
+        """Apply the sum of several parts to the operator's state."""
         assert isinstance(operator, ReduceOperator)
         keys, runs = self._merged(parts)
         origins: list[deltas.Origin] = [None] * len(self._node.input.schema)
@@ -134,17 +142,25 @@ class BagSink:
         *columns, time, diff = self._joined(parts)
         return self._consolidated(columns, time.values, diff.values)
 
-    def first_rows(self, parts: Sequence[list[Column]]) -> Relation:
-        """The rows that the sum of several parts makes where there were none."""
-        relation = Relation(self._node.schema, Shared(hashing=self._hashing))
-        index = ArrangementState(ir.HashArrangement(self._node), relation)
-        self.apply(StoreOperator(self._node, relation, index), parts)
-        return relation
+    @property
+    def index(self) -> ir.Index:
+        """What finds the rows that go."""
+        return ir.HashArrangement(self._node)
 
-    def apply(
-        self, operator: ReduceOperator | StoreOperator, parts: Sequence[list[Column]]
-    ) -> Delta:
-        """Apply the sum of several parts to the driver's state."""
+    def operator_over(
+        self, relation: Relation, index: ArrangementState, is_indexed: bool
+    ) -> StoreOperator:
+        """The operator of the rows in `relation`. `is_indexed`: the index has them, and is to."""
+        operator = StoreOperator(self._node, relation, index)
+        operator.load({"retracts": is_indexed})
+        return operator
+
+    def needs_index(self, parts: Sequence[list[Column]]) -> bool:
+        """Whether parts can be applied only where the index has all rows: some row goes."""
+        return any(bool((part[-1].values < 0).any()) for part in parts)
+
+    def apply(self, operator: SinkOperator, parts: Sequence[list[Column]]) -> Delta:
+        """Apply the sum of several parts to the operator's state."""
         assert isinstance(operator, StoreOperator)
         *columns, time, diff = self._joined(parts)
         origins: list[deltas.Origin] = list(columns)
@@ -162,6 +178,7 @@ class BagSink:
 
 
 Sink: TypeAlias = GroupSink | BagSink
+SinkOperator: TypeAlias = ReduceOperator | StoreOperator
 
 
 def sink_of(node: ir.Node, hashing: Hashing) -> Sink:

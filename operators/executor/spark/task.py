@@ -7,7 +7,7 @@ over attached state.
 
 A row of an exchange is (target, source, sequence, tag, payload): the task it is for, the task that
 made it, its number there, and whose payload it is: route r is tag r, sink s is tag routes + s, and
-failing rows are the tag after those.
+failing rows are the tag after those; what was applied for sink s is tag routes + sinks + 1 + s.
 
 Law: what a task emits is a byte-deterministic function of what it was given. It takes its rows in
 the order of (source, sequence), whatever the order of arrival.
@@ -27,13 +27,19 @@ from itertools import count
 import numpy as np
 import pyarrow as pa
 
-from operators.executor.spark import blobs
-from operators.executor.spark.job import Job, Route, SnapshotRef, SourceRef, read_manifest
-from operators.executor.spark.load import told_of
+from operators.executor.spark import applied, blobs
+from operators.executor.spark.job import (
+    Job,
+    Route,
+    SinkRef,
+    SnapshotRef,
+    SourceRef,
+    read_manifest,
+)
 from operators.executor.spark.run import Probe
-from operators.executor.spark.sinks import Part, sink_of
+from operators.executor.spark.sinks import Part, Sink, sink_of
 from operators.flight import delta as deltas
-from operators.flight.column import Ints
+from operators.flight.column import Column, Ints
 from operators.flight.delta import Delta, Pairs
 from operators.hydration import pieces_of
 from operators.kernels import sorting
@@ -47,13 +53,12 @@ from operators.nodes.map import MapOperator
 from operators.nodes.range_join import RangeJoinOperator
 from operators.nodes.repeat import RepeatOperator
 from operators.state import encode
-from operators.state.arrangement import IndexReader
+from operators.state.arrangement import ArrangementState, IndexReader
 from operators.state.files import check_directory, create
 from operators.state.hashing import Hashing
 from operators.state.publish import Attachment
 from operators.state.relation import PIECE_ROWS, Relation
 from operators.state.shared import Shared
-from operators.state.stored import Segment, write_rows
 from planner import dataflow as ir
 
 #: Rows of an exchange, and of a job's result: where `file` is set, the payload is in that file of
@@ -110,7 +115,7 @@ def attach(path: str) -> AttachedJob:
         check_directory(directory)
         job = read_manifest(path)
         check_directory(job.values)
-        attached = AttachedJob(job, directory)
+        attached = AttachedJob(job, path)
     _jobs[path] = attached
     while len(_jobs) > _KEPT_JOBS:
         _jobs.popitem(last=False)
@@ -236,10 +241,11 @@ class _Outbox:
 class AttachedJob:
     """A job over state attached from a directory. Tasks of one process run one after the other."""
 
-    def __init__(self, job: Job, directory: str) -> None:
+    def __init__(self, job: Job, path: str) -> None:
         self.job = job
+        self._path = path
         hashing = Hashing(job.hashing)
-        attachment = Attachment(job.values, directory, Shared(hashing=hashing))
+        attachment = Attachment(job.values, os.path.dirname(path), Shared(hashing=hashing))
         self._attachment = attachment
         self._relations = [attachment.relation(r) for r in job.relations]
         filters = [attachment.filter(ref, self._relations[r]) for r, ref in job.filters]
@@ -268,6 +274,7 @@ class AttachedJob:
         self._sinks = {n: sink_of(job.nodes[n], hashing) for n in job.sinks}
         self._sink_tags = {n: len(job.routes) + i for i, n in enumerate(job.sinks)}
         self._error_tag = len(job.routes) + len(job.sinks)
+        self._applied = {ref.node: ref for ref in job.applied}
         #: Half joins of each route that follow an exchange.
         self._arrivals = [
             [s for s, exchanged in enumerate(r.exchanged) if exchanged] for r in job.routes
@@ -319,9 +326,11 @@ class AttachedJob:
                 node = self.job.sinks[tag - len(self.job.routes)]
                 sink = self._sinks[node]
                 found = [blobs.decode_columns(p, sink.types) for p in payloads]
-                if node in self.job.written:
-                    for segment in self._written(sink.first_rows(found)):
-                        out.put(task, tag, json.dumps(told_of(segment)).encode())
+                ref = self._applied.get(node)
+                if ref is not None and self._applies(ref, sink, found):
+                    said = self._apply(ref, sink, found)
+                    if said is not None:
+                        out.put(task, applied_tag(self.job, tag), said)
                 else:
                     parts[node] = [sink.merge(found)]
             else:
@@ -378,19 +387,37 @@ class AttachedJob:
 
     def _as_of(self, half_join: HalfJoinOperator | RangeJoinOperator) -> bool:
         """A snapshot sees all inputs as of its time."""
-        return self.job.time is not None or half_join.node.as_of
+        return self.job.snapshot or half_join.node.as_of
 
-    def _written(self, relation: Relation) -> Iterator[Segment]:
-        """First rows of a sink in files of names that no other attempt has."""
+    def _applies(self, ref: SinkRef, sink: Sink, found: list[list[Column]]) -> bool:
+        """Whether the changes of a sink are applied here, not in the driver."""
+        if sum(len(part[0]) for part in found) < self.job.apply_rows:
+            return False
+        return ref.relation is None or ref.index is not None or not sink.needs_index(found)
+
+    def _apply(self, ref: SinkRef, sink: Sink, found: list[list[Column]]) -> bytes | None:
+        """Apply them, and write what is new into files of names that no other attempt has."""
         from pyspark import TaskContext
 
-        context, numbers = TaskContext.get(), count(secrets.randbits(30))
+        job, context, numbers = self.job, TaskContext.get(), count(secrets.randbits(30))
         attempt = secrets.randbits(60) if context is None else context.taskAttemptId()
-        head = os.path.join(self.job.values, f"rows-{self.job.token}-{attempt}")
-        rows = relation.rows_from(0)
-        starts = range(0, len(rows), PIECE_ROWS)
-        pieces = (relation.gather_all(rows[at : at + PIECE_ROWS]) for at in starts)
-        return write_rows(pieces, relation.schema, (), lambda: f"{head}-{next(numbers)}")
+        head = os.path.join(job.values, f"rows-{job.token}-{attempt}")
+        if ref.relation is None:
+            relation = Relation(job.nodes[ref.node].schema, self._attachment.shared)
+            index = ArrangementState(sink.index, relation)
+        else:
+            entries = None if ref.index is None else job.indexes[ref.index][1]
+            rows = job.relations[ref.relation]
+            relation, index = self._attachment.fork(sink.index, rows, entries)
+        return applied.apply(
+            sink,
+            found,
+            relation,
+            index,
+            ref.index is not None,
+            lambda: f"{head}-{next(numbers)}",
+            f"{self._path}-applied-{attempt}-{uuid.uuid4().hex}",
+        )
 
     def _push(self, node: int, delta: Delta, parts: dict[int, list[Part]]) -> None:
         """Take updates of a node through what consumes them."""
@@ -450,6 +477,11 @@ def _in_pieces(payloads: list[bytes], row_bytes: int) -> Iterator[list[bytes]]:
             some, rows = [], 0
     if some:
         yield some
+
+
+def applied_tag(job: Job, tag: int) -> int:
+    """The tag of what tasks applied for the sink with this one."""
+    return tag + len(job.sinks) + 1
 
 
 def failing(payloads: Iterable[bytes]) -> Iterator[tuple[int, str, int]]:

@@ -1,0 +1,168 @@
+"""Steps whose tasks apply what sinks are to have, against steps that the driver runs. Tasks run
+here, one after the other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sqlview
+from operators.executor.spark import SparkExecutor, applied
+from operators.kernels.memory import BLOCK_ROWS
+from tests.spark.in_process import InProcess, opened
+from tests.spark.twins import TABLES, VIEWS, Twins, _rows, changes
+from tests.store.test_hydration import MORE, _change, _fill, _same
+
+MakeTwins = Callable[..., Twins]
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many tasks each sink's changes were applied by."""
+    found: list[int] = []
+    take = applied.take
+
+    def counting(operator: Any, some: Any, time: int) -> Any:
+        found.append(len(some))
+        return take(operator, some, time)
+
+    monkeypatch.setattr(applied, "take", counting)
+    return found
+
+
+@pytest.fixture
+def twins(tmp_path: Path) -> Iterator[MakeTwins]:
+    made: list[Twins] = []
+
+    def make(views: dict[str, str], tasks: int = 3, **limits: Any) -> Twins:
+        spark: Any = InProcess(lambda stage, task: None)
+        limits = {
+            "task_rows": 1,
+            "small_index_rows": 0,
+            "combine_rows": 0,
+            "apply_rows": 0,
+        } | limits
+        made.append(Twins(SparkExecutor(spark, str(tmp_path), tasks, **limits), TABLES, views))
+        return made[-1]
+
+    yield make
+    for pair in made:
+        assert pair.executor.failures == 0
+        pair.close()
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(("seed", "apply_rows"), [(1, 0), (2, 6)])
+def test_random_steps(twins: MakeTwins, counted: list[int], seed: int, apply_rows: int) -> None:
+    """All kinds of views, steps of one epoch and of several; where few changes of a sink meet in a
+    task the driver applies them, beside what others have."""
+    pair, stream, changed = twins(VIEWS | MORE, apply_rows=apply_rows), changes(seed), 0
+    for epochs in (1, 3, 1, 1):
+        changed += pair.step([stream.transaction(25) for _ in range(epochs)])
+    assert changed > 200
+    assert len(counted) > 15
+    assert max(counted) > 1
+
+
+def test_rows_that_go(twins: MakeTwins, counted: list[int]) -> None:
+    """A bag that loses its first rows is the driver's, which has no index of them yet, and the
+    tasks' from then on; groups and bags are emptied and come back."""
+    pair = twins({"bag": VIEWS["everything"], "groups": VIEWS["linear"], "twice": VIEWS["twice"]})
+    rows = [(k, k % 11, "uvw"[k % 3]) for k in range(40)]
+    pairs = [(k, k % 13, None) for k in range(40)]
+    for _ in range(2):
+        pair.step([[("insert", "a", rows), ("insert", "b", pairs)]])
+        pair.step([[("delete", "a", [{"k": k} for k in range(20)])]])
+        pair.step([[("delete", "a", [{"k": k} for k in range(20, 40)])]])
+        pair.step([[("delete", "b", [{"k": k} for k in range(40)])]])
+    assert len(counted) > 16
+    bag = pair.spark._catalog.view("bag")
+    assert pair.spark._dataflow.relation(bag.root, bag.owner).live_rows == 0
+
+
+def test_a_step_that_is_taken_back(twins: MakeTwins, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tasks applied is gone if the step ends in an error, and comes with the next one."""
+    views = {n: VIEWS[n] for n in ("three", "everything", "on_view")}
+    pair, stream = twins(views), changes(5)
+    for _ in range(2):
+        pair.step([stream.transaction(40)])
+    step, failed = stream.transaction(40), 0
+    while True:
+        tx = pair.spark.begin()
+        for action, table, rows in step:
+            getattr(tx, action)(table, rows)
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr(applied, "take", _failing(applied.take, failed + 1))
+                pair.spark.apply([tx])
+        except KeyError:
+            failed += 1
+        else:
+            break
+    assert failed > 1
+    tx = pair.inline.begin()
+    for action, table, rows in step:
+        getattr(tx, action)(table, rows)
+    pair.inline.apply([tx])
+    assert all(_rows(pair.spark, v) == _rows(pair.inline, v) for v in views)
+    pair.step([stream.transaction(40)])
+
+
+def _failing(take: Any, after: int) -> Any:
+    taken = 0
+
+    def failing(*how: Any) -> Any:
+        nonlocal taken
+        found, taken = take(*how), taken + 1
+        if taken == after:
+            raise KeyError("here")
+        return found
+
+    return failing
+
+
+def test_many_rows_of_a_task(twins: MakeTwins, counted: list[int]) -> None:
+    """More than a block has, in files with and without NULLs; they are changed by the next step."""
+    pair = twins({"copies": "SELECT k, s FROM a WHERE x > 0"}, tasks=2)
+    n = 2 * BLOCK_ROWS + 5000
+    rows = [(k, 1 + k % 5, None if k < 40_000 else "x") for k in range(n)]
+    pair.step([[("insert", "a", rows)]])
+    assert counted == [2]
+    pair.step([[("upsert", "a", [(k, 7, "y") for k in range(0, n, 1000)])]])
+    pair.step([[("delete", "a", [{"k": k} for k in range(0, n, 999)])]])
+
+
+def test_in_a_store(tmp_path: Path, counted: list[int]) -> None:
+    """What tasks applied is in the next checkpoint, and what is there is the same when the store is
+    opened again, from the log and from that."""
+    path, views, names = (
+        tmp_path / "store",
+        VIEWS | MORE,
+        ["three", "everything", "on_view", "twice", "texts", "spread", "deep"],
+    )
+    limits = {"apply_rows": 0, "combine_rows": 0, "task_rows": 1}
+    with opened(path, step_limits=limits) as db, sqlview.connect() as other:
+        for each in (db, other):
+            _fill(each)
+            for name in names:
+                each.sql(f"CREATE MATERIALIZED VIEW {name} AS {views[name]}")
+        before = len(counted)
+        for seed in (1, 2, 3):
+            for each in (db, other):
+                _change(each, seed)
+            _same(db, other, names)
+            if seed == 2:
+                db.checkpoint()
+        assert len(counted) - before > 20
+        db._save_last = lambda store: None  # type: ignore[method-assign]
+        db.close()
+        for seed in (4, 5):
+            with sqlview.connect(path) as again:
+                _same(again, other, names)
+                for each in (again, other):
+                    _change(each, seed)
+                _same(again, other, names)
