@@ -326,7 +326,7 @@ class _Intake:
         return joined(parts), pa.chunked_array(found, times.type)
 
     def _arrow(self, table: pa.Table | pa.RecordBatch, first: int = 0) -> list[Column]:
-        return arrow.to_columns(table, self._reader.schema, self._exact, self._cast, first)
+        return self._reader.tables.columns(table, self._cast, first)
 
     def _named(self, given: Columns) -> list[Column]:
         schema, named = self._reader.schema, list(given.columns.values())

@@ -15,7 +15,9 @@ time zone show (`operators.naive`).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,7 @@ from operators.flight import nested_arrow
 from operators.flight.casting import castable, decoded, fitted, is_text
 from operators.flight.column import Bools, Column, Unread, Values, combined, narrow, widen
 from operators.flight.misfits import Misfit, listed, merged, null_misfit
-from operators.flight.utf8 import refuse_invalid
+from operators.flight.utf8 import first_invalid, refuse_invalid
 from operators.naive import instants_of
 from operators.scalar import decimals
 from operators.slabs import ROWS
@@ -147,32 +149,81 @@ def to_columns(
     cast: bool = False,
     first: int = 0,
 ) -> list[Column]:
-    """The columns of `schema`, in its order, from a table that has exactly those, or more of them
-    where it need not be `exact`.
+    """See TableReader, of which this makes one."""
+    return TableReader(schema, exact).columns(table, cast, first)
+
+
+class TableReader:
+    """Takes Arrow tables to the columns of `schema`, in its order: tables that have exactly those,
+    or more of them where it need not be `exact`.
 
     Columns are found by name, without regard to case and order; by position if the names are the
-    schema's own in order (a schema may repeat names). `cast`: whether values are converted as far
-    as that loses nothing (`operators.flight.casting`). `first`: how many rows precede these.
-    Raises: DataError for missing, unknown or repeated columns, types that do not convert, values
-    out of range, NULL in a NOT NULL column: for all that there is of this at once.
-    Cost: O(1) for a column whose layout agrees, or that is converted when it is read; else one
-    copy.
+    schema's own in order (a schema may repeat names). What depends on the types alone is decided
+    once for all tables of one Arrow schema that come after each other.
     """
-    places, errors = places_of(table.schema.names, schema, exact)
-    columns: list[Column] = []
-    arrays = _arrays(table)
-    for place, field in zip(places, schema, strict=True):
-        if place is None:
-            continue
-        try:
-            columns.append(to_column(arrays[place], field, cast))
-        except Misfit as misfit:
-            errors.append(misfit.after(first))
-        except DataError as error:
-            errors.append(error)
-    if errors:
-        raise merged(errors)
-    return columns
+
+    def __init__(self, schema: t.Schema, exact: bool = True) -> None:
+        self._schema = schema
+        self._exact = exact
+        self._decided: _Decided | None = None
+
+    def columns(
+        self, table: pa.Table | pa.RecordBatch, cast: bool = False, first: int = 0
+    ) -> list[Column]:
+        """The columns. `cast`: whether values are converted as far as that loses nothing
+        (`operators.flight.casting`). `first`: how many rows precede these.
+
+        Raises: DataError for missing, unknown or repeated columns, types that do not convert,
+        values out of range, NULL in a NOT NULL column: for all that there is of this at once.
+        Cost: O(1) for a column whose layout agrees, or that is converted when it is read; else one
+        copy.
+        """
+        given, decided = table.schema, self._decided
+        if decided is None or not decided.given.equals(given):
+            self._decided = decided = _decide(given, self._schema, self._exact)
+        errors = list(decided.errors)
+        columns: list[Column] = []
+        arrays = _arrays(table)
+        for place, field, take in decided.columns:
+            array = arrays[place]
+            column = None if take is None else take(array)
+            if column is None:
+                try:
+                    column = to_column(array, field, cast)
+                except Misfit as misfit:
+                    errors.append(misfit.after(first))
+                    continue
+                except DataError as error:
+                    errors.append(error)
+                    continue
+            columns.append(column)
+        if errors:
+            raise merged(errors)
+        return columns
+
+
+#: An array as a column; None where more has to be looked at.
+_Take = Callable[[Any], Column | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """How tables of the Arrow schema `given` are read: the place of each column that there is, its
+    field, and how it is taken where the types show that all values fit; and what is wrong."""
+
+    given: pa.Schema
+    columns: list[tuple[int, t.Field, _Take | None]]
+    errors: list[DataError]
+
+
+def _decide(given: pa.Schema, schema: t.Schema, exact: bool) -> _Decided:
+    places, errors = places_of(given.names, schema, exact)
+    columns = [
+        (place, field, _take_of(given.types[place], field.type))
+        for place, field in zip(places, schema, strict=True)
+        if place is not None
+    ]
+    return _Decided(given, columns, errors)
 
 
 def _arrays(table: pa.Table | pa.RecordBatch) -> list[pa.Array | pa.ChunkedArray]:
@@ -215,11 +266,12 @@ def is_pandas_index(name: str) -> bool:
 
 
 def to_column(array: pa.Array | pa.ChunkedArray, field: t.Field, cast: bool = False) -> Column:
-    """One column; see `to_columns`."""
+    """One column; see `TableReader.columns`."""
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks == 1 else _one(array, field)
-    if array.null_count == 0 and (unread := _unread(array, field.type)) is not None:
-        return unread
+    take = _take_of(array.type, field.type)
+    if take is not None and (taken := take(array)) is not None:
+        return taken
     if cast and not isinstance(field.type, t.NestedType):
         array = fitted(array, field, arrow_type(field.type))
     elif pa.types.is_dictionary(array.type):
@@ -255,10 +307,10 @@ def _one(array: pa.ChunkedArray, field: t.Field) -> pa.Array:
         ) from None
 
 
-def _unread(array: pa.Array, kind: t.SqlType) -> Column | None:
-    """An array without NULLs as a column that is converted when it is read, where the types alone
-    show that all values fit; None for others. What somebody may write to is copied, as stored."""
-    given = array.type
+def _take_of(given: pa.DataType, kind: t.SqlType) -> _Take | None:
+    """How arrays of a type are taken, where the types alone show that all values but NULLs fit."""
+    if kind == t.STRING and given.equals(pa.string()):
+        return _taken_text
     words = 1
     match kind:
         case t.IntegerType():
@@ -278,6 +330,16 @@ def _unread(array: pa.Array, kind: t.SqlType) -> Column | None:
             dtype, stored, words = _INT64, _INT64, 2
         case _:
             return None
+    return partial(_unread, kind, dtype, stored, words)
+
+
+def _unread(
+    kind: t.SqlType, dtype: np.dtype[Any], stored: np.dtype[Any], words: int, array: pa.Array
+) -> Column | None:
+    """An array without NULLs as a column that is converted when it is read; None for others. What
+    somebody may write to is copied, as stored."""
+    if isinstance(array, pa.ChunkedArray) or array.null_count:
+        return None
     buffer = array.buffers()[1]
     if buffer is None:
         return None
@@ -288,6 +350,13 @@ def _unread(array: pa.Array, kind: t.SqlType) -> Column | None:
     elif dtype == _INT64:
         return Column(kind, raw)
     return Unread(kind, ROWS.copy(raw, stored) if raw.flags.writeable else raw)
+
+
+def _taken_text(array: pa.Array) -> Column | None:
+    """Texts without NULLs as they came, where all are UTF-8; None for others."""
+    if isinstance(array, pa.ChunkedArray) or array.null_count or first_invalid(array) is not None:
+        return None
+    return Column(t.STRING, array)
 
 
 def _type_error(field: t.Field, given: pa.DataType) -> DataError:

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.flight import nested_rows
-from operators.flight.arrow import to_column
+from operators.flight.arrow import TableReader, to_column
 from operators.flight.column import Bools, Column, Values, concat, flight_dtype, joined
 from operators.flight.misfits import Misfit, listed, merged, null_misfit
 from operators.flight.rendering import shortened
@@ -50,7 +50,7 @@ _REFUSALS = (TypeError, ValueError, OverflowError, decimal.DecimalException)
 
 
 class RowReader:
-    """Takes rows to columns of `schema`, in its order.
+    """Takes rows to columns of `schema`, in its order; `tables` does that to Arrow tables.
 
     `whole`: the schema of the table of which `schema` has the key: rows may be whole ones, of which
     the key counts; None: rows have exactly the columns of `schema`.
@@ -65,6 +65,7 @@ class RowReader:
         by_name = {folded(f.name): i for i, f in enumerate(whole or ())}
         self._key = [by_name[folded(f.name)] for f in schema] if whole else []
         self._exact = whole is None
+        self.tables = TableReader(schema, self._exact)
 
     def columns(self, rows: Iterable[Row], cast: bool = False) -> list[Column]:
         """The columns of all rows. `cast`: whether values are converted as far as that loses

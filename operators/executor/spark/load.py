@@ -239,10 +239,8 @@ def write_partition(
     tables = _batches(batches) if read is None else _parts(read, batches)
     try:
         with naive_in(lambda: zone):
-            columns = (
-                arrow.to_columns(table, order.schema, cast=order.cast, first=first)
-                for table, first in tables
-            )
+            reader = arrow.TableReader(order.schema)
+            columns = (reader.columns(table, order.cast, first) for table, first in tables)
             for segment in write_rows(columns, order.schema, order.key, new_path):
                 yield _told(partition, segment)
     except DataError as error:
