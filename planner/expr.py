@@ -2,6 +2,8 @@
 
 Columns are positions in the input's schema, never names. There are three nodes: `Column`,
 `Literal`, and `Call` of a function from the closed list `FUNCTIONS`, whose meaning is given there.
+Two more occur inside of others: `Outer` in subqueries, `Parameter` in the bodies of lambdas, which
+are arguments of the calls that run them.
 Implicit casts are already explicit here: unless `FUNCTIONS` says otherwise the arguments of a
 function have one common type, and `Call.type` is the result type by Spark's rules.
 
@@ -103,7 +105,18 @@ class Outer:
     name: str = field(compare=False)
 
 
-Expr: TypeAlias = Column | Literal | Call | Outer
+@node
+class Parameter:
+    """A variable of a lambda, in whose body alone it occurs. The call that runs the body has the
+    literal `base` as its last argument, and its variables are numbered from there on, so that those
+    of lambdas in each other differ, and equal calls are equal."""
+
+    number: int
+    type: SqlType
+    nullable: bool
+
+
+Expr: TypeAlias = Column | Literal | Call | Outer | Parameter
 
 #: Operators of which there is one that gives NULL where they fail.
 _TRIED = ("add", "subtract", "multiply", "divide", "remainder")
@@ -235,7 +248,21 @@ FUNCTIONS: dict[str, str] = {
     "element_fields": "(ARRAY of STRUCTs, position INT literal): that field of each",
     "concat_arrays": "all elements; NULL if any array is",
     "map_concat": "all entries; NULL if any map is; fails on a key that is there twice",
+    "arrays_zip": "(ARRAY, ...) -> ARRAY of STRUCTs, as long as the longest; NULL if any array is",
     "sequence": "(from, to[, step]), integers of one type -> ARRAY; fails where it would not end",
+    # lambdas: `body`s are over the row's columns and the variables from `base`, an INT literal, on
+    "transform": "(ARRAY, body of element and position, base) -> ARRAY of the body's values",
+    "filter": "(ARRAY, BOOLEAN body of element and position, base): the elements where it is TRUE",
+    "exists": "(ARRAY, BOOLEAN body of element, base): whether it is TRUE of one, as OR has it",
+    "forall": "(ARRAY, BOOLEAN body of element, base): whether it is TRUE of all, as AND has it",
+    "aggregate": "(ARRAY, start, body of value so far and element, body of the last value, base)",
+    "zip_with": "(ARRAY, ARRAY, body of two elements, base) -> ARRAY, the shorter filled with NULL",
+    "array_sort": "(ARRAY[, INT body of two elements, base]): sorted, NULLs last; by a body below, "
+    "of or above 0, stably; fails where it is NULL or contradicts itself",
+    "map_filter": "(MAP, BOOLEAN body of key and value, base): the entries where it is TRUE",
+    "transform_keys": "(MAP, body of key and value, base): keys replaced; fails as map",
+    "transform_values": "(MAP, body of key and value, base): values replaced",
+    "map_zip_with": "(MAP, MAP, body of key and two values, base): of the keys of either",
     # internal, made by the planner only
     "exact_sum_to_double": "BINARY state of an exact floating-point sum -> DOUBLE, rounded once",
     "checked_sum": "(sum DECIMAL, its top word BIGINT if kept) -> `type`; fails beyond its range",
@@ -376,7 +403,7 @@ _MAY_FAIL = frozenset(
     "add subtract multiply divide integral_divide remainder negate abs round floor ceil "
     "cast split_part date_trunc period_edge add_months add_microseconds exact_sum_to_double "
     "checked_sum single_value make_date parse_date like repeat lpad rpad bit_get elt bround map "
-    "map_concat sequence".split()
+    "map_concat sequence array_sort transform_keys".split()
 ) | {f.name for f in LIBRARY.values() if f.fails}
 #: Characters of the texts that lpad and rpad make, at most, and repeat of more than a few copies.
 LONGEST_TEXT = 1 << 24

@@ -38,7 +38,7 @@ PLAN_CLASSES: tuple[type, ...] = (
     *(t.NullType, t.BooleanType, t.IntegerType, t.FloatType, t.DecimalType, t.StringType),
     *(t.BinaryType, t.DateType, t.TimestampType, t.IntervalType, t.Field),
     *(t.ArrayType, t.MapType, t.StructType),
-    *(expr.Column, expr.Literal, expr.Call, expr.Outer, algebra.SortKey),
+    *(expr.Column, expr.Literal, expr.Call, expr.Outer, expr.Parameter, algebra.SortKey),
     *(
         ir.Source,
         ir.Stream,

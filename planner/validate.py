@@ -43,6 +43,7 @@ from planner.expr import (
     Expr,
     Literal,
     Outer,
+    Parameter,
     columns_used,
     may_fail,
     walk,
@@ -91,7 +92,7 @@ def check_expr(expr: Expr, schema: Schema) -> None:
                 _check_column(e, schema)
             case Call():
                 _check_call(e)
-            case Literal() | Outer():
+            case Literal() | Outer() | Parameter():
                 pass
             case _:
                 assert_never(e)

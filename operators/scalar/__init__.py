@@ -36,6 +36,7 @@ from operators.scalar import (
     edits,
     formats,
     instants,
+    lambdas,
     lists,
     logic,
     maps,
@@ -59,7 +60,7 @@ from operators.scalar.value import (
     physical,
 )
 from planner import types as t
-from planner.expr import Call, Expr, Literal, Outer
+from planner.expr import Call, Expr, Literal, Outer, Parameter
 from planner.expr import Column as ColumnExpr
 
 __all__ = ["BUILDERS", "Compiled", "Errors", "Fetch", "Value", "compile", "literals"]
@@ -86,6 +87,7 @@ BUILDERS: dict[str, Builder] = {
     **instants.BUILDERS,
     **lists.BUILDERS,
     **maps.BUILDERS,
+    **lambdas.BUILDERS,
 }
 
 
@@ -184,6 +186,8 @@ def _node(expr: Expr) -> Node:
             if args and all(arg.literal for arg in args):
                 return _folded(expr, args)
             return Node(expr.type, BUILDERS[expr.function](expr, args))
+        case Parameter():
+            return Node(expr.type, _reader(-1 - expr.number, expr.type))
         case Outer():
             raise ValueError(f"a column of an enclosing query is left: {expr.name}")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from planner.expr import Call, Column, Expr, Literal, Outer
+from planner.expr import Call, Column, Expr, Literal, Outer, Parameter
 from planner.types import (
     DateType,
     IntervalType,
@@ -68,6 +68,8 @@ def _text(expr: Expr, names: Sequence[str]) -> tuple[str, int]:
             return _call(expr, names)
         case Outer():
             return f"outer({expr.depth}).{expr.name}", _ATOM
+        case Parameter():
+            return f"v{expr.number}", _ATOM
 
 
 def _call(call: Call, names: Sequence[str]) -> tuple[str, int]:

@@ -23,7 +23,7 @@ from planner.bind.resolve import FromResolver
 from planner.bind.scalars import NoAggregates, Scalars
 from planner.bind.subqueries import FIRST, Placement, Subqueries
 from planner.bind.tables import aggregate_name
-from planner.expr import Call, Column, Expr, Literal, Outer, walk
+from planner.expr import Call, Column, Expr, Literal, Outer, Parameter, walk
 from planner.names import folded
 from planner.types import BIGINT, INT, TINYINT, Field
 
@@ -276,7 +276,7 @@ class Grouped:
                     f'column "{expr.name}" must appear in GROUP BY or inside an aggregate',
                     hint="Add it to GROUP BY, or aggregate it.",
                 )
-            case Literal() | Outer() | Column():
+            case Literal() | Outer() | Parameter() | Column():
                 return expr
             case Call():
                 args = tuple(self.above(a, node) for a in expr.args)

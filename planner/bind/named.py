@@ -15,7 +15,8 @@ from typing import Protocol
 from sqlglot import exp
 
 from planner import coercion, functions, types
-from planner.bind import library, nested
+from planner.bind import lambdas, library, nested
+from planner.bind.lambdas import LAMBDAS, Variables
 from planner.bind.report import Refusal, Report
 from planner.bind.tables import EXTRACT
 from planner.expr import Expr, Literal
@@ -33,6 +34,13 @@ class Binder(Protocol):
 
     def argument(self, node: exp.Expression, name: str) -> Expr:
         """The argument of that name, which must be there."""
+
+    @property
+    def base(self) -> Literal:
+        """The number of the first variable of a lambda that is written here."""
+
+    def body(self, node: exp.Expression, kinds: Variables, least: int) -> Expr:
+        """The body of a lambda."""
 
     def clock(self, node: exp.Expression) -> Expr:
         """The time, for a call of NOW."""
@@ -270,8 +278,24 @@ def _form(least: int, most: int, form: Callable[[Sequence[Expr]], Expr]) -> Name
     return Named(least, most, lambda binder, node, args: form([binder.bind(a) for a in args]))
 
 
+def _of_lambda(least: int, most: int, bind: Callable[[lambdas.Binder, _Args], Expr]) -> Named:
+    return Named(least, most, lambda binder, node, args: bind(binder, args))
+
+
 def _struct(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
     """STRUCT(a, b AS c, …): a field is called as its column, or col1, col2 …"""
+    names, values = _named_values(binder, args, lambda i: f"col{i + 1}")
+    return nested.struct(names, values)
+
+
+def _arrays_zip(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    """ARRAYS_ZIP: a field is called as its column, or 0, 1 …"""
+    return nested.zipped(*_named_values(binder, args, str))
+
+
+def _named_values(
+    binder: Binder, args: _Args, otherwise: Callable[[int], str]
+) -> tuple[list[str], list[Expr]]:
     names, values = [], []
     for i, arg in enumerate(args):
         named = isinstance(arg, exp.Alias)
@@ -279,10 +303,10 @@ def _struct(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
             binder.report.check(arg)
         value = arg.this if named else arg
         inner = value.expression if isinstance(value, exp.Dot) else value
-        own = str(inner.name) if isinstance(inner, (exp.Column, exp.Identifier)) else f"col{i + 1}"
+        own = str(inner.name) if isinstance(inner, (exp.Column, exp.Identifier)) else otherwise(i)
         names.append(str(arg.alias) if named else own)
         values.append(binder.bind(value))
-    return nested.struct(names, values)
+    return names, values
 
 
 def _from_unixtime(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
@@ -374,4 +398,6 @@ NAMED: dict[str, Named] = {
     **{name: _of_library(name) for name in LIBRARY.keys() - _OTHERWISE},
     "struct": Named(1, _MANY, _struct),
     **{name: _form(*form) for name, form in library.FORMS.items()},
+    "arrays_zip": Named(0, _MANY, _arrays_zip),
+    **{name: _of_lambda(*known) for name, known in LAMBDAS.items() if name != "exists"},
 }

@@ -12,6 +12,7 @@ from sqlglot import exp
 from planner.bind.literals import has_suffix
 from planner.bind.nodes import PeriodEdge
 from planner.library import LIBRARY
+from planner.names import folded
 from planner.parse import written_name
 
 _OPERATORS: dict[type[exp.Expression], str] = {
@@ -110,6 +111,10 @@ def _printed(node: exp.Expression) -> str:
             return str(node.name)
         case exp.Literal() | exp.Identifier():
             return str(node.this)
+        case exp.Lambda():
+            return _lambda(node)
+        case exp.Exists() if node.args.get("expression") is not None:
+            return _call("exists", node.this, node.expression)
         case exp.Dot():
             return f"{_printed(node.this)}.{_printed(node.expression)}"
         case exp.Bracket():
@@ -223,6 +228,33 @@ def _printed(node: exp.Expression) -> str:
             return str(node.sql(dialect="spark", comments=False))
 
 
+def _lambda(node: exp.Expression) -> str:
+    """Its variables have one name, whatever they are called."""
+    names = {folded(n.name) for n in node.expressions}
+
+    def known(part: exp.Expression) -> exp.Expression:
+        plain = isinstance(part, exp.Column) and not part.table
+        field = isinstance(part.parent, exp.Dot) and part.arg_key == "expression"
+        inner = isinstance(part.parent, exp.Column) or field
+        if (plain or (isinstance(part, exp.Identifier) and not inner)) and (
+            folded(part.name) in names
+        ):
+            return exp.to_identifier(_VARIABLE)
+        return part
+
+    body = node.this.transform(known)
+    variables = ", ".join([_VARIABLE] * len(node.expressions))
+    return f"lambdafunction({_printed(body)}, {variables})"
+
+
+_VARIABLE = "namedlambdavariable()"
+#: What Spark sorts by where no lambda is given.
+_ASCENDING = (
+    "lambdafunction((IF(((v IS NULL) AND (v IS NULL)), 0, (IF((v IS NULL), 1, (IF((v IS NULL), -1, "
+    "(IF((v < v), -1, (IF((v > v), 1, 0)))))))))), v, v)"
+).replace("v", _VARIABLE)
+
+
 def _of_order(call: str, key: exp.Expression) -> str:
     descending = " DESC" if key.args.get("desc") else ""
     return f"{call} WITHIN GROUP (ORDER BY {_printed(key.this)}{descending})"
@@ -251,6 +283,11 @@ def _named(name: str, args: list[exp.Expression]) -> str:
     elif name == "log":
         inner = ", ".join(_printed(a) for a in args)
         return f"LOG({inner})" if len(args) == 2 else f"LOG(E(), {inner})"
+    elif name in ("aggregate", "reduce") and len(args) == 3:
+        same = f"lambdafunction({_VARIABLE}, {_VARIABLE})"
+        return f"{name}({', '.join(_printed(a) for a in args)}, {same})"
+    elif name == "array_sort" and len(args) == 1:
+        return f"array_sort({_printed(args[0])}, {_ASCENDING})"
     elif name in ("decimal", "binary") and isinstance(args[0], exp.Column):
         return _printed(args[0])
     filled = [_printed(a) for a in args] + _filled(name, len(args))

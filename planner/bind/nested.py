@@ -141,6 +141,17 @@ def struct(names: Sequence[str], args: Sequence[Expr]) -> Expr:
     return Call("struct", tuple(args), StructType(fields), False)
 
 
+def zipped(names: Sequence[str], args: Sequence[Expr]) -> Expr:
+    """ARRAYS_ZIP of arrays, whose elements become fields of these names."""
+    kinds = []
+    for arg in args:
+        if not isinstance(arg.type, ArrayType):
+            raise TypeMismatch(f"ARRAYS_ZIP needs an ARRAY, not {arg.type}")
+        kinds.append(arg.type.element)
+    entry = StructType(tuple(Field(n, k) for n, k in zip(names, kinds, strict=True)))
+    return Call("arrays_zip", tuple(args), ArrayType(entry), any(a.nullable for a in args))
+
+
 def named_struct(args: Sequence[Expr]) -> Expr:
     """NAMED_STRUCT(name, value, …)."""
     if not args or len(args) % 2:

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from planner.algebra import Plan, SortKey, TopK, identity, nullable
-from planner.bind import sets
+from planner.bind import nested, sets
 from planner.bind.generators import generate
 from planner.bind.grouping import AggregateCalls, Grouped
 from planner.bind.grouping_sets import GroupingSets, grouping_sets
@@ -56,7 +56,7 @@ from planner.parse.tokens import shortened
 from planner.room import with_room
 from planner.session_zone import bound_in
 from planner.streams import retain_events
-from planner.types import INT, Field
+from planner.types import INT, Field, StructType
 from planner.zones import UTC, Zone
 
 #: The limit of an OFFSET alone.
@@ -422,6 +422,10 @@ class _Queries:
                 outputs += [Output(c.name, c.reference(), item, False) for c in columns]
             elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
                 columns = below.scope.of_relation(item.table)
+                fields = [] if columns else self._fields_of(item, below)
+                outputs += [Output(n, e, item, False) for n, e in fields]
+                if fields:
+                    continue
                 if not columns:
                     self.report.fail(item, f'relation "{item.table}" of * is not in FROM')
                 columns = self._starred(item.this, columns)
@@ -436,6 +440,17 @@ class _Queries:
                 expr = binder.bind(item)  # which refuses what has no name
                 outputs.append(Output(output_name(item), expr, item, False))
         return outputs
+
+    def _fields_of(self, item: exp.Column, below: FromResolver) -> list[tuple[str, Expr]]:
+        """[relation.]column.* of a struct; none of anything else."""
+        named = exp.Column(this=item.args["table"].copy(), table=item.args.get("db"))
+        value = below.reach(named)
+        if value is None or not isinstance(value.type, StructType) or item.args.get("catalog"):
+            return []
+        self.report.check(item.this)
+        if item.this.args.get("except_"):
+            self.report.fail(item, "* EXCEPT is of relations, not of structs")
+        return [(f.name, nested.field(value, f.name)) for f in value.type.fields]
 
     def _starred(self, star: exp.Star, columns: tuple[ScopeColumn, ...]) -> tuple[ScopeColumn, ...]:
         """The columns without those of its EXCEPT."""

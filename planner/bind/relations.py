@@ -27,6 +27,7 @@ from planner.bind.dependent import asks_pairs, meeting, pairs_join
 from planner.bind.generators import generate
 from planner.bind.nodes import generator_name
 from planner.bind.outer import Environment
+from planner.bind.pivots import as_query
 from planner.bind.report import Refusal, Report, describe
 from planner.bind.resolve import FromResolver
 from planner.bind.scalars import NoAggregates, Scalars
@@ -150,7 +151,12 @@ class Relations:
         return Source((made.plan,), (), left.scope.beside(Scope(columns, columns)))
 
     def _relation(self, node: exp.Expression, environment: Environment) -> Source:
-        if isinstance(node, exp.Table) and generator_name(node.this) is not None:
+        if node.args.get("pivots"):
+            query = as_query(node, lambda q: self.bind_query(q, environment).schema, self.report)
+            source = self._aliased(
+                self._query(query.this, environment), "", query.args.get("alias")
+            )
+        elif isinstance(node, exp.Table) and generator_name(node.this) is not None:
             self.report.check(node)
             source = self._generated(_ONE_ROW, node, False, environment)
         elif isinstance(node, exp.Table):

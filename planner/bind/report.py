@@ -90,7 +90,8 @@ _READ = _table(
     (exp.Neg, "this"),
     (exp.Between, "this low high"),
     (exp.In, "this expressions query"),
-    (exp.Exists, "this"),
+    (exp.Exists, "this expression"),
+    (exp.Lambda, "this expressions"),
     (exp.Any, "this"),
     (exp.All, "this"),
     (exp.Like, "this expression negate"),
@@ -253,7 +254,6 @@ CHANGING_FUNCTIONS = {
 _ARGUMENTS: dict[str, Refusal] = {
     "hint": Refusal("a hint", "would have no effect", "Leave it out."),
     "sample": Refusal("TABLESAMPLE", "picks rows at random", "Use a filter."),
-    "pivots": Refusal("PIVOT", "turns values into columns", "Use SUM(CASE WHEN … END)."),
     "distribute": Refusal("DISTRIBUTE BY", "would have no effect", "Leave it out."),
     "sort": Refusal("SORT BY", "sorts within partitions only", "Use ORDER BY."),
     "cluster": Refusal("CLUSTER BY", "would have no effect", "Leave it out."),

@@ -7,7 +7,7 @@ parentheses (`a = b < c`), so such chains are refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sqlglot import exp
@@ -16,6 +16,7 @@ from planner import coercion, functions, types
 from planner.bind import nested
 from planner.bind.calls import CALLS
 from planner.bind.clock import CLOCK_NAMES, CLOCK_NODES, clock_value
+from planner.bind.lambdas import LAMBDAS, Variables
 from planner.bind.literals import has_suffix, interval_value, number
 from planner.bind.report import (
     Refusal,
@@ -33,12 +34,14 @@ from planner.bind.tables import (
     aggregate_name,
 )
 from planner.coercion import TypeMismatch
-from planner.expr import Call, Expr, Literal, Outer
+from planner.expr import Call, Expr, Literal, Outer, Parameter
 from planner.functions import Interval
+from planner.names import folded
 from planner.parse.tokens import shortened
 from planner.types import (
     BOOLEAN,
     DATE,
+    INT,
     STRING,
     DateType,
     IntegerType,
@@ -46,6 +49,9 @@ from planner.types import (
     StringType,
     TimestampType,
 )
+
+#: The variables that a lambda may have.
+_MOST_VARIABLES = 3
 
 
 class AggregateBinder(Protocol):
@@ -113,6 +119,8 @@ class Scalars:
         self.aggregates = aggregates
         self.subqueries = subqueries
         self.report = report
+        #: Of the lambdas around what is bound, the outermost first: their variables.
+        self._lambdas: list[dict[str, Parameter]] = []
 
     def bind(self, node: exp.Expression) -> Expr:
         """The bound expression; errors carry the place of the innermost node that is wrong."""
@@ -164,11 +172,70 @@ class Scalars:
     def _operands(self, node: exp.Expression) -> tuple[Expr, Expr]:
         return self._operand(node.this), self._operand(node.expression)
 
+    # lambdas
+
+    @property
+    def base(self) -> Literal:
+        """The number of the first variable of a lambda that is written here."""
+        return Literal(_MOST_VARIABLES * len(self._lambdas), INT)
+
+    def body(self, node: exp.Expression, kinds: Variables, least: int) -> Expr:
+        """The body of a lambda of `least` variables, or as many as there are types."""
+        if not isinstance(node, exp.Lambda):
+            self.report.fail(node, "a lambda is needed here", hint="Write it as x -> x + 1.")
+        self.report.check(node)
+        names = [folded(str(n.name)) for n in node.expressions]
+        if len(names) not in (least, len(kinds)):
+            plural = "" if len(kinds) == 1 else "s"
+            said = f"{least}" if least == len(kinds) else f"{least} or {len(kinds)}"
+            self.report.fail(
+                node, f"the lambda has {len(names)} variable{plural} instead of {said}"
+            )
+        if len(set(names)) < len(names):
+            self.report.fail(node, "two variables of the lambda have one name")
+        first = _MOST_VARIABLES * len(self._lambdas)
+        made = {
+            name: Parameter(first + i, kind, nullable)
+            for i, (name, (kind, nullable)) in enumerate(zip(names, kinds, strict=False))
+        }
+        self._lambdas.append(made)
+        try:
+            return self.bind(node.this)
+        finally:
+            self._lambdas.pop()
+
+    def _variable(self, name: str) -> Parameter | None:
+        for names in reversed(self._lambdas):
+            if folded(name) in names:
+                return names[folded(name)]
+        return None
+
+    def _identifier(self, node: exp.Expression) -> Expr:
+        """What the parser has for a variable of a lambda."""
+        found = self._variable(str(node.name))
+        if found is None:
+            self.report.fail(
+                node,
+                f'the variable "{node.name}" of a lambda cannot be used here',
+                hint="Aggregates, windows and subqueries are computed outside of lambdas.",
+            )
+        return found
+
+    def _row_by_row(self, node: exp.Expression) -> None:
+        """Subqueries and windows are of rows, not of elements."""
+        if self._lambdas:
+            self.report.fail(
+                node,
+                f"{describe(node)} is not allowed in a lambda",
+                hint="Compute it in a subquery of FROM.",
+            )
+
     # subqueries
 
     def _comparison(self, node: exp.Expression) -> Expr:
         function, right = COMPARISONS[type(node)], node.expression.unnest()
         if isinstance(right, (exp.Any, exp.All)) and aggregate_name(right) is None:
+            self._row_by_row(right)
             return self._quantified(node, function, right)
         row = self._row(node.this)
         if row is not None and function in ("eq", "ne"):
@@ -200,6 +267,7 @@ class Scalars:
         return self.subqueries.any(function, (value,), right.this, self.resolver, what)
 
     def _window(self, node: exp.Expression) -> Expr:
+        self._row_by_row(node)
         if self.windows is not None:
             return self.windows.bind(node, self)
         clause = self.aggregates.clause if isinstance(self.aggregates, NoAggregates) else ""
@@ -210,9 +278,13 @@ class Scalars:
         raise self.report.error(node, f"a window function is not allowed {place}", hint=hint)
 
     def _exists(self, node: exp.Expression) -> Expr:
+        if node.args.get("expression") is not None:
+            return LAMBDAS["exists"][2](self, (node.this, node.expression))
+        self._row_by_row(node)
         return self.subqueries.exists(node.this, self.resolver)
 
     def _subquery(self, node: exp.Expression) -> Expr:
+        self._row_by_row(node)
         return self.subqueries.scalar(node, self.resolver)
 
     def clock(self, node: exp.Expression) -> Expr:
@@ -255,7 +327,12 @@ class Scalars:
         """[relation.]column.field…, where the column has fields; None for another reference."""
         parts = [node.args.get(p) for p in ("catalog", "db", "table", "this")]
         given = [p for p in parts if isinstance(p, exp.Identifier)]
-        if len(given) < 2 or not isinstance(node.this, exp.Identifier):
+        if not given or not isinstance(node.this, exp.Identifier):
+            return None
+        variable = self._variable(given[0].name)
+        if variable is not None:
+            return self._fields(variable, given[1:], node)
+        if len(given) < 2:
             return None
         whole = exp.Column(this=given[1].copy(), table=given[0].copy())
         value, fields = self.resolver.reach(whole), given[2:]
@@ -263,8 +340,11 @@ class Scalars:
             value, fields = self.resolver.reach(exp.Column(this=given[0].copy())), given[1:]
         if value is None or not fields or not isinstance(value.type, types.NestedType):
             return None
+        return self._fields(value, fields, node)
+
+    def _fields(self, value: Expr, names: Sequence[exp.Identifier], node: exp.Expression) -> Expr:
         self.report.check(node)
-        for name in fields:
+        for name in names:
             value = nested.field(value, name.name)
         return value
 
@@ -416,6 +496,7 @@ class Scalars:
         if node.expressions and isinstance(node.expressions[0], exp.Values):
             query = node.expressions[0]
         if query is not None:
+            self._row_by_row(query)
             operands = [self._operand(node.this)] if row is None else [self.bind(e) for e in row]
             return self.subqueries.any("eq", tuple(operands), query, self.resolver, "IN")
         if row is not None:
@@ -579,6 +660,7 @@ def _type_name(node: exp.Expression) -> str:
 _Method = Callable[[Scalars, exp.Expression], Expr]
 _METHODS: dict[type[exp.Expression], _Method] = {
     exp.Column: Scalars._column,
+    exp.Identifier: Scalars._identifier,
     exp.Literal: Scalars._literal,
     exp.RawString: Scalars._raw_string,
     exp.Boolean: Scalars._boolean,

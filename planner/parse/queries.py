@@ -51,7 +51,8 @@ _BY_NAME = frozenset(
     "TRY_SUBTRACT TRY_MULTIPLY TRY_DIVIDE SHIFTLEFT SHIFTRIGHT BIT_COUNT BIT_GET GETBIT ELT "
     "EQUAL_NULL TYPEOF SHA UNIX_TIMESTAMP TO_UNIX_TIMESTAMP FROM_UNIXTIME FROM_UTC_TIMESTAMP "
     "TO_UTC_TIMESTAMP ARRAY STRUCT NAMED_STRUCT MAP ELEMENT_AT TRY_ELEMENT_AT MAP_CONCAT "
-    "SEQUENCE EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE INLINE_OUTER STACK".split()
+    "SEQUENCE EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE INLINE_OUTER STACK "
+    "TRANSFORM FILTER AGGREGATE REDUCE ARRAY_SORT ARRAYS_ZIP".split()
 ) | {name.upper() for name in LIBRARY}
 
 
@@ -61,6 +62,11 @@ class _ViewLanguage(Spark):
     class Parser(SparkParser):
         FUNCTIONS: ClassVar = {
             name: build for name, build in SparkParser.FUNCTIONS.items() if name not in _BY_NAME
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar = {
+            name: parse
+            for name, parse in SparkParser.NO_PAREN_FUNCTION_PARSERS.items()
+            if name not in _BY_NAME
         }
 
 

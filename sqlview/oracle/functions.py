@@ -16,6 +16,7 @@ from sqlglot.dialects.databricks import Databricks
 from sqlglot.parsers.databricks import DatabricksParser
 
 from planner import types as t
+from planner.bind.lambdas import LAMBDAS
 from planner.bind.library import FORMS
 from planner.library import LIBRARY
 from sqlview.oracle.protocol import CannotSay
@@ -26,7 +27,8 @@ BY_NAME = frozenset(
     "DATE_FROM_UNIX_DATE TO_DATE TO_TIMESTAMP TRY_ADD TRY_SUBTRACT TRY_MULTIPLY TRY_DIVIDE "
     "SHIFTLEFT SHIFTRIGHT BIT_COUNT BIT_GET GETBIT NANVL EQUAL_NULL ELT SHA TO_UNIX_TIMESTAMP "
     "FROM_UNIXTIME FROM_UTC_TIMESTAMP TO_UTC_TIMESTAMP TYPEOF EXPLODE EXPLODE_OUTER POSEXPLODE "
-    "POSEXPLODE_OUTER INLINE INLINE_OUTER STACK ELEMENT_AT TRY_ELEMENT_AT SEQUENCE".split()
+    "POSEXPLODE_OUTER INLINE INLINE_OUTER STACK ELEMENT_AT TRY_ELEMENT_AT SEQUENCE TRANSFORM "
+    "FILTER AGGREGATE REDUCE ARRAY_SORT ARRAYS_ZIP".split()
 ) | {name.upper() for name in LIBRARY}
 
 
@@ -34,7 +36,9 @@ BY_NAME = frozenset(
 _SPARKS = (
     LIBRARY.keys()
     | FORMS.keys()
+    | LAMBDAS.keys()
     | {
+        "arrays_zip",
         *("from_unixtime", "from_utc_timestamp", "to_utc_timestamp"),
     }
 )
@@ -51,6 +55,11 @@ class Spoken(Databricks):
     class Parser(DatabricksParser):
         FUNCTIONS: ClassVar = {
             name: build for name, build in DatabricksParser.FUNCTIONS.items() if name not in BY_NAME
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar = {
+            name: parse
+            for name, parse in DatabricksParser.NO_PAREN_FUNCTION_PARSERS.items()
+            if name not in BY_NAME
         }
 
 

@@ -89,6 +89,8 @@ def translate(text: str, catalog: Mapping[str, Columns]) -> Translated:
     understand; RecursionError for what is nested too deeply.
     """
     tree = sqlglot.parse_one(without_levels(normalise(text))[0], read=Spoken)
+    if tree.find(exp.Pivot) is not None:
+        raise CannotSay("PIVOT and UNPIVOT are computed by Spark alone")
     for identifier in list(tree.find_all(exp.Identifier)):
         identifier.replace(exp.Identifier(this=encoded(identifier.name), quoted=True))
     tree = _balanced(tree)

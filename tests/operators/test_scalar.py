@@ -19,6 +19,7 @@ from operators.flight.column import Column
 from operators.scalar import text
 from planner import expr as e
 from planner import types as t
+from planner.bind.lambdas import LAMBDAS
 from planner.errors import BindError, UnsupportedError
 from planner.library import LIBRARY
 from tests.operators.scalar_cases import (
@@ -222,7 +223,7 @@ _FORMS = {
     *("bit_and", "bit_or", "bit_xor", "bit_not", "bit_count", "bit_get", "bround", "elt"),
     *("shift_left", "shift_right", "shift_right_unsigned"),
     *("array", "struct", "map", "field", "element_fields", "concat_arrays", "map_concat"),
-    "sequence",
+    *("sequence", "arrays_zip", *LAMBDAS.keys() - {"reduce"}),
     *("try_add", "try_subtract", "try_multiply", "try_divide", "try_remainder"),
 }
 

@@ -99,6 +99,8 @@ _REFUSED = (
     "regexp_extract(s, p)", "regexp_replace(s, '\\\\p{L}', '')", "encode(s, 'cp1252')",
     "from_utc_timestamp(ts, s)", "unix_timestamp(s)",
     # Spark refuses these as well, the first for each row.
+    "aggregate(f, 0, (acc, x) -> acc + x)", "transform(mp, x -> x)", "filter(a, x -> x)",
+    "array_sort(a, (l, r) -> l - r + 0.5)",
     "map()", "array_contains(mp, 1)", "sort_array(array(mp))", "map(mp, 1)", "size(s)",
     "next_day(day, 'noday')", "locate('a')", "ascii()", "lpad(s)",
 )  # fmt: skip
@@ -234,6 +236,27 @@ EXPRESSIONS = (
     "CAST(mp AS MAP<STRING, DOUBLE>)", "a = a2", "a < a2", "a <=> a2", "st = struct(1, 'u')", "sa > array()",
     "f = array(0.0D, 2.0D)", "coalesce(a, a2)", "if(n > 1, a, array(0))", "a IN (array(1), array())",
     "greatest(a, a2)", "array(n, s)", "typeof(sa)", "typeof(mp)", "mp[n]",
+    # lambdas
+    "transform(a, x -> x + 1)", "transform(a, (x, i) -> x * i)", "transform(a, x -> x + n)", "transform(w, x -> concat(x, s))",
+    "transform(aa, x -> transform(x, y -> y + size(x) + m))", "transform(sa, x -> x.y)", "transform(a, x -> 10 / (x - 1))",
+    "transform(a, X -> x)", "transform(a, n -> n)", "transform(f, x -> NULL)", "transform(a, x -> struct(x, n))",
+    "filter(a, x -> x > 1)", "filter(a, (x, i) -> i < 2 AND x IS NOT NULL)", "filter(w, x -> x <> s)", "filter(a, x -> 4 / x > 1)",
+    "exists(a, x -> x = 2)", "exists(a, x -> x IS NULL)", "exists(a, x -> 6 / (x - 2) > 0)", "forall(a, x -> x > 0)",
+    "forall(a, x -> x IS NOT NULL)", "forall(a, x -> 6 / (x - 2) > 0)", "exists(w, x -> x LIKE p)",
+    "aggregate(a, 0, (acc, x) -> acc + x)", "aggregate(a, 0, (acc, x) -> acc + coalesce(x, n))", "reduce(a, 1, (p, q) -> p * q)",
+    "aggregate(w, '', (acc, x) -> concat(acc, x), acc -> length(acc))", "aggregate(f, 0.0D, (acc, x) -> acc + x, acc -> acc / size(f))",
+    "aggregate(a, named_struct('s', 0, 'n', 0), (acc, x) -> named_struct('s', acc.s + coalesce(x, 0), 'n', acc.n + 1), acc -> acc.s / acc.n)",
+    "aggregate(aa, 0, (acc, x) -> acc + aggregate(x, 0, (b, y) -> b + coalesce(y, 0)))", "aggregate(a, CAST(n AS BIGINT), (acc, x) -> acc + x)",
+    "zip_with(a, a2, (x, y) -> x + y)", "zip_with(a, w, (x, y) -> concat(y, x))", "zip_with(a, f, (x, y) -> coalesce(y, x))",
+    "array_sort(a)", "array_sort(w)", "array_sort(f)", "array_sort(aa)", "array_sort(sa)",
+    "array_sort(w, (l, r) -> CASE WHEN l < r THEN 1 WHEN l > r THEN -1 ELSE 0 END)",
+    "array_sort(a, (l, r) -> CASE WHEN l IS NULL AND r IS NULL THEN 0 WHEN l IS NULL THEN -1 WHEN r IS NULL THEN 1 WHEN l > r THEN -1 WHEN l < r THEN 1 ELSE 0 END)",
+    "array_sort(sequence(1, 40), (l, r) -> CASE WHEN l % m < r % m THEN -1 WHEN l % m > r % m THEN 1 ELSE 0 END)",
+    "map_filter(mp, (k, v) -> v > 1)", "map_filter(mp, (k, v) -> k = 'k' OR k = s)", "transform_keys(mp, (k, v) -> concat(k, '!'))",
+    "transform_keys(mp, (k, v) -> v)", "transform_keys(mp, (k, v) -> 1)", "transform_values(mp, (k, v) -> v + n)",
+    "transform_values(mp, (k, v) -> concat(k, v))", "map_zip_with(mp, map('k', n, 'z', m), (k, x, y) -> concat(k, x, y))",
+    "map_zip_with(mp, mp, (k, x, y) -> x + y)", "map_zip_with(mp, map('k', 1.5D), (k, x, y) -> coalesce(x, y))",
+    "arrays_zip(a, a2)", "arrays_zip(a, array(1))", "arrays_zip(sa.x, w)", "arrays_zip(a)",
     *_REFUSED,
 )  # fmt: skip
 
