@@ -23,6 +23,7 @@ from planner.dataflow import (
     OrderedArrangement,
     RangeJoin,
 )
+from planner.distribution import why_in_driver
 from planner.expr import Expr, conjuncts
 from planner.indexes import Migration
 from planner.types import Schema
@@ -355,6 +356,9 @@ class _Dataflow:
             return
         self._shown.add(node)
         title, details = self._describe(node)
+        reason = why_in_driver(node)
+        if reason is not None:
+            details.append(f"in the driver, also where steps are placed on Spark: {reason}")
         self._lines.append(pad + title)
         self._lines.extend(f"{pad}{_INDENT}{_INDENT}{d}" for d in details)
         for i in dataflow.inputs(node):
@@ -447,9 +451,9 @@ class _Dataflow:
             f"rounds over {self._name(node.variable)} until nothing changes: {kind}",
             f"in error while a row is in round {node.limit}: at most {node.limit} rounds",
             f"state: that of {self._name(node.variable)} and its body, index {self._index(index)}",
-            "cost: each row whose first round changes, and its matches; in the driver"
+            "cost: each row whose first round changes, and its matches"
             if not node.variable.all
-            else "cost: each changed row, and its matches; in the driver",
+            else "cost: each changed row, and its matches",
         ]
 
     def _describe_reduce(self, node: dataflow.Reduce, name: str) -> tuple[str, list[str]]:

@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from typing_extensions import assert_never
-
 from operators.dataflow import Dataflow, Installed, Key, node_key
 from planner import dataflow as ir
+from planner.distribution import is_stateless, why_local, why_not_sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,36 +71,16 @@ def layers(dataflow: Dataflow) -> Iterator[Layer]:
         yield Layer(tuple(local.get(at, ())), events, sinks)
 
 
-def is_stateless(node: ir.Node) -> bool:
-    """Whether the node only turns deltas into deltas, in any task."""
-    match node:
-        case ir.Map() | ir.Union() | ir.Repeat() | ir.Explode() | ir.DeltaJoin() | ir.Constant():
-            return True
-        case ir.Source() | ir.Stream() | ir.Store() | ir.TopK() | ir.Threshold():
-            return False
-        case ir.Reduce() | ir.Recompute() | ir.Window() | ir.Variable() | ir.Loop():
-            return False
-        case _:
-            assert_never(node)
-
-
 def is_of_the_driver(cut: SinkCut) -> bool:
-    """Whether it takes events, or a window's rows, whose values no relation has; whether it is a
-    loop, or takes the rows of one, whose versions are its own."""
+    """Whether it takes what no relation has the rows of, or is a loop."""
     if isinstance(cut.sink.node, ir.Loop):
         return True
-    return any(isinstance(node, (ir.Stream, ir.Window, ir.Loop)) for _, node in cut.leaves)
+    return any(why_not_sent(node) is not None for _, node in cut.leaves)
 
 
 def is_local(node: ir.Node) -> bool:
     """Whether the node reads a stored input through an index of it."""
-    match node:
-        case ir.TopK() | ir.Window() | ir.Threshold() | ir.Recompute():
-            return True
-        case ir.Reduce():
-            return any(a.index is not None for a in node.accumulators)
-        case _:
-            return False
+    return not isinstance(node, ir.Loop) and why_local(node) is not None
 
 
 def edges(node: ir.Node) -> tuple[tuple[ir.Node, int], ...]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from operators.dataflow import Dataflow, Installed, Key, node_key
 from operators.executor.spark import blobs
-from operators.executor.spark.cut import SinkCut, cut_of, is_local, is_of_the_driver, is_stateless
+from operators.executor.spark.cut import SinkCut, cut_of, is_local, is_of_the_driver
 from operators.executor.spark.job import (
     JobBuilder,
     Limits,
@@ -34,6 +34,7 @@ from operators.state.hashing import Hashing
 from operators.state.publish import Publication
 from operators.state.relation import Relation
 from planner import dataflow as ir
+from planner.distribution import is_stateless
 
 #: More rows than this a task are more than it is to take at once.
 MOST_ROWS = 1 << 23
