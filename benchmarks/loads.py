@@ -8,7 +8,8 @@ the memory of this process that belongs to no file, after the load, beyond what 
 are shuffled need an index, which tasks build where the load is theirs and large.
 
 Then views are created over loaded tables, by this process and by tasks: their indexes, and their
-first rows.
+first rows. And floods come to views over a part of the tables: the rest of the rows, as DataFrames,
+in one step.
 
 Invariant: the table's count and sums are those of the files, the views' rows those of the driver.
 """
@@ -38,6 +39,9 @@ from tpch.schema import TABLES_BY_NAME
 ORDERS = ("in order", "shuffled")
 PLACEMENTS = ("inline", "spark")
 WAYS = ("files", "through the driver", "by tasks", "files, by tasks")
+PARTS = ("loads", "views", "floods")
+#: Of each table, before a flood.
+_LOADED_SHARE = 0.3
 _TABLE = "lineitem"
 _FILES = 8
 _CHECK = f"""SELECT count(*) AS n, sum(l_orderkey) AS keys, sum(l_quantity) AS quantity,
@@ -71,12 +75,29 @@ class View:
     heap_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """`rows` that arrive in one step, of all tables of these queries."""
+
+    sf: float
+    queries: str
+    placement: str
+    rows: int
+    seconds: float
+    driver_cpu_seconds: float
+    cpu_seconds: float
+    heap_bytes: int
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = common.parser("loads", __doc__)
     parser.add_argument(
         "--sf", type=float, nargs="+", default=[0.1, 1.0], help="scale factors (0.1 1)"
     )
     parser.add_argument("--queries", default="q01,q03,q18", help="of the views (%(default)s)")
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what is measured (all)"
+    )
     parser.add_argument("--data", type=Path, metavar="DIRECTORY", help="where data is kept")
     parser.add_argument("--tasks", type=common.positive, default=2, help="at a time (%(default)s)")
     given = common.parse(parser, arguments, {"sf": [0.01], "queries": "q03"})
@@ -89,16 +110,21 @@ def _main(given: argparse.Namespace) -> None:
     spark = sqlview.start_spark(f"local[{given.tasks}]")
     loads: list[Load] = []
     views: list[View] = []
+    floods: list[Flood] = []
     try:
         for sf in given.sf:
             directory = generate.generate(sf, given.data)
             with tempfile.TemporaryDirectory(dir=".") as name:
                 here = Path(name).absolute()
-                loads += _loads(sf, directory, here, spark, given.seed)
-                views += _views(sf, directory, here, spark, queries)
+                if "loads" in given.parts:
+                    loads += _loads(sf, directory, here, spark, given.seed)
+                if "views" in given.parts:
+                    views += _views(sf, directory, here, spark, queries)
+                if "floods" in given.parts:
+                    floods += _floods(sf, directory, here, spark, queries)
     finally:
         spark.stop()
-    found = results.write({"loads": loads, "views": views})
+    found = results.write({"loads": loads, "views": views, "floods": floods})
     common.show_figures(tables(found))
     common.show_targets(targets(found))
     _draw(results, found)
@@ -143,6 +169,42 @@ def _views(
                     raise common.WrongAnswerError(f"{query.name} differs by placement")
                 read = sum(rows[table] for table in query.tables)
                 yield View(sf, query.name, placement, read, *measured())
+
+
+def _floods(
+    sf: float, directory: Path, here: Path, spark: Any, queries: Sequence[Query]
+) -> Iterator[Flood]:
+    """Twice each, of which the second counts. Raises: common.WrongAnswerError."""
+    tables = generate.load(directory, tables_of(queries))
+    first = {name: int(rows.num_rows * _LOADED_SHARE) for name, rows in tables.items()}
+    for name, rows in tables.items():
+        pq.write_table(rows.slice(first[name]), here / f"{name}.parquet")
+    expected: dict[str, list[Any]] = {}
+    for placement in PLACEMENTS:
+        for turn in range(2):
+            with (
+                tempfile.TemporaryDirectory(dir=here) as name,
+                sqlview.connect(Path(name) / "store", spark=spark, placement="inline") as db,
+            ):
+                for table, rows in tables.items():
+                    db.sql(TABLES_BY_NAME[table].sql)
+                    with db.transaction() as tx:
+                        tx.insert(table, rows.slice(0, first[table]))
+                for query in queries:
+                    db.sql(query.create_sql)
+                common.progress().print(f"{sf:g}, flood, {placement}")
+                frames = {t: spark.read.parquet(str(here / f"{t}.parquet")) for t in tables}
+                with _measuring() as measured, db.transaction(placement=placement) as tx:
+                    for table, frame in frames.items():
+                        tx.insert(table, frame)
+                for query in queries:
+                    found = sorted(db.view(query.name).rows(), key=repr)
+                    if found != expected.setdefault(query.name, found):
+                        raise common.WrongAnswerError(f"{query.name} differs by placement")
+            if turn:
+                came = sum(rows.num_rows - first[table] for table, rows in tables.items())
+                names = ", ".join(query.name for query in queries)
+                yield Flood(sf, names, placement, came, *measured())
 
 
 def _write(directory: Path, files: Path, shuffle_seed: int | None) -> tuple[Any, ...]:
@@ -242,6 +304,14 @@ def tables(result: dict[str, Any]) -> list[common.Figures]:
         )
         title = f"First rows of views, scale factor {sf:g}"
         figures.append(common.Figures(title, ("view", "rows under it", *costs), rows))
+    floods = result.get("floods", [])
+    if floods:
+        rows = tuple(
+            (f"{each['sf']:g}, {each['placement']}", f"{each['rows']:,}", *_cost(each))
+            for each in floods
+        )
+        title = f"Floods that come to {floods[0]['queries']}"
+        figures.append(common.Figures(title, ("scale factor", "rows that arrive", *costs), rows))
     return figures
 
 
@@ -261,7 +331,9 @@ def _share(load: dict[str, Any]) -> float:
 
 
 def targets(result: dict[str, Any]) -> list[common.Target]:
-    """Of the largest scale factor."""
+    """Of the largest scale factor, if all was measured."""
+    if not result["loads"] or not result["views"]:
+        return []
     sf = max(load["sf"] for load in result["loads"])
     found: list[common.Target] = []
     for order in ORDERS:
@@ -296,6 +368,8 @@ def _at_most_5_percent(name: str, measured: dict[str, Any]) -> common.Target:
 
 def _draw(results: common.Results, result: dict[str, Any]) -> None:
     """Of the largest scale factor."""
+    if not result["loads"] or not result["views"]:
+        return
     sf = max(load["sf"] for load in result["loads"])
     bars = [(f"{x['order']}, {x['way']}", x) for x in result["loads"] if x["sf"] == sf]
     bars += [(f"{x['query']}, {x['placement']}", x) for x in result["views"] if x["sf"] == sf]

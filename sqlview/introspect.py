@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from operators.dataflow import Dataflow
+from operators.executor.placement import SparkCosts
 from operators.live import LiveIndex
 from planner import dataflow as ir
 from planner import parse
@@ -193,7 +194,12 @@ def state_bytes(dataflow: Dataflow) -> tuple[int, int]:
     return derived, tables
 
 
-def metrics(catalog: Catalog, dataflow: Dataflow, steps: tuple[StepMetrics, ...]) -> Metrics:
+def metrics(
+    catalog: Catalog,
+    dataflow: Dataflow,
+    steps: tuple[StepMetrics, ...],
+    spark: SparkCosts | None,
+) -> Metrics:
     """Cost: a pass over all that is kept for each view."""
     derived, tables = state_bytes(dataflow)
     return Metrics(
@@ -203,6 +209,7 @@ def metrics(catalog: Catalog, dataflow: Dataflow, steps: tuple[StepMetrics, ...]
         table_bytes=tables,
         index_builds=dataflow.index_builds,
         operators=len(dataflow.installed),
+        spark=spark,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from operators.executor.placement import SparkCosts
+
 #: So many steps are remembered: some megabytes, however long a session lives.
 STEPS_KEPT = 10_000
 
@@ -51,7 +53,8 @@ class ViewMetrics:
 class Metrics:
     """`steps`: the latest STEPS_KEPT, in order. `state_bytes`: derived relations, indexes and
     filters, each once; `table_bytes`: base rows. `index_builds`: indexes ever built. `operators`:
-    those that run, each once, whoever shares it.
+    those that run, each once, whoever shares it. `spark`: what jobs cost there, by which "auto"
+    places steps; None before it had to know.
     """
 
     steps: tuple[StepMetrics, ...]
@@ -60,3 +63,4 @@ class Metrics:
     table_bytes: int = 0
     index_builds: int = 0
     operators: int = 0
+    spark: SparkCosts | None = None

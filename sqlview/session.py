@@ -29,7 +29,7 @@ from operators import checkpoint, interrupts
 from operators.budget import OverBudgetError
 from operators.dataflow import Dataflow
 from operators.executor.inline import InlineExecutor
-from operators.executor.placement import choose
+from operators.executor.placement import LEAST_WORK, estimate
 from operators.executor.protocol import Executor
 from operators.flight.column import Column
 from operators.flight.delta import Delta
@@ -198,7 +198,10 @@ class Session:
                 "arrangements": lambda: introspect.arrangements(self._catalog, self._dataflow),
                 "state": lambda: introspect.state(self._catalog, self._dataflow),
                 "metrics": lambda: introspect.metrics(
-                    self._catalog, self._dataflow, tuple(self._writer.steps)
+                    self._catalog,
+                    self._dataflow,
+                    tuple(self._writer.steps),
+                    None if self._spark_side is None else self._spark_side.costs,
                 ),
             },
         )
@@ -810,9 +813,9 @@ class Session:
         session that is there already, runs, and whose executors see this session's files."""
         wanted = placement or self._placement
         if wanted == "auto":  # the cheapest question first: most sessions have no Spark
-            wanted = choose(self._dataflow, rows) if self._has_spark else "inline"
-            if wanted == "spark" and not self._side().can_run_steps:
-                wanted = "inline"
+            work = estimate(self._dataflow, rows) if self._has_spark else 0
+            pays = work > LEAST_WORK and self._side().can_run_steps
+            wanted = "spark" if pays and work > self._side().break_even() else "inline"
         return self._inline if wanted == "inline" else self._side().executor
 
     # -- what goes along with changes ------------------------------------------------------------

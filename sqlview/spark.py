@@ -9,6 +9,8 @@ the user's Spark session (temporary views, catalog tables) are neither replaced 
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import re
 import shutil
@@ -58,10 +60,13 @@ from sqlview.settings import TIME_ZONE
 from sqlview.sources.files import File, parts_of, read_part
 
 if TYPE_CHECKING:
+    from operators.executor.placement import SparkCosts
     from operators.executor.spark import SparkExecutor
     from operators.executor.spark.load import Target
     from sqlview.catalog import Table
     from sqlview.oracle.spark_engine import SparkOracle
+
+_log = logging.getLogger(__name__)
 
 #: Tables up to this size go to Spark through the driver, larger ones as files: the two take equally
 #: long at about 100,000 rows of 40 bytes.
@@ -93,6 +98,8 @@ class SparkSide:
         self._spark: SparkSession | None = None
         self._beside: SparkSession | None = None
         self._executor: SparkExecutor | None = None
+        #: What jobs cost, once somebody had to know.
+        self.costs: SparkCosts | None = None
         self._shared = path is not None
         self._seen = False
         self._closed = False
@@ -158,6 +165,20 @@ class SparkSide:
                 spark, str(self.directory), values=self._values, driver_rows=TASK_ROWS
             )
         return self._executor
+
+    def break_even(self) -> float:
+        """The estimated work from which a step takes less time on Spark. Cost: where there are
+        enough cores for that, two small jobs, once for a store."""
+        from operators.executor.spark.costs import costs_of
+
+        if self.costs is None:
+            values = self._values
+            try:
+                self.costs = costs_of(self.spark, None if values is None else values.directory)
+            except Exception:
+                _log.warning("what Spark costs cannot be measured; a step runs here", exc_info=True)
+                return math.inf
+        return self.costs.break_even
 
     def close(self) -> None:
         """Remove the session's files, and stop Spark if this session is the last of those for

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from operators.dataflow import Dataflow
 from planner import dataflow as ir
 
-#: Estimated work (changed rows times the paths and operators that read them) from which the
-#: executors break even. Measured on 2 shared cores, in seconds of CPU: inline takes 0.2 for 510,000
-#: rows of TPC-H Q3 (all inputs change), half of it for the step: 5 M units of work a second. A
-#: Spark job that has nothing to do takes 0.45, 0.8 and 1.1 with one, two and three stages, and a
-#: step needs a job for each layer; the 510,000 rows take 1.9, of which 0.1 to publish 60 MB. So
-#: Spark costs a second before it begins, and on two cores more for each row than it saves: it pays
-#: where a row is read by many views, or the executors have many cores.
-BREAK_EVEN = 20_000_000
+#: Estimated work (changed rows times the paths and operators that read them) that this process does
+#: in a second, and how many times the CPU time tasks take for it, exchanges and all. Measured on 2
+#: shared cores with steps of 1,000 to 500,000 rows of TPC-H Q3, and of eight views: 58 to 89 ms a
+#: million units inline, 404 on Spark with one core.
+WORK_A_SECOND = 15_000_000
+TASK_COST = 7.0
+#: Less work than this takes less time here than any Spark job: what jobs cost need not be known.
+LEAST_WORK = 3_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SparkCosts:
+    """What jobs cost on one Spark: `job_seconds` that one of two stages takes which has nothing to
+    do, as measured (0 where the `cores` are too few for it to matter)."""
+
+    job_seconds: float
+    cores: int
+
+    @property
+    def break_even(self) -> float:
+        """The estimated work from which a step, of one job, takes less time on this Spark; infinite
+        where the cores are few."""
+        gain = 1 - TASK_COST / self.cores
+        return WORK_A_SECOND * self.job_seconds / gain if gain > 0 else math.inf
 
 
 def estimate(dataflow: Dataflow, rows: Mapping[ir.Source, int]) -> int:
     """Changed rows of each table, times the operators that read it."""
     return sum(n * len(dataflow.consumers(("", source))) for source, n in rows.items())
-
-
-def choose(dataflow: Dataflow, rows: Mapping[ir.Source, int]) -> str:
-    """ "spark" where the estimated work exceeds BREAK_EVEN, else "inline"."""
-    return "spark" if estimate(dataflow, rows) > BREAK_EVEN else "inline"
 
 
 #: Rows from which "auto" has Spark's tasks build an index or compute a new view, if they can: a job

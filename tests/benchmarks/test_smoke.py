@@ -211,6 +211,7 @@ def test_loads(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert [(each["query"], each["placement"]) for each in found["views"]] == [
         ("q03", placement) for placement in loads.PLACEMENTS
     ]
+    assert [each["placement"] for each in found["floods"]] == list(loads.PLACEMENTS)
     assert len(loads.targets(found)) == 9
 
 

@@ -1,0 +1,63 @@
+"""Where `auto` places a step: by what jobs cost on the Spark that there is."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import sqlview
+from operators.executor.placement import TASK_COST, WORK_A_SECOND, SparkCosts
+from operators.executor.spark import costs
+
+
+def test_break_even() -> None:
+    """None on few cores; on very many, the work that takes as long here as the job there."""
+    assert SparkCosts(0.5, int(TASK_COST)).break_even == math.inf
+    assert SparkCosts(0.5, 8).break_even > 50e6
+    assert SparkCosts(0.5, 1 << 40).break_even == pytest.approx(WORK_A_SECOND / 2)
+
+
+@pytest.mark.spark
+def test_auto(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Costs are measured when a step is large, on many cores, once for a store; kept where it lies,
+    and measured again for another Spark, or if the file is damaged."""
+    measured: list[int] = []
+    job = costs._job_seconds
+
+    def measuring(spark: Any, tasks: int) -> float:
+        measured.append(tasks)
+        return job(spark, 2) / 10_000
+
+    monkeypatch.setattr(costs, "_job_seconds", measuring)
+    monkeypatch.setattr("sqlview.session.LEAST_WORK", 100)
+
+    def placed(rows: int, cores: int) -> str:
+        monkeypatch.setattr(costs, "cores_of", lambda spark: cores)
+        with sqlview.connect(tmp_path / "store", spark=spark) as db:
+            if not db.sql("SHOW TABLES").to_arrow().num_rows:
+                db.sql("CREATE TABLE t (k BIGINT, g BIGINT)")
+                db.sql("CREATE MATERIALIZED VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g")
+            with db.transaction() as tx:
+                tx.insert("t", pa.table({"k": range(rows), "g": [k % 7 for k in range(rows)]}))
+            found = db.metrics()
+            assert found.spark is None or found.spark.cores == cores
+            return found.steps[-1].placement
+
+    many = 200_000
+    assert (placed(50, 640), measured) == ("inline", [])
+    assert (placed(many, 2), measured) == ("inline", [])
+    assert (placed(many, 640), measured) == ("spark", [640, 640])
+    assert (placed(many, 640), len(measured)) == ("spark", 2)
+    assert (placed(many, 64), len(measured)) == ("spark", 4)
+    (tmp_path / "store" / costs._NAME).write_text("{")
+    assert (placed(many, 64), len(measured)) == ("spark", 6)
+    (tmp_path / "store" / costs._NAME).unlink()
+    monkeypatch.setattr(costs, "_job_seconds", lambda spark, tasks: 1 / 0)
+    assert placed(many, 64) == "inline"
+    assert "cannot be measured" in caplog.text
