@@ -240,6 +240,8 @@ FUNCTIONS: dict[str, str] = {
     "bround": "(a, digits INT literal), half to even",
     "elt": "(n INT, a, b...): the n-th of the others; fails where there is none",
     **{f.name: f.meaning for f in LIBRARY.values()},
+    "hash": "Murmur3 of all args -> INT, never NULL",
+    "xxhash64": "xxHash of all args -> BIGINT, never NULL",
     # arrays, maps and structs, beside those of the library
     "array": "elements of one type",
     "struct": "a value for each field of `type`",

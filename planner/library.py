@@ -285,6 +285,18 @@ _ALL = (
         "split", (_T, Takes.PATTERN, Takes.NUMBER), ArrayType(STRING),
         "(a, regex[, most parts]): what is between the places where it is found", defaults=(-1,),
     ),
+    Function(
+        "regexp_extract_all", (_T, Takes.PATTERN, Takes.NUMBER), ArrayType(STRING),
+        "(a, regex, group): of all places where it is found", defaults=(1,),
+    ),
+    Function(
+        "get_json_object", (_T, Takes.WORD), STRING,
+        "(JSON, path literal): the value at $.name[0]…, or NULL", gives_null=True,
+    ),
+    Function("json_array_length", (_T,), INT, "elements of a JSON array, else NULL",
+             gives_null=True),
+    Function("json_object_keys", (_T,), ArrayType(STRING), "of a JSON object, else NULL",
+             gives_null=True),
     # maps
     Function("map_value", (_M, Takes.KEY), _part(1), "of a key, or NULL", gives_null=True),
     Function("map_keys", (_M,), _arrays_of(0), "array of the keys"),

@@ -35,7 +35,9 @@ from operators.scalar import (
     dates,
     edits,
     formats,
+    hashes,
     instants,
+    json_texts,
     lambdas,
     lists,
     logic,
@@ -88,6 +90,8 @@ BUILDERS: dict[str, Builder] = {
     **lists.BUILDERS,
     **maps.BUILDERS,
     **lambdas.BUILDERS,
+    **json_texts.BUILDERS,
+    **hashes.BUILDERS,
 }
 
 

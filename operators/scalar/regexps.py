@@ -13,8 +13,11 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from operators.flight import nested
+from operators.flight.column import Column
 from operators.scalar.strings import rowwise, text_of
-from operators.scalar.value import Builder, Node, Run
+from operators.scalar.value import Builder, Fetch, Node, Result, Run
+from planner import types as t
 from planner.errors import BindError, UnsupportedError
 from planner.expr import Call
 
@@ -191,6 +194,26 @@ def _extract(call: Call, args: tuple[Node, ...]) -> Run:
     return rowwise(args[:1], extracted, pa.string())
 
 
+def _extract_all(call: Call, args: tuple[Node, ...]) -> Run:
+    pattern, group = _pattern(call, args), int(args[2].value or 0)
+    if not 0 <= group <= pattern.groups:
+        raise BindError(
+            f"REGEXP_EXTRACT_ALL: the pattern has no group {group}",
+            hint=f"It has {pattern.groups}; 0 is all that it matches.",
+        )
+    text = args[0]
+
+    def run(columns: Fetch, n: int) -> Result:
+        values, valid, errors = text.run(columns, n)
+        found = [[m[group] or "" for m in pattern.finditer(s)] for s in values.to_pylist()]
+        words = pa.array([word for some in found for word in some], pa.string())
+        offsets = nested.offsets_of([len(some) for some in found])
+        out = nested.from_lists(call.type, offsets, Column(t.STRING, words), None)
+        return out.values, valid, errors
+
+    return run
+
+
 def _substring(call: Call, args: tuple[Node, ...]) -> Run:
     pattern = _pattern(call, args)
 
@@ -232,6 +255,7 @@ def _replace(call: Call, args: tuple[Node, ...]) -> Run:
 BUILDERS: dict[str, Builder] = {
     "regexp_count": _count,
     "regexp_extract": _extract,
+    "regexp_extract_all": _extract_all,
     "regexp_substr": _substring,
     "regexp_instr": _instr,
     "regexp_replace": _replace,

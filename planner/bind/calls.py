@@ -15,7 +15,8 @@ from planner.bind import library, nested
 from planner.bind.clock import CLOCK_NAMES
 from planner.bind.named import NAMED, Binder, bind_named, field_of, locate
 from planner.bind.nodes import PeriodEdge, generator_name
-from planner.bind.report import CHANGING_FUNCTIONS, Refusal
+from planner.bind.refused import BY_NAME
+from planner.bind.report import CHANGING_FUNCTIONS, Refusal, refusal_of
 from planner.bind.tables import (
     NAMED_AGGREGATES,
     TO_THE_END,
@@ -225,7 +226,7 @@ def _decode(binder: Binder, node: exp.Expression) -> Expr:
 
 
 #: Spark's functions that the parser has nodes of their own for, to be suggested.
-_PARSED = tuple(
+PARSED = tuple(
     "abs add_months any_value avg bit_and bit_or bit_xor bool_and bool_or ceil ceiling char "
     "char_length character_length chr coalesce concat contains corr count count_if covar_pop "
     "covar_samp date date_add date_diff date_sub date_trunc dateadd datediff day dayofmonth "
@@ -252,8 +253,10 @@ def _anonymous(binder: Binder, node: exp.Expression) -> Expr:
             f"{name.upper()} makes rows, and is no value",
             hint="Write it as an item of a select list, by itself, or in LATERAL VIEW.",
         )
+    if name in BY_NAME:
+        binder.report.refuse(node, refusal_of(node))
     if name not in NAMED:
-        known = (*_PARSED, *NAMED, *NAMED_AGGREGATES)
+        known = (*PARSED, *NAMED, *NAMED_AGGREGATES)
         binder.report.fail(
             node, f'unknown function "{shortened(name)}"', hint=suggestion(name, known)
         )

@@ -31,6 +31,7 @@ from planner.types import (
     DecimalType,
     FloatType,
     IntegerType,
+    NestedType,
     NullType,
     SqlType,
     StringType,
@@ -252,6 +253,17 @@ def read_or_null(value: Expr, kind: SqlType) -> Expr:
     return explicit_cast(value, kind, True)
 
 
+def hashed(function: str, args: Sequence[Expr]) -> Expr:
+    """HASH and XXHASH64."""
+    for arg in args:
+        if isinstance(arg.type, NestedType):
+            raise TypeMismatch(
+                f"{function.upper()} of {arg.type} is not among the functions",
+                hint="Hash its elements or fields.",
+            )
+    return Call(function, tuple(args), INT if function == "hash" else BIGINT, False)
+
+
 def type_name(value: Expr) -> Expr:
     """TYPEOF."""
     name = "void" if isinstance(value.type, NullType) else str(value.type).lower()
@@ -281,6 +293,13 @@ FORMS: dict[str, tuple[int, int, Callable[[Sequence[Expr]], Expr]]] = {
     "try_to_date": (1, 1, lambda a: read_or_null(a[0], DATE)),
     "try_to_timestamp": (1, 1, lambda a: read_or_null(a[0], TIMESTAMP)),
     "bround": (1, 2, lambda a: half_even(a[0], a[1] if len(a) > 1 else Literal(0, INT))),
+    "hash": (1, 1_000_000, lambda a: hashed("hash", a)),
+    "xxhash64": (1, 1_000_000, lambda a: hashed("xxhash64", a)),
+    "array_append": (2, 2, lambda a: nested.appended(a[0], a[1], "ARRAY_APPEND")),
+    "array_prepend": (2, 2, lambda a: nested.appended(a[0], a[1], "ARRAY_PREPEND")),
+    "make_timestamp_ltz": (6, 6, lambda a: call("make_timestamp", a)),
+    "to_timestamp_ltz": (1, 1, lambda a: explicit_cast(a[0], TIMESTAMP, False)),
+    "to_timestamp_ntz": (1, 1, lambda a: explicit_cast(a[0], TIMESTAMP_NTZ, False)),
     "typeof": (1, 1, lambda a: type_name(*a)),
     "sha": (1, 1, lambda a: call("sha1", a)),
     # arrays, maps, structs

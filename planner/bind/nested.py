@@ -257,6 +257,22 @@ def concat(args: Sequence[Expr]) -> Expr | None:
     return Call("concat_arrays", arrays, arrays[0].type, nullable)
 
 
+def appended(array: Expr, element: Expr, shown: str) -> Expr:
+    """ARRAY_APPEND and ARRAY_PREPEND: a concatenation, where the element may be NULL."""
+    if not isinstance(array.type, ArrayType):
+        raise TypeMismatch(f"{shown} needs an ARRAY, not {array.type}")
+    kind = common_type(array.type.element, element.type)
+    if kind is None:
+        raise TypeMismatch(
+            f"{shown} does not take elements of {array.type.element} and {element.type}",
+            hint="Cast one of them.",
+        )
+    one = Call("array", (cast(element, kind),), ArrayType(kind), False)
+    parts = (cast(array, ArrayType(kind)), one)
+    ordered = parts if shown == "ARRAY_APPEND" else parts[::-1]
+    return Call("concat_arrays", ordered, ArrayType(kind), array.nullable)
+
+
 def map_concat(args: Sequence[Expr]) -> Expr:
     """MAP_CONCAT."""
     if not all(isinstance(a.type, (MapType, NullType)) for a in args):

@@ -14,6 +14,7 @@ from typing import NoReturn, cast
 from sqlglot import exp
 
 from planner.bind.nodes import PeriodEdge
+from planner.bind.refused import BY_NAME
 from planner.errors import BindError, UnsupportedError
 from planner.parse import line_and_column, offset_of, written_name
 from planner.parse.tokens import lexemes
@@ -375,6 +376,8 @@ def refusal_of(node: exp.Expression) -> Refusal:
     refusal = _NODES.get(type(node))
     if refusal is not None:
         return refusal if refusal.what else Refusal(f"{name}", refusal.why, refusal.hint)
+    if isinstance(node, exp.Func) and name.lower() in BY_NAME:
+        return Refusal(f"the function {name}", BY_NAME[name.lower()], _LATER)
     if isinstance(node, exp.AggFunc):
         return Refusal(
             f"the aggregate {name}",

@@ -101,7 +101,7 @@ _REFUSED = (
     # Spark refuses these as well, the first for each row.
     "aggregate(f, 0, (acc, x) -> acc + x)", "transform(mp, x -> x)", "filter(a, x -> x)",
     "array_sort(a, (l, r) -> l - r + 0.5)",
-    "map()", "array_contains(mp, 1)", "sort_array(array(mp))", "map(mp, 1)", "size(s)",
+    "get_json_object(s, '$.*')", "hash(a)", "map()", "array_contains(mp, 1)", "sort_array(array(mp))", "map(mp, 1)", "size(s)",
     "next_day(day, 'noday')", "locate('a')", "ascii()", "lpad(s)",
 )  # fmt: skip
 EXPRESSIONS = (
@@ -257,6 +257,25 @@ EXPRESSIONS = (
     "transform_values(mp, (k, v) -> concat(k, v))", "map_zip_with(mp, map('k', n, 'z', m), (k, x, y) -> concat(k, x, y))",
     "map_zip_with(mp, mp, (k, x, y) -> x + y)", "map_zip_with(mp, map('k', 1.5D), (k, x, y) -> coalesce(x, y))",
     "arrays_zip(a, a2)", "arrays_zip(a, array(1))", "arrays_zip(sa.x, w)", "arrays_zip(a)",
+    # hashes, JSON
+    "hash(s)", "hash(n, b)", "hash(x, day, ts)", "hash(d, s, NULL)", "hash(n > 1)", "hash(CAST(d AS DECIMAL(30,4)))",
+    "hash(CAST(x AS FLOAT))", "hash(binary(s), n)", "xxhash64(s)", "xxhash64(n, b)", "xxhash64(x, day, ts)",
+    "xxhash64(d, s, NULL)", "xxhash64(CAST(d * d AS DECIMAL(30,4)), n > 1)", "xxhash64(repeat(concat(s, 'é'), 9))",
+    "xxhash64(CAST(x AS FLOAT), CAST(n AS SMALLINT))", "hash(concat(s, p))",
+    "array_append(a, n)", "array_prepend(a, NULL)", "array_append(w, s)", "array_prepend(a, 1.5D)",
+    "to_timestamp_ntz(day)", "to_timestamp_ltz(ts)", "make_timestamp_ltz(2024, n, m, 1, 2, 3)",
+    "regexp_extract_all(s, '(b)(.)?', 2)", "regexp_extract_all(s, '[a-z]', 0)", "regexp_extract_all(s, '(a)')",
+    "get_json_object(concat('{\"a\": [1, {\"b\": ', n, '.50}], \"a\": 2}'), '$.a[1].b')",
+    "get_json_object('{\"a\": {\"b c\": [1.0e5, \"x\\u00e9\\n\", null, true]}}', '$.a')",
+    "get_json_object('{\"a\": {\"b c\": [1.0e5, \"x\\u00e9\"]}}', \"$['a']['b c'][1]\")",
+    "get_json_object(\"{'a': 1} x\", '$.a')", "get_json_object('{\"a\": 1, bad', '$.a')", "get_json_object(s, '$')",
+    "get_json_object('{\"a\": null, \"a\": 3}', '$.a')", "get_json_object('[1, [2, 3]]', '$[1]')", "get_json_object('[1]', '$[3]')",
+    "get_json_object('{\"a\": 12345678901234567890.120}', '$.a')", "get_json_object('{\"a\":01}', '$.a')",
+    "get_json_object('{\"a\": {}}', '$.a')", "get_json_object('\"x\"', '$')", "get_json_object('', '$.a')",
+    "get_json_object('{\"a\": 1e400}', '$')", "get_json_object('{\"a\": -0.0, \"b\": 1E2}', '$')",
+    "json_array_length('[1, [2], {}]')", "json_array_length(s)", "json_array_length('{}')", "json_array_length('[1, 2')",
+    "json_array_length(concat('[', n, ']'))", "json_object_keys('{\"b\": 1, \"a\": {\"c\": 2}}')", "json_object_keys('[]')",
+    "json_object_keys('{}')", "json_object_keys(concat('{\"', id, '\": 1'))",
     *_REFUSED,
 )  # fmt: skip
 

@@ -1,0 +1,88 @@
+"""The built-in functions of Spark: `python -m tests.sql.spark_functions` records their names, by
+Spark's own groups, and writes FUNCTIONS.md, which says of each whether views have it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from planner.bind.builtin import maintained
+from planner.bind.refused import BY_NAME
+
+LISTED = Path(__file__).with_name("spark_functions.json")
+PAGE = Path(__file__).parents[2] / "FUNCTIONS.md"
+_TITLES = {"agg_funcs": "aggregates", "lambda_funcs": "lambdas", "misc_funcs": "others"}
+
+
+def listed() -> dict[str, str]:
+    """Each function of Spark, and its group."""
+    found: dict[str, str] = json.loads(LISTED.read_text())["functions"]
+    return found
+
+
+def page() -> str:
+    """FUNCTIONS.md."""
+    groups: dict[str, list[str]] = {}
+    for name, group in sorted(listed().items()):
+        groups.setdefault(group, []).append(name)
+    known = maintained()
+    names = listed()
+    version = json.loads(LISTED.read_text())["spark"]
+    count = len(names.keys() & known)
+    lines = [
+        "# Functions",
+        "",
+        f"Of the {len(names)} built-in functions and operators of Spark {version}, views have",
+        f"{count}. README.md shows how each is written, and what its arguments may be. This page",
+        "is made by `python -m tests.sql.spark_functions`.",
+    ]
+    for group, members in sorted(groups.items(), key=lambda g: _title(g[0])):
+        lines += ["", f"## {_title(group).capitalize()}", ""]
+        have = [_code(n) for n in members if n in known]
+        if have:
+            lines += [f"In views: {' '.join(have)}", ""]
+        reasons: dict[str, list[str]] = {}
+        for name in members:
+            if name not in known:
+                reasons.setdefault(BY_NAME[name], []).append(_code(name))
+        lines += [f"- Refused: {' '.join(some)}: {why}." for why, some in reasons.items()]
+        if not reasons:
+            lines.pop()
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _title(group: str) -> str:
+    return _TITLES.get(group, group.removesuffix("_funcs").replace("_", " "))
+
+
+def _code(name: str) -> str:
+    return f"`` {name} ``" if "|" in name or "`" in name else f"`{name}`"
+
+
+def record() -> None:
+    """Ask Spark for its functions."""
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    )
+    try:
+        jvm = session._jsparkSession  # type: ignore[attr-defined]
+        registry = jvm.sessionState().functionRegistry()
+        functions = dict.fromkeys(
+            (row[0] for row in session.sql("SHOW SYSTEM FUNCTIONS").collect()), "syntax"
+        )
+        names = registry.listFunction()
+        for i in range(names.size()):
+            found = registry.lookupFunction(names.apply(i))
+            if found.isDefined():
+                functions[names.apply(i).funcName()] = found.get().getGroup()
+        text = {"spark": session.version, "functions": dict(sorted(functions.items()))}
+    finally:
+        session.stop()
+    LISTED.write_text(json.dumps(text, indent=0, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    record()
+    PAGE.write_text(page())
