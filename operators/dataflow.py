@@ -31,7 +31,7 @@ from operators.flight.delta import Delta
 from operators.hydration import flowing, pieces_of, sliced
 from operators.live import TABLE_READER, LiveFilter, LiveIndex, Over
 from operators.nodes.delta_join import DeltaJoinOperator
-from operators.nodes.operator import AnyOperator
+from operators.nodes.operator import AnyOperator, InRounds
 from operators.nodes.registry import operator_of
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
@@ -39,7 +39,7 @@ from operators.state.hashing import Hashing
 from operators.state.relation import Relation
 from operators.state.rows import Rows
 from operators.state.shared import Shared
-from operators.state.ticks import epoch_end
+from operators.state.ticks import epoch_end, round_of
 from operators.state.undo import Undo
 from operators.state.work import Work
 from operators.table import TableState, snapshot
@@ -699,15 +699,23 @@ class _Inside:
         self._nodes = ir.inside(loop)
         self._owner = owner
 
-    def run(self, changes: Mapping[ir.Node, Delta]) -> Mapping[ir.Node, Delta]:
-        dataflow, found = self._dataflow, dict(changes)
+    def waiting(self) -> list[dict[int, list[Delta]]]:
+        operators = (self._dataflow.operator(node, self._owner) for node in self._nodes)
+        return [operator.waiting for operator in operators if isinstance(operator, InRounds)]
+
+    def run(self, changes: Mapping[ir.Node, Delta], tick: int) -> Mapping[ir.Node, Delta]:
+        dataflow, found, round = self._dataflow, dict(changes), round_of(tick)
         for node in self._nodes:
             operator = dataflow.operator(node, self._owner)
             given = [found.get(i) for i in operator.takes]
-            if any(given):
+            waited = isinstance(operator, InRounds) and round in operator.waiting
+            if waited or any(given):
                 interrupts.raise_pending()
                 budget.check()
-                changed = operator.step(given)
+                if isinstance(operator, InRounds):
+                    changed = operator.turn(tick, given)
+                else:
+                    changed = operator.step(given)
                 if len(changed):
                     found[node] = changed
                     self._follow(node, changed)

@@ -21,6 +21,9 @@ from planner.expr import Column, Expr, Literal, columns_used
 from planner.node import node
 from planner.types import BOOLEAN, INT, ArrayType, Field, Schema, SqlType
 
+#: Where rows of a recursion do not end: behind every round.
+FOREVER = 1 << 40
+
 
 @node
 class Scan:
@@ -431,26 +434,45 @@ class Threshold:
 
 @node
 class RecursiveRef:
-    """The rows of the recursive relation `number`, inside its own body, whose `all` it has. `line`
-    and `column`: where the text names it, for errors."""
+    """The rows of the recursive relation `number`, inside its own body, whose `all` and
+    `marks` it has. `line` and `column`: where the text names it, for errors."""
 
     number: int
     name: str = field(hash=False, compare=False)
     schema: Schema = field(hash=False)
     all: bool = False
+    marks: int = 0
     line: int = field(hash=False, compare=False, default=0)
     column: int = field(hash=False, compare=False, default=0)
 
 
 @node
+class Timeline:
+    """An `Aggregate` by `keys`, one at least, inside of a recursion, in every round: the last two
+    columns of `input`, and of this, are the rounds [from, to) in which a row is there. A group has
+    a row for each stretch of rounds through which it has the same values. Made by
+    planner.rules.carry_rounds."""
+
+    input: Plan
+    keys: tuple[Expr, ...]
+    aggregates: tuple[AggregateCall, ...]
+    schema: Schema = field(hash=False)
+
+
+@node
 class Recursive:
     """WITH RECURSIVE: the rows that `body` gives, round by round, over its own rows of the round
-    before (`RecursiveRef` of the same number), none before round 0; `limit`: see planner.recursion.
+    before (`RecursiveRef` of the same number), none before round 0; at most `limit` rounds.
 
     `all`: UNION ALL, the rows of each round once for each way to them; the body reads itself once.
-    Otherwise UNION, the least set of rows that the body leads back into; the body is monotone.
-    `counted`: whether the body has one more column, a BIGINT: the round of the rows that a row was
-    made of, -1 where it was made of none (planner.rules.carry_rounds).
+    Otherwise the set of rows that the body makes of the round before's, once that is the same set;
+    of a monotone body the least one.
+    `turns`: of relations over each other, all rows of which are the rows of this one, so many take
+    turns in a round; the first column says whose a row is, from 0 on. Rounds are those turns
+    from here on.
+    `marks`: so many columns of BIGINT the body has besides, behind the others: none; the first
+    round of a row, which is all that there is to say of what is monotone; or the rounds
+    [from, to) in which it is there (planner.rules.carry_rounds).
     """
 
     number: int
@@ -458,11 +480,12 @@ class Recursive:
     body: Plan
     all: bool
     limit: int
-    counted: bool = False
+    turns: int = 1
+    marks: int = 0
 
     @property
     def schema(self) -> Schema:
-        return self.body.schema[:-1] if self.counted else self.body.schema
+        return self.body.schema[: len(self.body.schema) - self.marks]
 
 
 @node
@@ -534,6 +557,7 @@ Plan: TypeAlias = (
     | Threshold
     | RecursiveRef
     | Recursive
+    | Timeline
     | Apply
 )
 

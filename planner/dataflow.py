@@ -10,7 +10,8 @@ There are two kinds of node.
   table, or another view's stored result), `Store` (a derived bag), `Reduce` and `Recompute` (one
   row per group).
   They can be indexed and joined.
-  A `Variable`, the rows of a recursive relation, is stored too; its `Loop` keeps it.
+  A `Variable`, the rows of a recursive relation, is stored too; its `Loop` keeps it. So is a
+  `Timeline`, groups in every round of a loop.
 - *Stateless* nodes only turn deltas into deltas: `Map`, `Union`, `DeltaJoin`; `TopK` and
   `Window` read an ordered index of their stored input.
 
@@ -462,8 +463,10 @@ _MOST_NEIGHBOURS = 1 << 14
 
 @node
 class Variable:
-    """The rows of a recursive relation inside its `Loop`, with a last column BIGINT: the round in
-    which a row is there first, from 0 on; `all`: in which it is there at all (UNION ALL).
+    """The rows of a recursive relation inside its `Loop`, with `marks` columns BIGINT behind them:
+    the round in which a row is there first, from 0 on; or, of two, the rounds [from, to), to
+    FOREVER where it does not end. `all`: rows are there once for each way to them (UNION ALL), in
+    their round alone.
 
     `loop` identifies the loop by what it computes (planner.loops). The nodes over a variable are
     inside its loop, which runs them, round by round; their versions are ticks of the loop's own
@@ -473,23 +476,47 @@ class Variable:
     loop: str
     schema: Schema = field(hash=False)
     all: bool
+    marks: int = 1
+
+
+@node
+class Timeline:
+    """The groups of a relation inside of a loop in every round: `keys` columns, the accumulators,
+    and the rounds [from, to) in which the group has these values; it has no row in rounds in which
+    it has none of the relation's. Without accumulators: its keys' distinct values.
+
+    `counted`: how often the relation has each row, rounds included; its columns are the keys, what
+    the accumulators take, from, to and the count.
+    State: one row per group and stretch of rounds, and the index on its keys.
+    """
+
+    counted: Reduce
+    keys: int
+    accumulators: tuple[Accumulator, ...]
+    schema: Schema = field(hash=False)
 
 
 @node
 class Loop:
     """The rows of a recursive relation, without their rounds, once `body`, over `variable`, gives
-    no new ones. The body's last column is the round of the rows that a row was made of, -1 for none
-    of them: it is a row of the round behind that.
+    no other ones. The body says of its rows in which rounds they are there, as the variable does,
+    all of them behind the rounds of what they are made of.
 
-    `counted`: where rows are there once (not `variable.all`), the groups of the body's rows, round
-    included, with their count; else the body. A row in round `limit` puts the view in error, and
-    none is computed behind that.
+    `counted`: where rows are there once (not `variable.all`), the groups of the body's rows, rounds
+    included, with their count; else the body. What changes in round `limit` puts the view in error,
+    and nothing is computed behind that. `turns`: rounds of the loop that are one of the query's.
     State: the variable's rows, and the index by which a row is found.
     """
 
     variable: Variable
     counted: Node
     limit: int
+    turns: int = 1
+
+    @property
+    def last(self) -> int:
+        """The last round that is computed."""
+        return self.limit + self.turns - 1
 
     @property
     def body(self) -> Node:
@@ -500,10 +527,10 @@ class Loop:
 
     @property
     def schema(self) -> Schema:
-        return self.variable.schema[:-1]
+        return self.variable.schema[: -self.variable.marks]
 
 
-Stored: TypeAlias = Source | Store | Reduce | Recompute | Variable
+Stored: TypeAlias = Source | Store | Reduce | Recompute | Variable | Timeline
 Node: TypeAlias = (
     Source
     | Stream
@@ -520,6 +547,7 @@ Node: TypeAlias = (
     | Window
     | Threshold
     | Variable
+    | Timeline
     | Loop
 )
 Index: TypeAlias = Arrangement | HashArrangement | OrderedArrangement
@@ -532,6 +560,8 @@ def inputs(node: Node) -> tuple[Node, ...]:
             return ()
         case Loop():
             return (node.counted, node.variable)
+        case Timeline():
+            return (node.counted,)
         case Map() | Store() | Reduce() | Repeat() | Explode():
             return (node.input,)
         case Union():
@@ -558,7 +588,7 @@ def gives_events(node: Node) -> bool:
             return any(gives_events(i.relation) for i in node.inputs)
         case Source() | Constant() | Store() | Reduce() | Recompute():
             return False
-        case TopK() | Window() | Threshold() | Variable() | Loop():
+        case TopK() | Window() | Threshold() | Variable() | Timeline() | Loop():
             return False
 
 
@@ -579,7 +609,7 @@ def only_appends(node: Node) -> bool:
 
 def is_stored(node: Node) -> TypeGuard[Stored]:
     """Whether the node keeps its rows itself."""
-    return isinstance(node, (Source, Store, Reduce, Recompute, Variable))
+    return isinstance(node, (Source, Store, Reduce, Recompute, Variable, Timeline))
 
 
 def is_open(node: Node) -> bool:
@@ -614,6 +644,8 @@ def indexes(node: Node) -> tuple[Index, ...]:
             return (node.index,)
         case Threshold():
             return (node.index, node.bound)
+        case Timeline():
+            return (timeline_index(node),)
         case Loop():
             return (variable_index(node.variable),)
         case _:
@@ -624,7 +656,12 @@ def variable_index(node: Variable) -> Index:
     """The index by which a row of a recursive relation is found."""
     if node.all:
         return HashArrangement(node)
-    return Arrangement(node, tuple(range(len(node.schema) - 1)), null_safe=True)
+    return Arrangement(node, tuple(range(len(node.schema) - node.marks)), null_safe=True)
+
+
+def timeline_index(node: Timeline) -> Arrangement:
+    """The index on the keys of a `Timeline`."""
+    return Arrangement(node, tuple(range(node.keys)), null_safe=True)
 
 
 def loop_of(node: Node) -> str | None:

@@ -24,6 +24,8 @@ def is_stateless(node: ir.Node) -> bool:
             return False
         case ir.Reduce() | ir.Recompute() | ir.Window() | ir.Variable() | ir.Loop():
             return False
+        case ir.Timeline():
+            return False
         case _:
             assert_never(node)
 
@@ -51,7 +53,7 @@ def why_local(node: ir.Node) -> str | None:
             return "it reads partitions in their order"
         case ir.Recompute():
             return "it reads all rows of a group"
-        case ir.Loop():
+        case ir.Loop() | ir.Timeline():
             return "each round follows from the one before"
         case ir.Variable() | ir.Source() | ir.Stream() | ir.Store() | ir.Reduce():
             return None

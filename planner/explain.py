@@ -109,11 +109,15 @@ def _logical_line(plan: algebra.Plan) -> str:
             return f"{'AntiJoin' if plan.anti else 'SemiJoin'} {_condition(plan.condition, below)}"
         case algebra.MarkJoin():
             return f"MarkJoin AS {plan.name} {_condition(plan.condition, below)}"
+        case algebra.Timeline():
+            keys = _outputs(plan.keys, below, plan.schema[: len(plan.keys)])
+            calls = ", ".join(_aggregate_text(a, below) for a in plan.aggregates)
+            return f"Timeline {calls or 'distinct'} by {keys}"
         case algebra.RecursiveRef():
             return f"RecursiveRef {plan.name}"
         case algebra.Recursive():
             kind = "every way" if plan.all else "distinct rows"
-            return f"Recursive {plan.name} ({kind}, at most {plan.limit} rounds)"
+            return f"Recursive {plan.name} ({kind}, at most {plan.limit // plan.turns} rounds)"
         case algebra.SingleRow():
             return f"SingleRow{_each(plan.keys, below)}"
         case algebra.Threshold():
@@ -278,7 +282,7 @@ def _relation_text(node: dataflow.Stored) -> str:
             return "stored rows"
         case dataflow.Variable():
             return "recursive rows"
-        case dataflow.Reduce() | dataflow.Recompute():
+        case dataflow.Reduce() | dataflow.Recompute() | dataflow.Timeline():
             return "groups"
         case _:
             assert_never(node)
@@ -420,9 +424,16 @@ class _Dataflow:
             case dataflow.Window():
                 return self._describe_window(node, name)
             case dataflow.Variable():
-                what = "every row for each way to it" if node.all else "every row once"
                 return f"{name}: {', '.join(column_names(node.schema))}", [
-                    f"state: {what}, with its first round" if not node.all else f"state: {what}",
+                    f"state: every row {_kept_rounds(node)}",
+                ]
+            case dataflow.Timeline():
+                names = column_names(node.schema)
+                index = self._index(dataflow.timeline_index(node))
+                kept = ", ".join(names[node.keys : -2]) or "distinct"
+                return f"{name}: {kept} by {', '.join(names[: node.keys])}, in every round", [
+                    f"state: one row per group and stretch of rounds, index {index}",
+                    "cost per changed group: its rows, in each round in which it changes or did",
                 ]
             case dataflow.Loop():
                 return self._describe_loop(node, name)
@@ -445,15 +456,23 @@ class _Dataflow:
     def _describe_loop(self, node: dataflow.Loop, name: str) -> tuple[str, list[str]]:
         """The loop, whose body is below it."""
         (index,) = dataflow.indexes(node)
-        kind = "linear, each way counts" if node.variable.all else "monotone, to the least fixpoint"
+        kind = (
+            "linear, each way counts" if node.variable.all
+            else "monotone, to the least fixpoint" if node.variable.marks == 1
+            else "each over the one before"
+        )  # fmt: skip
+        changes = (
+            "each changed row" if node.variable.all
+            else "each row whose first round changes" if node.variable.marks == 1
+            else "each row whose rounds change, in each of them"
+        )  # fmt: skip
+        most = node.limit // node.turns
         title = f"{name}: {', '.join(column_names(node.schema))}"
         return title, [
             f"rounds over {self._name(node.variable)} until nothing changes: {kind}",
-            f"in error while a row is in round {node.limit}: at most {node.limit} rounds",
+            f"in error while a row changes in round {most}: at most {most} rounds",
             f"state: that of {self._name(node.variable)} and its body, index {self._index(index)}",
-            "cost: each row whose first round changes, and its matches"
-            if not node.variable.all
-            else "cost: each changed row, and its matches",
+            f"cost: {changes}, and its matches",
         ]
 
     def _describe_reduce(self, node: dataflow.Reduce, name: str) -> tuple[str, list[str]]:
@@ -592,3 +611,9 @@ def _join_columns(node: DeltaJoin, titles: list[str]) -> tuple[str, ...]:
     ]
     names = [n for _, n in fields]
     return tuple(n if names.count(n) == 1 else f"{t}.{n}" for t, n in fields)
+
+
+def _kept_rounds(node: dataflow.Variable) -> str:
+    if node.all:
+        return "for each way to it"
+    return "once, with its first round" if node.marks == 1 else "with each stretch of its rounds"

@@ -8,20 +8,20 @@ that the loop does, in which the variable itself is nameless.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from planner import dataflow
-from planner.algebra import Recursive, RecursiveRef, identity
-from planner.dataflow import Accumulator, Loop, Node, Reduce, Variable
+from planner.algebra import Recursive, RecursiveRef
+from planner.dataflow import Loop, Node, Reduce, Variable
 from planner.errors import UnsupportedError
 from planner.serialise import PLAN
-from planner.types import BIGINT, Field
+from planner.timelines import counted_rows
 
 
 def variable_of(ref: RecursiveRef) -> Variable:
     """The rows of a reference, by a name that holds within one plan."""
-    return Variable(f"#{ref.number}", ref.schema, ref.all)
+    return Variable(f"#{ref.number}", ref.schema, ref.all, ref.marks)
 
 
 def loop_over(plan: Recursive, body: Node) -> Loop:
@@ -31,8 +31,8 @@ def loop_over(plan: Recursive, body: Node) -> Loop:
     """
     found = [n for n in dataflow.topological(body) if isinstance(n, Variable)]
     (variable,) = [v for v in found if v.loop == f"#{plan.number}"]
-    counted = body if plan.all else _counted(body)
-    loop = Loop(variable, counted, plan.limit)
+    counted = body if plan.all else counted_rows(body)
+    loop = Loop(variable, counted, plan.limit, plan.turns)
     for node in dataflow.inside(loop):
         if not isinstance(node, _RUN) or (isinstance(node, Reduce) and not node.keys):
             raise UnsupportedError(
@@ -40,16 +40,9 @@ def loop_over(plan: Recursive, body: Node) -> Loop:
                 detail=f"Its body needs {type(node).__name__} over its own rows in every round.",
                 hint="Compute what does not need its rows in a view of its own, and join that.",
             )
-    nameless = _renamed(loop, variable, Variable("", variable.schema, plan.all))
+    nameless = _renamed(loop, variable, replace(variable, loop=""))
     digest = hashlib.sha256(PLAN.write(nameless).encode()).hexdigest()[:32]
-    return _renamed(loop, variable, Variable(digest, variable.schema, plan.all))
-
-
-def _counted(body: Node) -> Reduce:
-    """The body's rows, each with its round and how often it is made there."""
-    count = Accumulator("count_rows", None)
-    schema = (*body.schema, Field("count(*)", BIGINT, False))
-    return Reduce(body, identity(body.schema), (count,), schema)
+    return _renamed(loop, variable, replace(variable, loop=digest))
 
 
 def _renamed(loop: Loop, old: Variable, new: Variable) -> Loop:
@@ -82,7 +75,7 @@ def _renamed(loop: Loop, old: Variable, new: Variable) -> Loop:
 #: What runs in rounds.
 _RUN = (
     dataflow.Map, dataflow.Union, dataflow.Repeat, dataflow.DeltaJoin, dataflow.Store,
-    dataflow.Reduce,
+    dataflow.Reduce, dataflow.Timeline, dataflow.Explode,
 )  # fmt: skip
 #: What holds nodes.
 _NODES = (
@@ -90,5 +83,5 @@ _NODES = (
     dataflow.Accumulator, dataflow.Reduce, dataflow.Recompute, dataflow.Arrangement,
     dataflow.HashArrangement, dataflow.OrderedArrangement, dataflow.JoinInput, dataflow.HalfJoin,
     dataflow.RangeJoin, dataflow.DeltaPath, dataflow.DeltaJoin, dataflow.TopK, dataflow.Window,
-    dataflow.Loop, dataflow.Variable,
+    dataflow.Loop, dataflow.Variable, dataflow.Timeline, dataflow.Explode,
 )  # fmt: skip

@@ -12,6 +12,7 @@
                              the keys of the relation that holds the scalars
     Repeat, Values           Repeat, Constant
     Recursive                Loop over a Variable (planner.loops)
+    Timeline                 Timeline over a Reduce (planner.timelines)
     Retain                   nothing of its own below what keeps rows; else a Store
 
 All other nodes are expressed by these first (planner.optimizer.prepare).
@@ -47,6 +48,7 @@ from planner.algebra import (
     SingleRow,
     SortKey,
     Threshold,
+    Timeline,
     TopK,
     UnionAll,
     Values,
@@ -74,6 +76,7 @@ from planner.optimizer import prepare
 from planner.recomputes import lower_recomputed
 from planner.reduces import lower_aggregate
 from planner.streams import refuse_history, stream_of
+from planner.timelines import lower_timeline
 from planner.types import Field
 from planner.visit import with_inputs
 from planner.windows import lower_window
@@ -170,6 +173,8 @@ class _Lowering:
                 return variable_of(plan)
             case Recursive():
                 return loop_over(plan, closed(self.lower(plan.body)))
+            case Timeline():
+                return lower_timeline(plan, self.lower(plan.input))
             case Explode():
                 return dataflow.Explode(closed(self.lower(plan.input)), plan.array, plan.outer)
             case Values():

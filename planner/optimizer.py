@@ -125,7 +125,7 @@ def _prepare_passes(table_key: TableKey) -> tuple[Pass, ...]:
     thresholds: Rule = partial(make_thresholds.apply, table_key=table_key)
     tidy = PASSES[-2:]
     return (
-        Pass("rounds", (carry_rounds.apply,), repeat=False),
+        Pass("rounds", (partial(carry_rounds.apply, table_key=table_key),), repeat=False),
         Pass("expand", expand, repeat=False),
         Pass("normalise", _NORMALISE, repeat=True),
         Pass("restrict", (restrict,), repeat=False),

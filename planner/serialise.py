@@ -51,7 +51,15 @@ PLAN_CLASSES: tuple[type, ...] = (
         ir.Store,
     ),
     *(ir.Accumulator, ir.Reduce, ir.GroupValue, ir.Recompute, ir.DeltaJoin, ir.DeltaPath, ir.TopK),
-    *(ir.Variable, ir.Loop, ir.Window, ir.WindowValue, algebra.Frame, algebra.FrameEnd),
+    *(
+        ir.Variable,
+        ir.Timeline,
+        ir.Loop,
+        ir.Window,
+        ir.WindowValue,
+        algebra.Frame,
+        algebra.FrameEnd,
+    ),
     *(ir.JoinInput, ir.HalfJoin, ir.RangeEnd, ir.RangeJoin),
     *(ir.Arrangement, ir.HashArrangement, ir.OrderedArrangement),
 )

@@ -46,6 +46,7 @@ from planner.algebra import (
     SemiJoin,
     SingleRow,
     Threshold,
+    Timeline,
     TopK,
     UnionAll,
     Values,
@@ -142,7 +143,7 @@ class _Visit:
                 return new, streams[0]
             case UnionAll() | Aggregate() | TopK() | Window():
                 return _retained(new, streams), None
-            case Retain() | SingleRow() | Threshold():
+            case Retain() | SingleRow() | Threshold() | Timeline():
                 raise AssertionError(f"the binder makes no {type(plan).__name__}")
             case _:
                 assert_never(plan)

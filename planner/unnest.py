@@ -29,6 +29,7 @@ from planner.algebra import (
     SemiJoin,
     SingleRow,
     Threshold,
+    Timeline,
     TopK,
     UnionAll,
     Values,
@@ -298,7 +299,7 @@ def unnest(plan: Plan, around: Around) -> Parts:
                 detail="It reads columns of the query around it, so there is one for each row.",
                 hint="Compute it without these columns, and join its rows with the query's.",
             )
-        case Scan() | Values() | Apply() | Threshold() | RecursiveRef():
+        case Scan() | Values() | Apply() | Threshold() | RecursiveRef() | Timeline():
             raise AssertionError("subqueries are removed innermost first")
         case _:
             assert_never(plan)

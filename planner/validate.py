@@ -29,6 +29,7 @@ from planner.algebra import (
     SemiJoin,
     SingleRow,
     Threshold,
+    Timeline,
     TopK,
     UnionAll,
     Values,
@@ -155,10 +156,20 @@ def _check_node(plan: Plan) -> None:
                             raise PlanError(
                                 f"a recursive relation reads {f.name} as what it is not"
                             )
+        case Timeline():
+            _check_rounds(plan.input.schema, 2, "Timeline")
+            _check_rounds(plan.schema, 2, "Timeline")
+            if not plan.keys:
+                raise PlanError("a Timeline has a key")
         case Scan() | Filter() | Retain() | RecursiveRef():
             pass
         case _:
             assert_never(plan)
+
+
+def _check_rounds(schema: Schema, marks: int, what: str) -> None:
+    if any(f.type != BIGINT or f.nullable for f in schema[len(schema) - marks :]):
+        raise PlanError(f"the last columns of a {what} are its rounds")
 
 
 def _inputs(plan: Plan) -> tuple[Plan, ...]:
@@ -274,8 +285,12 @@ def check_dataflow(root: dataflow.Node) -> None:
             case dataflow.Source() | dataflow.Stream() | dataflow.Constant():
                 pass
             case dataflow.Variable():
-                if node.schema[-1].type != BIGINT or node.schema[-1].nullable:
-                    raise PlanError("the last column of a Variable is its round")
+                _check_rounds(node.schema, node.marks, "Variable")
+            case dataflow.Timeline():
+                _check_rounds(node.counted.schema[:-1], 2, "Timeline")
+                _check_rounds(node.schema, 2, "Timeline")
+                if len(node.schema) != node.keys + len(node.accumulators) + 2 or not node.keys:
+                    raise PlanError("the schema of Timeline is not its keys, then its values")
             case dataflow.Loop():
                 if _types(node.body.schema) != _types(node.variable.schema):
                     raise PlanError("the body of a Loop has other types than its variable")

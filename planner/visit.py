@@ -36,6 +36,7 @@ from planner.algebra import (
     SemiJoin,
     SingleRow,
     Threshold,
+    Timeline,
     TopK,
     UnionAll,
     Values,
@@ -63,7 +64,16 @@ def with_inputs(plan: Plan, new: tuple[Plan, ...]) -> Plan:
             return replace(plan, input=new[0], subquery=new[1])
         case Threshold():
             return replace(plan, input=new[0], bound=new[1])
-        case Filter() | Project() | Aggregate() | Repeat() | Explode() | TopK() | Window():
+        case (
+            Filter()
+            | Project()
+            | Aggregate()
+            | Timeline()
+            | Repeat()
+            | Explode()
+            | TopK()
+            | Window()
+        ):
             return replace(plan, input=new[0])
         case Retain() | SingleRow():
             return replace(plan, input=new[0])
@@ -182,7 +192,7 @@ def expressions(plan: Plan) -> tuple[Expr, ...]:
             return () if plan.predicate is None else (plan.predicate,)
         case OuterJoin() | SemiJoin() | MarkJoin():
             return () if plan.condition is None else (plan.condition,)
-        case Aggregate():
+        case Aggregate() | Timeline():
             return plan.keys + tuple(e for a in plan.aggregates for e in a.args)
         case Apply():
             return plan.operands
@@ -209,7 +219,7 @@ def with_expressions(plan: Plan, change: Callable[[Expr], Expr]) -> Plan:
             return replace(plan, predicate=new[0])
         case OuterJoin() | SemiJoin() | MarkJoin():
             return replace(plan, condition=new[0])
-        case Aggregate():
+        case Aggregate() | Timeline():
             args = iter(new[len(plan.keys) :])
             calls = tuple(a.over(lambda _: next(args)) for a in plan.aggregates)
             return replace(plan, keys=new[: len(plan.keys)], aggregates=calls)

@@ -84,11 +84,13 @@ def relation_names(catalog: Catalog, dataflow: Dataflow) -> dict[ir.Node, str]:
     counts: dict[tuple[str, str], int] = {}
     for installed in dataflow.installed:
         node = installed.node
-        if node in names or not isinstance(node, (ir.Store, ir.Reduce, ir.Recompute, ir.Variable)):
+        if node in names or not isinstance(
+            node, (ir.Store, ir.Reduce, ir.Recompute, ir.Variable, ir.Timeline)
+        ):
             continue
         view = catalog.readers_named(installed.readers)[0]
         kind = "groups" if ir.is_grouped(node) else "rows"
-        kind = "recursion" if isinstance(node, ir.Variable) else kind
+        kind = "recursion" if isinstance(node, (ir.Variable, ir.Timeline)) else kind
         number = counts[view, kind] = counts.get((view, kind), 0) + 1
         names[node] = f"{view}/{kind} {number}"
     return names

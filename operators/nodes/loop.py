@@ -12,6 +12,9 @@ row is looked at in a round if what makes it there came or went, or if it is wit
 this is the next one that makes it; only what makes it by then counts. (The least round of all would
 count to infinity on a cycle that was cut off from its source: its rows hold each other up.)
 
+Where rounds take rows back a row has all its rounds, as groups have (operators.nodes.timeline), and
+those that are there for good are the loop's.
+
 Invariant: after an epoch the variable's rows are just those that its body makes of them, a round
 later; where they are there once, each in the least round.
 Source: Shared Arrangements §5.4, K-Pg (rounds as a coordinate of time); rounds as data are this
@@ -28,18 +31,19 @@ from typing_extensions import Self
 from operators import budget, interrupts
 from operators.flight import delta as deltas
 from operators.flight.column import Column, Ints, concat
-from operators.flight.delta import Delta, Origin
+from operators.flight.delta import Delta
 from operators.hydration import pieces_of
 from operators.nodes.errors import ErrorState
-from operators.nodes.half_join import HalfJoinOperator, Occurrence
 from operators.nodes.operator import Inputs, Inside, Kept, Operator, Place
 from operators.nodes.store import StoreOperator, consolidate
+from operators.nodes.timeline import Stretches, found_of, lookup_of, put
 from operators.state.arrangement import IndexReader
 from operators.state.relation import Relation
 from operators.state.ticks import epoch_end, tick_of
 from planner import dataflow as ir
+from planner.algebra import FOREVER
 from planner.errors import DataError
-from planner.types import BIGINT, Field, Schema
+from planner.types import BIGINT, Schema
 
 #: Rows that UNION ALL may have, as Spark's spark.sql.cteRecursionRowLimit says.
 MOST_WAYS = 1_000_000
@@ -79,8 +83,10 @@ class LoopOperator(Operator[ir.Loop]):
         self._shared = place.shared
         self._takes = ir.entering(node)
         index = place.index(ir.variable_index(node.variable))
-        self._rows: _Bag | _Firsts
-        if node.variable.all:
+        self._rows: _Bag | _Firsts | _Spans
+        if node.variable.marks > 1:
+            self._rows = _Spans(node, self._relation, index, place)
+        elif node.variable.all:
             self._rows = _Bag(
                 node, self._relation, StoreOperator(node.variable, self._relation, index)
             )
@@ -89,6 +95,8 @@ class LoopOperator(Operator[ir.Loop]):
             groups = place.index(ir.group_index(node.counted))
             counted = place.relation(node.counted)
             self._rows = _Firsts(node, self._relation, index, counted, groups)
+        #: What is to be looked at, by round, of all that waits for rounds.
+        self._waiting = [self._rows.waiting, *self._inside.waiting()]
 
     @classmethod
     def install(cls, node: ir.Loop, place: Place) -> Self:
@@ -146,40 +154,54 @@ class LoopOperator(Operator[ir.Loop]):
 
     def _epoch(self, time: int, given: Mapping[ir.Node, Delta]) -> Delta:
         """What the changes from outside at one epoch make of the rows, as changes at that epoch."""
-        start, limit, variable = tick_of(time), self.node.limit, self.node.variable
-        rows = self._rows
-        rows.take(self._inside.run({n: d.at(start) for n, d in given.items() if len(d)}))
+        for waiting in self._waiting:
+            waiting.clear()  # of a step that was undone in its middle
+        start, variable = tick_of(time), self.node.variable
+        rows, nothing = self._rows, deltas.empty(variable.schema)
+        outside = {n: d.at(start) for n, d in given.items() if len(d)}
+        rows.take(self._inside.run(outside, start), 0)
         parts: list[Delta] = []
-        while rows.waiting:
-            round = min(rows.waiting)
-            if round > limit:
-                rows.waiting.clear()
+        while any(self._waiting):
+            round = min(min(waiting) for waiting in self._waiting if waiting)
+            if round > self.node.last:
+                for waiting in self._waiting:
+                    waiting.clear()
                 break
-            changed = rows.advance(round, start + round + 1)
+            tick = start + round + 1
+            changed = rows.advance(round, tick) if round in rows.waiting else nothing
             self._shared.work.rounds += 1
-            if len(changed) == 0:
-                continue
-            self._shared.work.keys += len(changed)
-            self._count(changed)
-            parts.append(self._shown(changed, time))
-            self._inside.enter(variable, changed)
-            rows.take(self._inside.run({variable: changed}))
+            given = {}
+            if len(changed):
+                self._shared.work.keys += len(changed)
+                self._count(changed)
+                parts.append(self._shown(changed, time))
+                self._inside.enter(variable, changed)
+                given = {variable: changed}
+            if given or any(round in waiting for waiting in self._waiting[1:]):
+                rows.take(self._inside.run(given, tick), round + 1)
         return deltas.concatenate(self.node.schema, parts)
 
     def _count(self, changed: Delta) -> None:
-        """Count the rows in the round that is too many."""
-        round = np.asarray(changed.column(len(changed.schema) - 1).values)
-        too_many = int(changed.diff[round == self.node.limit].sum())
+        """Count what changes in the round that is too many."""
+        node, first = self.node, len(self.node.schema)
+        begin = np.asarray(changed.column(first).values)
+        late = begin >= node.limit
+        if node.variable.marks > 1:
+            end = np.asarray(changed.column(first + 1).values)
+            late |= (end >= node.limit) & (end < FOREVER)
+        too_many = int(changed.diff[late].sum())
         if too_many:
             self.errors.count(
-                f"the recursion exceeds its limit of {self.node.limit} rounds, "
+                f"the recursion exceeds its limit of {node.limit // node.turns} rounds, "
                 "MAX RECURSION LEVEL (RECURSION_LEVEL_LIMIT_EXCEEDED)",
                 too_many,
             )
 
     def _shown(self, changed: Delta, time: int) -> Delta:
-        """Changes of the variable's rows without their rounds, at an epoch."""
+        """Changes of the variable's rows, of those that stay, without their rounds, at an epoch."""
         schema = self.node.schema
+        if self.node.variable.marks > 1:
+            changed = changed.filter(np.asarray(changed.column(len(schema) + 1).values) == FOREVER)
         return changed.project(schema, [changed.origin(i) for i in range(len(schema))]).at(time)
 
 
@@ -199,7 +221,8 @@ class _Bag:
     def load(self, kept: Kept) -> None:
         self._store.load(kept)
 
-    def take(self, changes: Mapping[ir.Node, Delta]) -> None:
+    def take(self, changes: Mapping[ir.Node, Delta], round: int) -> None:
+        """Let what the body makes, of rounds from `round` on, wait for them."""
         made = changes.get(self._node.counted)
         if made is None:
             return
@@ -208,9 +231,9 @@ class _Bag:
         if len(net.row) == 0:
             return
         columns = [c.take(net.row) for c in columns]
-        columns[-1] = _behind(columns[-1])
         schema = self._node.variable.schema
-        _split(self.waiting, Delta(schema, made.time[net.row], net.sum, columns), columns[-1])
+        rounds = np.asarray(columns[-1].values)
+        put(self.waiting, Delta(schema, made.time[net.row], net.sum, columns), rounds)
 
     def advance(self, round: int, tick: int) -> Delta:
         """The changes of the rows in a round, written and indexed by hash.
@@ -245,8 +268,8 @@ class _Firsts:
         self._relation = relation
         self._schema: Schema = node.variable.schema[:-1]
         self._width = len(self._schema)
-        self._made = _lookup(self._schema, groups, counted)
-        self._held = _lookup(self._schema, index, relation)
+        self._made = lookup_of(self._schema, groups, counted)
+        self._held = lookup_of(self._schema, index, relation)
 
     def kept(self) -> Kept:
         return {}
@@ -254,7 +277,7 @@ class _Firsts:
     def load(self, kept: Kept) -> None:
         assert not kept
 
-    def take(self, changes: Mapping[ir.Node, Delta]) -> None:
+    def take(self, changes: Mapping[ir.Node, Delta], round: int) -> None:
         groups = changes.get(self._node.counted)
         if groups is None:
             return
@@ -263,9 +286,9 @@ class _Firsts:
             keep[groups.pairs.old] = keep[groups.pairs.new] = False
             groups = groups.filter(keep)
         if len(groups):
-            rounds = _behind(groups.column(self._width))
+            rounds = np.asarray(groups.column(self._width).values)
             keys = groups.project(self._schema, [groups.origin(i) for i in range(self._width)])
-            _split(self.waiting, keys, rounds)
+            put(self.waiting, keys, rounds)
 
     def advance(self, round: int, tick: int) -> Delta:
         """The changes of rows whose first round is `round` now, or was, written and not indexed.
@@ -278,14 +301,14 @@ class _Firsts:
         ones = np.ones(many, np.int64)
         row = consolidate(columns, ones, ones, self._relation.hashing, one_time=True).row
         columns, n = [c.take(row) for c in columns], len(row)
-        number, found = self._found(self._made, columns, n, tick)
-        lands = np.asarray(found.column(2 * self._width + 1).values) + 1
+        number, found = found_of(self._made, self._schema, columns, n, tick)
+        lands = np.asarray(found.column(2 * self._width + 1).values)
         is_made = np.zeros(n, np.bool_)
         is_made[number[lands <= round]] = True
         next_round = np.full(n, _NO_ROUND)
         later = lands > round
         np.minimum.at(next_round, number[later], lands[later])
-        number, found = self._found(self._held, columns, n, tick)
+        number, found = found_of(self._held, self._schema, columns, n, tick)
         held_round, held_row = np.full(n, _NO_ROUND), np.full(n, -1, np.int64)
         held_round[number] = np.asarray(found.column(2 * self._width + 1).values)
         held_row[number] = found.binding_of(self._width + 1).rows
@@ -295,25 +318,13 @@ class _Firsts:
         dead = held_row[np.flatnonzero(lost)]
         dead = np.concatenate((dead, held_row[born][held_row[born] >= 0]))
         waits = np.flatnonzero(
-            (lost | (opened & ~is_made & (held_row < 0))) & (next_round <= self._node.limit)
+            (lost | (opened & ~is_made & (held_row < 0))) & (next_round <= self._node.last)
         )
         if len(waits):
             time = np.full(len(waits), tick)
             keys = Delta(self._schema, time, ones[: len(waits)], [c.take(waits) for c in columns])
-            _split(self.waiting, keys, Column(BIGINT, next_round[waits]))
+            put(self.waiting, keys, next_round[waits])
         return self._write([c.take(born) for c in columns], round, len(born), dead, tick)
-
-    def _found(
-        self, lookup: HalfJoinOperator, columns: list[Column], n: int, tick: int
-    ) -> tuple[Ints, Delta]:
-        """The rows that `lookup` finds for each of `columns`, and for which of them each is."""
-        width = lookup.occurrence.width
-        origins: list[Origin] = [*columns, Column(BIGINT, np.arange(n)), *[None] * width]
-        schema = (*self._schema, Field("number", BIGINT, False), *lookup.occurrence.relation.schema)
-        times = np.full(n, tick)
-        sought = Delta(schema, times, np.ones(n, np.int64), origins, one_time=True, one_diff=True)
-        found = lookup.extend(sought, True)
-        return np.asarray(found.column(self._width).values), found
 
     def _write(self, born: list[Column], round: int, births: int, dead: Ints, tick: int) -> Delta:
         relation = self._relation
@@ -326,29 +337,25 @@ class _Firsts:
         return deltas.bound(relation, rows, np.full(len(rows), tick), diff)
 
 
-def _lookup(schema: Schema, index: IndexReader, relation: Relation) -> HalfJoinOperator:
-    """Finds the rows of an index that leads with all columns of `schema`; NULLs are equal."""
-    spec = index.spec
-    assert isinstance(spec, ir.Arrangement)
-    width = len(schema)
-    step = ir.HalfJoin(1, spec, tuple(range(width)), True, (), (True,) * width)
-    occurrence = Occurrence(relation, None, width + 1, len(relation.schema))
-    return HalfJoinOperator(step, index, occurrence)
+class _Spans:
+    """Rows with all their rounds."""
 
+    def __init__(self, node: ir.Loop, relation: Relation, index: IndexReader, place: Place) -> None:
+        assert isinstance(node.counted, ir.Reduce)
+        self._counted = node.counted
+        self._stretches = Stretches(node.counted, len(node.schema), (), relation, index, place)
+        self.waiting = self._stretches.waiting
 
-def _behind(round: Column) -> Column:
-    """The round behind."""
-    return Column(BIGINT, np.asarray(round.values) + 1)
+    def kept(self) -> Kept:
+        return {}
 
+    def load(self, kept: Kept) -> None:
+        assert not kept
 
-def _split(waiting: dict[int, list[Delta]], made: Delta, rounds: Column) -> None:
-    """Put rows to those that wait for their rounds."""
-    values = np.asarray(rounds.values)
-    first = int(values[0])
-    if (values == first).all():
-        waiting.setdefault(first, []).append(made)
-        return
-    order = np.argsort(values, kind="stable")
-    there, starts = np.unique(values[order], return_index=True)
-    for round, rows in zip(there.tolist(), np.split(order, starts[1:]), strict=True):
-        waiting.setdefault(round, []).append(made.select(rows))
+    def take(self, changes: Mapping[ir.Node, Delta], round: int) -> None:
+        made = changes.get(self._counted)
+        if made is not None:
+            self._stretches.take(made, round)
+
+    def advance(self, round: int, tick: int) -> Delta:
+        return self._stretches.advance(round, tick)

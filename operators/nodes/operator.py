@@ -55,8 +55,12 @@ class Place(Protocol):
 class Inside(Protocol):
     """The nodes inside of a loop."""
 
-    def run(self, changes: Mapping[ir.Node, Delta]) -> Mapping[ir.Node, Delta]:
-        """Run those that the changes of these nodes come to; returns what changes in all."""
+    def waiting(self) -> list[dict[int, list[Delta]]]:
+        """What those that wait for rounds wait for, each, by round."""
+
+    def run(self, changes: Mapping[ir.Node, Delta], tick: int) -> Mapping[ir.Node, Delta]:
+        """Run those that the changes of these nodes, all at a tick, come to, and those that wait
+        for its round; returns what changes in all."""
 
     def enter(self, node: ir.Variable, changed: Delta) -> None:
         """The variable's relation has changed so: let its indexes follow."""
@@ -131,6 +135,23 @@ class Operator(ABC, Generic[Node]):
     def together(self, parts: list[Delta]) -> Delta:
         """Pieces of the node's rows, none of them empty, as one."""
         return deltas.concatenate(self.node.schema, parts)
+
+
+class InRounds(Operator[Node]):
+    """Runs a node inside of a loop that has something to do in rounds in which nothing that it
+    takes changes."""
+
+    @property
+    @abstractmethod
+    def waiting(self) -> dict[int, list[Delta]]:
+        """By round, what it is to look at then; the same dict for good."""
+
+    @abstractmethod
+    def turn(self, tick: int, changes: Sequence[Delta | None]) -> Delta:
+        """`step` in the round of a tick, which is the time of all changes."""
+
+    def step(self, changes: Sequence[Delta | None]) -> Delta:
+        raise AssertionError("its loop says which round it is")
 
 
 #: Of whatever node.

@@ -169,6 +169,15 @@ class ReduceOperator(Operator[ir.Reduce]):
             extreme=(_NO_ROW,) * len(self._extremes),
         )
 
+    def by_themselves(self, delta: Delta) -> list[Column]:
+        """The rows that the groups of a delta of one time would have if there was nothing else, in
+        order of their keys; nothing is kept. Accumulators are not `first`."""
+        runs = self.runs(delta)
+        every, nothing = np.arange(len(runs.time)), np.full(len(runs.time), -1, np.int64)
+        valued = self._running_extremes(delta, runs, nothing)
+        states = self._exact_states(runs, every, nothing)
+        return self._rows(delta, runs, valued, every, runs.change, states)
+
     def runs(self, delta: Delta) -> Runs:
         """Group by (key, time) and sum each run. Cost: O(n), and sorting the runs."""
         keys = [delta.column(k) for k in self.keys]

@@ -13,6 +13,7 @@ from operators.nodes.reduce import ReduceOperator
 from operators.nodes.repeat import RepeatOperator
 from operators.nodes.store import StoreOperator
 from operators.nodes.threshold import ThresholdOperator
+from operators.nodes.timeline import TimelineOperator
 from operators.nodes.top_k import TopKOperator
 from operators.nodes.union import UnionOperator
 from operators.nodes.window import WindowOperator
@@ -33,6 +34,7 @@ OPERATORS: dict[type[ir.Node], type[AnyOperator]] = {
     ir.Window: WindowOperator,
     ir.Threshold: ThresholdOperator,
     ir.Variable: VariableOperator,
+    ir.Timeline: TimelineOperator,
     ir.Loop: LoopOperator,
 }
 

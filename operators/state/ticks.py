@@ -16,3 +16,8 @@ def tick_of(epoch: int) -> int:
 def epoch_end(epoch: int) -> int:
     """The last tick of an epoch."""
     return ((epoch + 1) << ROUND_BITS) - 1
+
+
+def round_of(tick: int) -> int:
+    """The round whose tick it is; -1 for the first of an epoch."""
+    return (tick & ((1 << ROUND_BITS) - 1)) - 1

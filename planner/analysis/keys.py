@@ -30,6 +30,7 @@ from planner.algebra import (
     SemiJoin,
     SingleRow,
     Threshold,
+    Timeline,
     TopK,
     UnionAll,
     Values,
@@ -102,7 +103,7 @@ def plan_keys(plan: Plan, table_key: TableKey = no_table_key) -> tuple[Key, ...]
             return (tuple(i for i, k in enumerate(plan.keys) if not isinstance(k, Literal)),)
         case Recursive():
             return () if plan.all else (tuple(range(len(plan.schema))),)
-        case Repeat() | Explode() | Retain() | RecursiveRef():
+        case Repeat() | Explode() | Retain() | RecursiveRef() | Timeline():
             return ()
         case _:
             assert_never(plan)
@@ -191,10 +192,14 @@ def node_keys(
         case dataflow.Store():
             return node_keys(node.input, primary_key)
         case dataflow.Variable():
-            return () if node.all else (tuple(range(len(node.schema) - 1)),)
+            # A row that comes again begins again.
+            own = len(node.schema) - node.marks
+            begins = (own,) if node.marks > 1 else ()
+            return () if node.all else ((*range(own), *begins),)
+        case dataflow.Timeline():
+            return ((*range(node.keys), len(node.schema) - 2),)
         case dataflow.Loop():
-            variable = node.variable
-            return () if variable.all else (tuple(range(len(variable.schema) - 1)),)
+            return () if node.variable.all else (tuple(range(len(node.schema))),)
         case dataflow.TopK():
             one = (node.index.partition,) if node.limit <= 1 else ()
             return (*one, *node_keys(node.index.relation, primary_key))

@@ -182,7 +182,7 @@ class _Queries:
     def __init__(self, catalog: CatalogReader, report: Report) -> None:
         self.report = report
         self.relations = Relations(catalog, report, self.plan)
-        self.recursions = Recursions(self.plan, report)
+        self.recursions = Recursions(self.plan, self._with, report)
         self._has_periods = "window" in report.source.lower()
 
     def plan(self, node: exp.Expression, environment: Environment) -> Plan:
@@ -213,23 +213,27 @@ class _Queries:
         self.report.check(with_)
         known = dict(environment.ctes)
         own: set[str] = set()
-        for at, cte in enumerate(with_.expressions):
+        groups: list[tuple[exp.CTE, ...]] = [(cte,) for cte in with_.expressions]
+        if with_.args.get("recursive"):
+            groups = self.recursions.in_order(with_.expressions)
+        for cte in with_.expressions:
             self.report.check(cte)
             alias = cte.args["alias"]
             self.report.check(alias)
             if folded(alias.name) in own:
                 self.report.fail(alias, f'WITH defines "{alias.name}" more than once')
             own.add(folded(alias.name))
-            inside = replace(environment, ctes=dict(known))
-            if with_.args.get("recursive"):
-                self.recursions.refuse_forward(cte, with_.expressions[at + 1 :])
-                if self.recursions.is_recursive(cte):
-                    inside = self._with(cte.this, inside)
-                    known[folded(alias.name)] = self.recursions.bind(cte, inside)
+        for group in groups:
+            bound: dict[str, Plan] = {}
+            if with_.args.get("recursive") and self.recursions.is_recursive(group):
+                bound = self.recursions.bind(group, replace(environment, ctes=dict(known)))
+                known.update(bound)
+            for cte in group:
+                if folded(cte.alias) in bound:
                     continue
-            plan = self.plan(cte.this, inside)
-            check_stored(plan, cte.this, self.report)
-            known[folded(alias.name)] = rename(plan, alias, self.report)
+                plan = self.plan(cte.this, replace(environment, ctes=dict(known)))
+                check_stored(plan, cte.this, self.report)
+                known[folded(cte.alias)] = rename(plan, cte.args["alias"], self.report)
         return replace(environment, ctes=known)
 
     # set operations, VALUES

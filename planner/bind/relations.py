@@ -14,6 +14,7 @@ from sqlglot import exp
 from planner import functions
 from planner.algebra import (
     Apply,
+    Filter,
     Join,
     OuterJoin,
     Plan,
@@ -230,11 +231,7 @@ class Relations:
                 ),
             )
         if folded(name) in environment.ctes:
-            known = environment.ctes[folded(name)]
-            if isinstance(known, RecursiveRef):
-                line, column = self.report.place(node)
-                known = replace(known, line=line, column=column)
-            return known, name
+            return placed(environment.ctes[folded(name)], *self.report.place(node)), name
         found = self.catalog.relation(name)
         if found is None and "called" in node.meta:
             self.report.refuse(
@@ -517,3 +514,16 @@ def project(plan: Plan, exprs: tuple[Expr, ...], schema: tuple[Field, ...]) -> P
     if exprs == identity(plan.schema) and schema == plan.schema:
         return plan
     return Project(plan, exprs, schema)
+
+
+def placed(plan: Plan, line: int, column: int) -> Plan:
+    """A relation that the environment knows, where the text names it: of one that is recursive the
+    reference says where."""
+    match plan:
+        case RecursiveRef():
+            return replace(plan, line=line, column=column)
+        case Project(input=Filter(input=RecursiveRef() as ref) as own):
+            there = replace(own, input=replace(ref, line=line, column=column))
+            return replace(plan, input=there)
+        case _:
+            return plan

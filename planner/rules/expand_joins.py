@@ -68,10 +68,10 @@ from planner.visit import transform
 
 
 def apply(plan: Plan, table_key: TableKey) -> Plan:
-    return transform(plan, lambda p: _expand(p, table_key))
+    return transform(plan, lambda p: expand(p, table_key))
 
 
-def _expand(plan: Plan, table_key: TableKey) -> Plan:
+def expand(plan: Plan, table_key: TableKey) -> Plan:
     match plan:
         case SemiJoin():
             left = _kept(plan.left, plan.right, plan.condition, table_key)

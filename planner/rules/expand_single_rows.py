@@ -17,10 +17,10 @@ from planner.visit import transform
 
 
 def apply(plan: Plan, table_key: TableKey) -> Plan:
-    return transform(plan, lambda p: _expand(p, table_key))
+    return transform(plan, lambda p: expand(p, table_key))
 
 
-def _expand(plan: Plan, table_key: TableKey) -> Plan:
+def expand(plan: Plan, table_key: TableKey) -> Plan:
     if not isinstance(plan, SingleRow):
         return plan
     if matches_once(plan.input, frozenset(plan.keys), table_key):

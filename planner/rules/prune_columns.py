@@ -33,6 +33,7 @@ from planner.algebra import (
     SemiJoin,
     SingleRow,
     Threshold,
+    Timeline,
     TopK,
     UnionAll,
     Values,
@@ -137,6 +138,8 @@ class _Pruning:
                 return self._narrow_join(plan, needed)
             case Aggregate():
                 return self._narrow_aggregate(plan, needed)
+            case Timeline():
+                return self._narrow_timeline(plan, needed)
             case UnionAll():
                 kept = tuple(sorted(needed)) or (0,)
                 narrowed = tuple(self.exactly(i, kept) for i in plan.inputs)
@@ -225,3 +228,20 @@ class _Pruning:
         positions = {c: c for c in range(first)}
         positions.update({first + c: first + i for i, c in enumerate(kept)})
         return result, positions
+
+    def _narrow_timeline(self, plan: Timeline, needed: frozenset[int]) -> tuple[Plan, Positions]:
+        """As an aggregate; the rounds stay."""
+        first, width = len(plan.keys), len(plan.input.schema)
+        kept = [c for c in range(len(plan.aggregates)) if first + c in needed]
+        calls = tuple(plan.aggregates[c] for c in kept)
+        read = columns_used(*plan.keys, *(e for a in calls for e in a.args))
+        own = (*sorted(c for c in read if c < width - 2), width - 2, width - 1)
+        at = {c: i for i, c in enumerate(own)}
+        fields = (*plan.schema[:first], *(plan.schema[first + c] for c in kept), *plan.schema[-2:])
+        calls = tuple(a.over(lambda e: remap(e, at)) for a in calls)
+        keys = tuple(remap(k, at) for k in plan.keys)
+        result = Timeline(self.exactly(plan.input, own), keys, calls, fields)
+        positions = {c: c for c in range(first)}
+        positions.update({first + c: first + i for i, c in enumerate(kept)})
+        last, ends = len(plan.schema), len(fields)
+        return result, {**positions, last - 2: ends - 2, last - 1: ends - 1}

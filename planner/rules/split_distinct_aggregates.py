@@ -23,10 +23,10 @@ _RECOMPUTED = "recomputed"
 
 
 def apply(plan: Plan) -> Plan:
-    return transform(plan, _split)
+    return transform(plan, split)
 
 
-def _split(plan: Plan) -> Plan:
+def split(plan: Plan) -> Plan:
     if not isinstance(plan, Aggregate):
         return plan
     #: What each piece computes: positions of calls, by the argument whose values are distinct.

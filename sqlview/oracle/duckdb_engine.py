@@ -22,7 +22,7 @@ from sqlview.oracle.comparison import plain
 from sqlview.oracle.database import connect
 from sqlview.oracle.kinds import MaybeType, spark_type
 from sqlview.oracle.protocol import CannotSay, OracleError, RowError, TooLarge
-from sqlview.oracle.recursion import Apart, Relation, apart
+from sqlview.oracle.recursion import Apart, Group, apart
 from sqlview.oracle.translation import MACROS, Columns, Translated, translate
 from sqlview.quoting import decoded, duckdb_name, encoded
 
@@ -180,10 +180,10 @@ class DuckDBOracle:
             return
         made: list[str] = []
         try:
-            for relation in found.relations:
-                made.append(encoded(relation.name))
+            for group in found.groups:
+                made += [encoded(relation.name) for relation in group.relations]
                 with self._failing():
-                    self._fill(relation)
+                    self._fill(group)
             yield found.text
         finally:
             for name in made:
@@ -213,36 +213,57 @@ class DuckDBOracle:
             )
         self._catalog[name] = dict(zip(names, translated.types, strict=True))
 
-    def _fill(self, relation: Relation) -> None:
-        """Round by round: a step of UNION ALL reads the rows of the round before, one of UNION all
-        rows so far."""
-        name, run = encoded(relation.name), self._db.execute
-        first = self._translate(relation.anchors[0])
-        self._create(name, tuple(map(encoded, relation.columns or first.names)), first)
-        run(f"CREATE OR REPLACE TEMP TABLE made AS SELECT * FROM {name} LIMIT 0")
-        run("CREATE OR REPLACE TEMP TABLE ways AS SELECT * FROM made")
-        run(f"DELETE FROM {name}")
-        texts = relation.anchors if relation.is_all else (*relation.anchors, *relation.steps)
-        for round in range(relation.limit + 1):
-            for text in texts:
-                run(f"INSERT INTO made {self._translate(text).sql}")
-            if not relation.is_all:
-                run(
-                    "CREATE OR REPLACE TEMP TABLE made AS "
-                    f"SELECT * FROM made EXCEPT SELECT * FROM {name}"
-                )
-            if not run("SELECT * FROM made LIMIT 1").fetchall():
+    def _fill(self, group: Group) -> None:
+        """Round by round, as Spark's levels or until no relation changes."""
+        for relation in group.relations:
+            first = self._translate(relation.begins)
+            names = tuple(map(encoded, relation.columns or first.names))
+            self._create(encoded(relation.name), names, first)
+        if group.is_all:
+            self._fill_levels(group)
+        else:
+            self._fill_sets(group)
+
+    def _fill_levels(self, group: Group) -> None:
+        """UNION ALL: a step reads the rows of the round before."""
+        ((relation,), run) = group.relations, self._db.execute
+        name = encoded(relation.name)
+        run(f"CREATE OR REPLACE TEMP TABLE ways AS SELECT * FROM {name}")
+        for round in range(group.limit + 1):
+            if not run(f"SELECT * FROM {name} LIMIT 1").fetchall():
                 break
-            if round == relation.limit:
-                raise RowError(f"the recursion exceeds its limit of {relation.limit} rounds")
-            if relation.is_all:
-                run("INSERT INTO ways SELECT * FROM made")
-                run(f"DELETE FROM {name}")
+            if round == group.limit:
+                raise _exceeded(group)
+            run(f"CREATE OR REPLACE TEMP TABLE made AS SELECT * FROM {name} LIMIT 0")
+            for text in relation.goes_on:
+                run(f"INSERT INTO made {self._translate(text).sql}")
+            run(f"DELETE FROM {name}")
             run(f"INSERT INTO {name} SELECT * FROM made")
-            run("DELETE FROM made")
-            texts = relation.steps
-        if relation.is_all:
-            run(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM ways")
+            run("INSERT INTO ways SELECT * FROM made")
+        run(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM ways")
+
+    def _fill_sets(self, group: Group) -> None:
+        """Each relation in turn is what its query makes of what they all are by then."""
+        run = self._db.execute
+        for relation in group.relations:
+            run(f"DELETE FROM {encoded(relation.name)}")
+        for _ in range(group.limit + 1):
+            changed = False
+            for relation in group.relations:
+                name, (text,) = encoded(relation.name), relation.goes_on
+                run(f"CREATE OR REPLACE TEMP TABLE made AS SELECT * FROM {name} LIMIT 0")
+                run(f"INSERT INTO made SELECT DISTINCT * FROM ({self._translate(text).sql})")
+                differ = (
+                    f"(SELECT * FROM made EXCEPT SELECT * FROM {name}) UNION ALL "
+                    f"(SELECT * FROM {name} EXCEPT SELECT * FROM made) LIMIT 1"
+                )
+                if run(differ).fetchall():
+                    changed = True
+                    run(f"DELETE FROM {name}")
+                    run(f"INSERT INTO {name} SELECT * FROM made")
+            if not changed:
+                return
+        raise _exceeded(group)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -292,6 +313,10 @@ def _translated(
     """
     known = {name: dict(columns) for name, columns in catalog}
     return with_room(lambda: translate(text, known))
+
+
+def _exceeded(group: Group) -> RowError:
+    return RowError(f"the recursion exceeds its limit of {group.limit} rounds")
 
 
 def _apart(text: str) -> Apart | None:

@@ -1,8 +1,9 @@
 """WITH RECURSIVE as a loop over tables, for engines that mean something else by it or lack it.
 
 DuckDB's step sees the rows of the round before alone, which is no least set of rows where it reads
-itself twice; and it does not stop where Spark does. So a text is taken apart: each recursive
-relation becomes a table that a loop fills, and the rest of the text reads that.
+itself twice; it has no relations over each other, nor rows that a round takes back; and it does not
+stop where Spark does. So a text is taken apart: each recursive relation becomes a table that a loop
+fills, and the rest of the text reads that.
 """
 
 from __future__ import annotations
@@ -13,34 +14,49 @@ from dataclasses import dataclass
 import sqlglot
 from sqlglot import exp
 
-from planner.names import folded
 from planner.parse.queries import normalise
-from planner.parse.recursion import LEVEL, put_levels, without_levels
+from planner.parse.recursion import (
+    MOST_LEVELS,
+    begins,
+    cycles,
+    levels,
+    mentions,
+    most_rounds,
+    put_levels,
+    rounds_of,
+    without_levels,
+)
 from sqlview.oracle.functions import Spoken
 from sqlview.oracle.protocol import CannotSay
-
-#: As planner.bind.recursion has them: Spark's for UNION ALL, ours for UNION.
-_LEVELS, _STEPS = 100, 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A recursive relation: the table `name`, its columns where the text names them, and the texts
-    that begin it and go on with it."""
+    """A recursive relation: the table `name`, its columns where the text names them, a query that
+    begins it, and those of its rows over the tables' rows; with UNION ALL, over its level's."""
 
     name: str
     columns: tuple[str, ...]
-    anchors: tuple[str, ...]
-    steps: tuple[str, ...]
+    begins: str
+    goes_on: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Relations over each other, in the order in which they take turns in a round, at most `limit`
+    times. `is_all`: one with UNION ALL, each round of which is made of the round before."""
+
+    relations: tuple[Relation, ...]
     is_all: bool
     limit: int
 
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """A text over the tables of its recursive relations, each of which may read those before."""
+    """A text over the tables of its recursive relations, each group of which may read those
+    before."""
 
-    relations: tuple[Relation, ...]
+    groups: tuple[Group, ...]
     text: str
 
 
@@ -51,66 +67,88 @@ def apart(text: str) -> Apart | None:
     """
     if "recursive" not in text.lower():
         return None
-    said, levels = without_levels(normalise(text))
+    said, given = without_levels(normalise(text))
     tree = sqlglot.parse_one(said, read=Spoken)
     if not any(w.args.get("recursive") for w in tree.find_all(exp.With)):
         return None
-    put_levels(tree, levels)
+    put_levels(tree, given)
     with_ = tree.args.get("with_")
     inner = [w for w in tree.find_all(exp.With) if w is not with_ and w.args.get("recursive")]
     if with_ is None or inner:
         raise CannotSay("it has WITH RECURSIVE inside of a query")
-    relations: list[Relation] = []
-    before: list[exp.CTE] = []
-    for cte in with_.expressions:
-        if _reads(cte.this, cte.alias):
-            name = f"sqlview_recursive_{len(relations) + 1}"
-            columns = tuple(c.name for c in cte.args["alias"].args.get("columns") or ())
-            kept = cte.alias
-            for table in list(_reads(tree, kept)):
+    groups: list[Group] = []
+    tables = 0
+    plain: list[exp.CTE] = []  # in an order in which they can be read
+    for group in cycles(with_.expressions):
+        goes_round = rounds_of(group)
+        is_all, limit = _is_all(group), levels(goes_round)
+        if limit is None:
+            limit = MOST_LEVELS if is_all else most_rounds(group)
+        begun = [_begun(cte, group) for cte in goes_round]
+        goes_on = [_goes_on(cte, is_all) for cte in goes_round]
+        names = [f"sqlview_recursive_{tables + i + 1}" for i in range(len(goes_round))]
+        tables += len(names)
+        for cte, name in zip(goes_round, names, strict=True):
+            for table in mentions(tree, cte.alias):
                 if table.args.get("alias") is None:
-                    table.set("alias", exp.TableAlias(this=exp.to_identifier(kept, quoted=True)))
+                    kept = exp.to_identifier(cte.alias, quoted=True)
+                    table.set("alias", exp.TableAlias(this=kept))
                 table.set("this", exp.to_identifier(name))
-            relations.append(_relation(cte, name, columns, before))
-        else:
-            before.append(cte)
+        before = list(plain)
+        plain += [c for c in group if c not in goes_round]
+        relations = []
+        for cte, name, (first, known), rest in zip(goes_round, names, begun, goes_on, strict=True):
+            own = cte.this.args.get("with_")
+            around = [*plain, *(own.expressions if own is not None and is_all else ())]
+            relations.append(
+                Relation(
+                    name,
+                    tuple(c.name for c in cte.args["alias"].args.get("columns") or ()),
+                    _text(first, [*before, *known]),
+                    tuple(_text(query, around) for query in rest),
+                )
+            )
+        if relations:
+            groups.append(Group(tuple(relations), is_all, limit))
     with_.set("recursive", False)
-    with_.set("expressions", before)
-    if not before:
+    with_.set("expressions", plain)
+    if not plain:
         tree.set("with_", None)
-    return Apart(tuple(relations), tree.sql(dialect=Spoken))
+    return Apart(tuple(groups), tree.sql(dialect=Spoken))
 
 
-def _reads(node: exp.Expr, name: str) -> list[exp.Table]:
-    tables = node.find_all(exp.Table)
-    return [t for t in tables if folded(t.name) == folded(name) and not t.args.get("db")]
+def _begun(cte: exp.CTE, group: Sequence[exp.CTE]) -> tuple[exp.Expression, list[exp.CTE]]:
+    """A query with the relation's columns, and those that it reads: what they are where the others
+    have no rows."""
+    unknown, known = [c.alias for c in group], []
+    while (begun := begins(cte.this, unknown)) is None:
+        for other in group:
+            found = begins(other.this, unknown) if other.alias in unknown else None
+            if found is not None:
+                unknown.remove(other.alias)
+                known.append(other.copy())
+                known[-1].set("this", found)
+                break
+        else:
+            raise CannotSay("a recursive relation has no query to begin with")
+    return begun, known
 
 
-def _relation(
-    cte: exp.CTE, name: str, columns: tuple[str, ...], before: Sequence[exp.CTE]
-) -> Relation:
-    body = cte.this
-    if type(body) is not exp.Union:
-        raise CannotSay("a recursive relation is no UNION")
-    distinct = bool(body.args.get("distinct"))
-    own = body.args.get("with_")
-    around = [*before, *(own.expressions if own is not None else ())]
-    branches: list[exp.Expression] = []
-    left: exp.Expression = body
-    while type(left) is exp.Union and bool(left.args.get("distinct")) == distinct:
-        branches.insert(0, left.expression)
+def _is_all(group: Sequence[exp.CTE]) -> bool:
+    first = group[0].this
+    return len(group) == 1 and type(first) is exp.Union and not first.args.get("distinct")
+
+
+def _goes_on(cte: exp.CTE, is_all: bool) -> list[exp.Expression]:
+    """The queries of a round: with UNION ALL those that read the relation."""
+    if not is_all:
+        return [cte.this]
+    found: list[exp.Expression] = []
+    left: exp.Expression = cte.this
+    while type(left) is exp.Union and not left.args.get("distinct"):
+        found.append(left.expression)
         left = left.this
-    branches.insert(0, left)
-    texts = [(bool(_reads(b, name)), _text(b, around)) for b in branches]
-    limit = cte.meta.get(LEVEL, _STEPS if distinct else _LEVELS)
-    return Relation(
-        name,
-        columns,
-        tuple(text for is_step, text in texts if not is_step),
-        tuple(text for is_step, text in texts if is_step),
-        not distinct,
-        limit,
-    )
+    return [q for q in found if mentions(q, cte.alias)]
 
 
 def _text(query: exp.Expression, around: Sequence[exp.CTE]) -> str:

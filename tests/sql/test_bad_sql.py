@@ -179,7 +179,7 @@ QUERIES = (
     Bad("rand", "SELECT id, rand() AS r FROM t", UnsupportedError, ("rand",), None),
     Bad("interval_with_a_precision", "SELECT d - interval '90' day (3) AS x FROM t",
         SqlSyntaxError, (), None),
-    Bad("recursive_cte", "WITH RECURSIVE r AS (SELECT id FROM t UNION SELECT max(id) FROM r)"
+    Bad("recursive_cte", "WITH RECURSIVE r AS (SELECT id FROM t UNION ALL SELECT max(id) FROM r)"
         " SELECT id FROM r", UnsupportedError, ("aggregate", "recursive"), None),
     Bad("pivot_by_no_constant", "SELECT * FROM t PIVOT (sum(v) FOR id IN (abs(1)))", BindError,
         ("PIVOT", "constant"), None),

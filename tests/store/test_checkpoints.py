@@ -37,6 +37,8 @@ FURTHER = {
     "ways": "WITH RECURSIVE r(g, d) AS (SELECT g, 0 FROM bag UNION ALL"
     " SELECT t.k, d + 1 FROM r JOIN t ON t.g = r.g WHERE d < 3) SELECT g, d FROM r",
     "parts": "SELECT k, explode(array(f, f + 1, NULL)) AS x FROM t",
+    "won": "WITH RECURSIVE w(g) MAX RECURSION LEVEL 9 AS (SELECT DISTINCT g FROM t WHERE NOT EXISTS"
+    " (SELECT 1 FROM w WHERE w.g = t.k)) SELECT g FROM w",
     "before": "SELECT k, lag(f) OVER (PARTITION BY g ORDER BY k) AS f FROM t",
 }
 
