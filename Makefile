@@ -5,7 +5,7 @@
 #   make test      the tests, on all cores; make test ARGS="-k joins -x" passes options to pytest
 #   make lint      format, lint, types and import layers
 #   make format    rewrites files as lint wants them
-#   make bench     all benchmarks, about half an hour; make bench ARGS="--quick" the smallest of each
+#   make bench     all benchmarks, about an hour; make bench ARGS="--quick" the smallest of each
 #   make clean     removes what these targets made
 #
 # PYTHON=python3.12 chooses the Python that .venv is made from.

@@ -3,7 +3,7 @@
 Each runs in a process of its own with its own defaults, writes its result file and its chart into
 benchmarks/results, and BENCHMARKS.md is written from them. One that fails does not stop the others;
 what it had written before stays. --quick runs the smallest of each, into build/benchmarks, and
-leaves BENCHMARKS.md alone. It takes about half an hour on two cores that have nothing else to do.
+leaves BENCHMARKS.md alone. It takes about an hour on two cores that have nothing else to do.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 
 from benchmarks import common, report
 
+#: Those that are no module of their own name.
+_MODULES = {"differential": ("benchmarks.compare", "--peer", "differential")}
 #: Those that take no --data.
 _WITHOUT_DATA = ("arrangements", "commits", "flatness")
 
@@ -49,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
             flush=True,
         )
-        command = [sys.executable, "-m", f"benchmarks.{name}", "--out", str(out)]
+        module = _MODULES.get(name, (f"benchmarks.{name}",))
+        command = [sys.executable, "-m", *module, "--out", str(out)]
         if given.quick:
             command.append("--quick")
         if given.data is not None and name not in _WITHOUT_DATA:

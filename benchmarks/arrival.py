@@ -1,4 +1,4 @@
-"""Rows of TPC-H tables in round-robin order of arrival, cut into batches as they are asked for.
+"""Rows of TPC-H tables in an order of arrival, cut into batches as they are asked for.
 
 A whole stream in batches of one row would take hours. A `RoundRobin` stands somewhere in the stream
 and goes on from there in batches of any size, so that small batches can be measured in windows
@@ -104,6 +104,26 @@ class RoundRobin:
                 if sum(found) >= seconds:
                     break
         return rows, found
+
+
+class TableAfterTable(RoundRobin):
+    """The arrival of one table after the other, small ones first."""
+
+    def next(self, batch_rows: int, steps: int) -> list[stream.Batch]:
+        arrived = dict(self._arrived)
+        found: list[stream.Batch] = []
+        while len(found) < steps and sum(arrived.values()) < self.total:
+            changes: list[stream.Change] = []
+            missing = batch_rows
+            for table in TABLES:
+                rows = min(missing, self._rows.get(table.name, 0) - arrived.get(table.name, 0))
+                if rows:
+                    part = self._tables[table.name].slice(arrived[table.name], rows)
+                    changes.append(stream.Change("insert", table.name, stream.delivered(part)))
+                    arrived[table.name] += rows
+                    missing -= rows
+            found.append(stream.Batch(tuple(changes)))
+        return found
 
 
 def _turns(left: Mapping[str, int], table: str, start: int, stop: int) -> stream.Ints:

@@ -1,4 +1,8 @@
-"""Beside the peers that PyPI carries: python -m benchmarks.compare --sf 0.1
+"""Beside other systems: python -m benchmarks.compare --sf 0.1
+
+Beside differential dataflow it is `--peer differential`, which measures steps, writes
+differential.json and .png, and is told in benchmarks/peers/differential_peer.py. The rest of this
+text is about the peers that PyPI carries, the default.
 
 PyFlink runs the 22 queries of TPC-H as streaming SQL, with small edits: the ORDER BY of a result
 without a LIMIT goes, since it refuses it, and `value` is quoted. Pathway runs q01, q03, q05, q06,
@@ -38,6 +42,7 @@ import duckdb
 
 from benchmarks import common
 from benchmarks.arrival import RoundRobin, step
+from benchmarks.peers import differential_peer
 from tpch.generate import generate, load, parquet_file
 from tpch.queries import Query, select_queries
 from tpch.report import cores, geometric_mean
@@ -70,8 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     common.add_tpch_options(parser)
     parser.add_argument("--sf", type=float, default=0.1, help="scale factor (%(default)s)")
     parser.add_argument(
-        "--peers", choices=list(PACKAGES), nargs="*", default=list(PACKAGES), help="(flink pathway)"
-    )
+        "--peers", choices=[*PACKAGES, "differential"], nargs="*", default=list(PACKAGES),
+        help="(flink pathway); differential stands alone",
+    )  # fmt: skip
     parser.add_argument(
         "--environments", type=Path, default=Path("build/peers"), metavar="DIRECTORY",
         help="where the peers' virtual environments are made and kept (%(default)s)",
@@ -84,8 +90,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--seconds", type=float, default=480.0, metavar="S",
         help="for all queries of a peer; what is not done then is left out (%(default)s)",
     )  # fmt: skip
-    quick = {"sf": 0.01, "queries": "q01,q06", "peers": []}
+    differential_peer.add_options(parser)
+    quick = {"sf": 0.01, "queries": "q01,q06", "peers": [], "runs": 1, "batch_rows": [1_000]}
     given = common.parse(parser, arguments, quick)
+    if given.peers == ["differential"]:
+        return common.guarded(lambda: differential_peer.compare(given))
+    if "differential" in given.peers:
+        parser.error("--peers differential stands alone: its figures are of another kind")
     return common.guarded(lambda: _main(given))
 
 

@@ -37,6 +37,7 @@ from benchmarks import (
     stores,
     together,
 )
+from benchmarks.peers import differential_peer
 
 #: In the order in which they run and are shown.
 BENCHMARKS: dict[str, Any] = {
@@ -54,6 +55,7 @@ BENCHMARKS: dict[str, Any] = {
     "placement": placement,
     "loads": loads,
     "compare": compare,
+    "differential": differential_peer,
 }
 RESULTS = Path(__file__).parent / "results"
 DOCUMENT = Path(__file__).parent.parent / "BENCHMARKS.md"

@@ -221,13 +221,14 @@ def _changes(plan: TablePlan, rows: pa.Table) -> Iterator[Change]:
     if len(plan.fleeting):
         inserts.append(rows.take(pa.array(plan.fleeting)))
     if inserts:
-        yield Change("insert", plan.table, _delivered(pa.concat_tables(inserts)))
+        yield Change("insert", plan.table, delivered(pa.concat_tables(inserts)))
     if len(plan.fleeting):
         keys = rows.select(list(definition.primary_key)).take(pa.array(plan.fleeting))
         yield Change("delete", plan.table, keys)
 
 
-def _delivered(rows: pa.Table) -> pa.Table:
+def delivered(rows: pa.Table) -> pa.Table:
+    """A copy in memory of its own, as a source would deliver it."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
