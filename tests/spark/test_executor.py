@@ -82,7 +82,7 @@ def test_small_layers_run_in_the_driver(twins: MakeTwins) -> None:
 
 def test_large_results_come_in_files(twins: MakeTwins, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task's results beyond a megabyte; blobs are cut at 8 MB."""
-    pair = twins({"texts": "SELECT k, s FROM a WHERE x = 1"}, tasks=2)
+    pair = twins({"texts": "SELECT k, s FROM a WHERE x = 1"}, tasks=2, apply_rows=1000)
     pair.step([[("insert", "a", [(k, 1, f"{k:06}" * 60_000) for k in range(30)])]])
     assert pair.executor.jobs[0].result_bytes > 10_000_000
     assert pair.executor.failures == 0
@@ -149,7 +149,7 @@ def test_a_later_job_fails(twins: MakeTwins) -> None:
 
 def test_published_state_follows_merges(twins: MakeTwins) -> None:
     """Files of batches that were merged away are deleted while the session goes on."""
-    pair = twins({"pairs": VIEWS["pairs"]}, tasks=2)
+    pair = twins({"pairs": VIEWS["pairs"]}, tasks=2, apply_rows=1000)
     stream = changes(23)
     directory = pair.executor._publisher.directory
     counts = []
