@@ -286,7 +286,7 @@ class Commits:
         found: list[Sequence[int]] = []
         for commit in group:
             epochs, dated = commit.dated(last, positions)
-            last = max(last, *epochs) if epochs else last
+            last = max(last, _latest(epochs))
             found.append(epochs)
             statements += dated
         try:
@@ -312,6 +312,13 @@ class Commits:
             _log.warning("subscribers are told with the next step", exc_info=True)
         except BaseException as error:
             mine.error = mine.error or error
+
+
+def _latest(epochs: Sequence[int]) -> int:
+    """The greatest; 0 if there is none. Transactions as columns have as many as rows."""
+    if isinstance(epochs, range):
+        return epochs[-1] if epochs else 0
+    return max(epochs, default=0)
 
 
 def _groups(commits: Iterable[_Commit]) -> Iterator[list[_Commit]]:

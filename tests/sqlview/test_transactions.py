@@ -202,6 +202,13 @@ def test_a_hundred_thousand_transactions(db: Session) -> None:
     assert heard[0].num_rows == 1 and db.view("all_k").rows() == [(0, "0")]
 
 
+def test_times_may_be_far_apart(db: Session) -> None:
+    """Nothing is made for each time: there would be two thousand million."""
+    with db.transactions() as txs:
+        txs.insert("b", [(1, "a"), (2, "b")], [0, 2**31 - 1])
+    assert txs.epochs == range(db.epoch + 1 - 2**31, db.epoch + 1)
+
+
 @pytest.mark.spark
 def test_a_data_frame_has_its_times_in_a_column(spark: Any) -> None:
     with sqlview.connect(spark=spark) as db:
