@@ -502,15 +502,17 @@ def _is_much(given: Columns) -> bool:
 
 
 def _is_more(rows: int, data: Sequence[Any]) -> bool:
-    """Whether so many rows of Arrow are more than a part. The bytes of few are not counted, which
-    takes as long as a small insert, unless they are in several pieces, to be put together."""
+    """Whether so many rows of Arrow are more than a part. The bytes of few are not counted, unless
+    they are in several pieces, to be put together; nor those of what keeps few in memory, since to
+    count the bytes of rows takes a hundred times as long as to add up whole buffers."""
     if rows > PART_ROWS:
         return True
     if rows <= FEW_ROWS:
         first: Any = data[0].column(0) if isinstance(data[0], pa.Table) else data[0]
         if getattr(first, "num_chunks", 1) < 2:
             return False
-    return bool(sum(d.nbytes for d in data) > PART_BYTES)
+    held = sum(d.get_total_buffer_size() for d in data)
+    return bool(held > PART_BYTES and sum(d.nbytes for d in data) > PART_BYTES)
 
 
 def _checked_times(times: Times, rows: int) -> Ints:
