@@ -63,24 +63,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`rows` of the tables that it reads."""
+    """`rows` of the tables that it reads; of several, to which a flood comes, those that arrive."""
 
     sf: float
     query: str
-    placement: str
-    rows: int
-    seconds: float
-    driver_cpu_seconds: float
-    cpu_seconds: float
-    heap_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Flood:
-    """`rows` that arrive in one step, of all tables of these queries."""
-
-    sf: float
-    queries: str
     placement: str
     rows: int
     seconds: float
@@ -110,7 +96,7 @@ def _main(given: argparse.Namespace) -> None:
     spark = sqlview.start_spark(f"local[{given.tasks}]")
     loads: list[Load] = []
     views: list[View] = []
-    floods: list[Flood] = []
+    floods: list[View] = []
     try:
         for sf in given.sf:
             directory = generate.generate(sf, given.data)
@@ -173,7 +159,7 @@ def _views(
 
 def _floods(
     sf: float, directory: Path, here: Path, spark: Any, queries: Sequence[Query]
-) -> Iterator[Flood]:
+) -> Iterator[View]:
     """Twice each, of which the second counts. Raises: common.WrongAnswerError."""
     tables = generate.load(directory, tables_of(queries))
     first = {name: int(rows.num_rows * _LOADED_SHARE) for name, rows in tables.items()}
@@ -204,7 +190,7 @@ def _floods(
             if turn:
                 came = sum(rows.num_rows - first[table] for table, rows in tables.items())
                 names = ", ".join(query.name for query in queries)
-                yield Flood(sf, names, placement, came, *measured())
+                yield View(sf, names, placement, came, *measured())
 
 
 def _write(directory: Path, files: Path, shuffle_seed: int | None) -> tuple[Any, ...]:
@@ -310,7 +296,7 @@ def tables(result: dict[str, Any]) -> list[common.Figures]:
             (f"{each['sf']:g}, {each['placement']}", f"{each['rows']:,}", *_cost(each))
             for each in floods
         )
-        title = f"Floods that come to {floods[0]['queries']}"
+        title = f"Floods that come to {floods[0]['query']}"
         figures.append(common.Figures(title, ("scale factor", "rows that arrive", *costs), rows))
     return figures
 

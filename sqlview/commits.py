@@ -82,9 +82,10 @@ class _Commit:
     def rows(self) -> int:
         return sum(s.rows for tx in self.each for s in tx.statements)
 
-    def dated(self, last: int, positions: Positions) -> tuple[Sequence[int], list[Dated]]:
-        """The epochs after `last`, and the statements, each with its own; `positions` are moved.
-        Transactions that were committed before have the epochs at which that was.
+    def dated(self, last: int, positions: Positions) -> tuple[Sequence[int], list[Dated], int]:
+        """The epochs after `last`, the statements, each with its own, and the last epoch then;
+        `positions` are moved. Transactions that were committed before have the epochs at which
+        that was.
 
         Raises: DataError where sources do not follow on.
         """
@@ -98,7 +99,7 @@ class _Commit:
                 last += 1
                 statements += [(s, last) for s in tx.statements]
             epochs.append(last if before is None else before)
-        return epochs, statements
+        return epochs, statements, last
 
     def settle(self) -> None:
         """They are committed, at `epochs`."""
@@ -112,15 +113,15 @@ class _Commit:
 
 def _dated_columns(
     some: Transactions, last: int, positions: Positions
-) -> tuple[range, list[Dated]]:
+) -> tuple[range, list[Dated], int]:
     first, count = last + 1, some.count
     if some.moves:
         count = max(count, 1)
     before = positions.take(some.moves, last + count)
     if before is not None:
-        return range(before + 1 - count, before + 1), []
+        return range(before + 1 - count, before + 1), [], last
     dated: list[Dated] = [(s, first + s.times) for s in some.statements if s.times is not None]
-    return range(first, first + count), dated
+    return range(first, first + count), dated, last + count
 
 
 class Commits:
@@ -285,8 +286,7 @@ class Commits:
         statements: list[Dated] = []
         found: list[Sequence[int]] = []
         for commit in group:
-            epochs, dated = commit.dated(last, positions)
-            last = max(last, _latest(epochs))
+            epochs, dated, last = commit.dated(last, positions)
             found.append(epochs)
             statements += dated
         try:
@@ -312,13 +312,6 @@ class Commits:
             _log.warning("subscribers are told with the next step", exc_info=True)
         except BaseException as error:
             mine.error = mine.error or error
-
-
-def _latest(epochs: Sequence[int]) -> int:
-    """The greatest; 0 if there is none. Transactions as columns have as many as rows."""
-    if isinstance(epochs, range):
-        return epochs[-1] if epochs else 0
-    return max(epochs, default=0)
 
 
 def _groups(commits: Iterable[_Commit]) -> Iterator[list[_Commit]]:

@@ -194,6 +194,19 @@ def null_column(kind: t.SqlType, n: int) -> Column:
     return Column(kind, np.zeros(n, flight_dtype(kind)), nothing)
 
 
+def take_or_null(column: Column, places: Ints) -> Column:
+    """The values at `places`; NULL for -1."""
+    present = places >= 0
+    if present.all():
+        return column.take(places)
+    some = places[present]
+    if len(some) == 0:
+        return null_column(column.type, len(places))
+    taken = column.take(np.where(present, places, some[0]))
+    valid = present if taken.valid is None else taken.valid & present
+    return Column(taken.type, taken.values, valid)
+
+
 def concat(parts: list[Column]) -> Column:
     """Columns of one type one after the other; wide if any is. Needs at least one part."""
     if len(parts) == 1:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.flight import nested
-from operators.flight.column import Bools, Column, Ints, null_column, text_type
+from operators.flight.column import Bools, Column, Ints, null_column, take_or_null, text_type
 from operators.nodes import moments
 from operators.nodes.partitions import sort_rows
 from operators.scalar.casts import conversion
@@ -128,26 +128,13 @@ def _bounds(group: Ints, groups: int) -> tuple[Ints, Ints]:
     return edges[:-1], np.diff(edges)
 
 
-def _or_null(column: Column, places: Ints) -> Column:
-    """The values at `places`; NULL for -1."""
-    present = places >= 0
-    if present.all():
-        return column.take(places)
-    some = places[present]
-    if len(some) == 0:
-        return null_column(column.type, len(places))
-    taken = column.take(np.where(present, places, some[0]))
-    valid = present if taken.valid is None else taken.valid & present
-    return Column(taken.type, taken.values, valid)
-
-
 def _fronts(column: Column, order: Ints, group: Ints, groups: int) -> Column:
     """The value of each group's first row in `order`, which keeps groups together."""
     if len(order) == 0:
         return null_column(column.type, groups)
     start, count = _bounds(group, groups)
     first = order[np.minimum(start, len(order) - 1)]
-    return _or_null(column, np.where(count > 0, first, -1))
+    return take_or_null(column, np.where(count > 0, first, -1))
 
 
 def _percentile(value: ir.GroupValue, column: Column, group: Ints, groups: int) -> Column:

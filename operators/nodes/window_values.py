@@ -15,9 +15,9 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from operators.flight.column import Bools, Column, Ints, concat, null_column, widen
+from operators.flight.column import Bools, Column, Ints, concat, null_column, take_or_null, widen
 from operators.kernels import windows as kernels
-from operators.nodes.group_values import _or_null, _signs, group_value
+from operators.nodes.group_values import _signs, group_value
 from operators.nodes.partitions import sort_rows
 from operators.nodes.runs import CHUNK_ROWS, chunks, elements
 from operators.scalar import exact_sum
@@ -147,7 +147,7 @@ def _shifted(value: ir.WindowValue, rows: Rows) -> Column:
         is_there = (number >= low) & (number < high)
         found = np.where(is_there, number, -1)
     if len(value.args) == 1:
-        return _or_null(column, found)
+        return take_or_null(column, found)
     both = concat([column, rows.column(value.args[1])])
     return both.take(np.where(is_there, found, len(at) + rows.place))
 
@@ -167,7 +167,7 @@ def _valued(value: ir.WindowValue, rows: Rows) -> Column:
         case _:
             found = low + _parameter(value) - 1
     found = np.where((found >= low) & (found < high), found, -1)
-    return _or_null(column, found if there is None else np.append(there, -1)[found])
+    return take_or_null(column, found if there is None else np.append(there, -1)[found])
 
 
 def _aggregated(value: ir.WindowValue, kind: SqlType, rows: Rows) -> Column:
@@ -194,7 +194,7 @@ def _aggregated(value: ir.WindowValue, kind: SqlType, rows: Rows) -> Column:
             rank, found = np.empty(len(low), np.int64), np.empty(len(low), np.int64)
             rank[ranked] = np.arange(len(low))
             kernels.least(rank, _mask(columns[0]), rows.starts, low, high, found)
-            return _or_null(columns[0], found)
+            return take_or_null(columns[0], found)
         case function:
             assert function in RECOMPUTED
             return _of_frames(value, kind, columns, low, high)

@@ -16,7 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.flight import nested
-from operators.flight.column import Bools, Column, Ints, concat, null_column
+from operators.flight.column import (
+    Bools,
+    Column,
+    Ints,
+    concat,
+    null_column,
+    passing,
+    take_or_null,
+)
 from operators.flight.nested import Lists
 from operators.scalar.lists import (
     arguments,
@@ -76,12 +84,9 @@ def _elements(kind: t.SqlType, found: Lists) -> Column:
     return nested.values(nested.element_type(kind), found.pieces)
 
 
-def _true(column: Column) -> Bools:
-    values: Bools = column.values
-    return values if column.valid is None else values & column.valid
-
-
-def _failed(errors: Errors | None, own: Errors | None, rows: Ints, n: int, valid: Bools | None):  # type: ignore[no-untyped-def]
+def _failed(
+    errors: Errors | None, own: Errors | None, rows: Ints, n: int, valid: Bools | None
+) -> Errors | None:
     """Errors of arguments, then those of elements, where the arguments are not NULL."""
     if own is None:
         return errors
@@ -115,7 +120,7 @@ def _filter(call: Call, args: tuple[Node, ...]) -> Run:
         else:
             variables = {base: _elements(array.type, found), base + 1: _positions(found)}
         made, own = _computed(body, _within(columns, rows, variables), len(rows))
-        kept = np.flatnonzero(_true(made))
+        kept = np.flatnonzero(passing(made))
         out = grouped(call.type, rows[kept], found.pieces.take(kept), n)
         return out.values, valid, _failed(errors, own, rows, n, valid)
 
@@ -191,15 +196,6 @@ def _aggregate(call: Call, args: tuple[Node, ...]) -> Run:
     return run
 
 
-def _beside(kind: t.SqlType, found: Lists, at: Ints, inside: Bools) -> Column:
-    """Elements by their number, NULL where they are not inside."""
-    elements = _elements(kind, found)
-    if not len(elements):
-        return null_column(elements.type, len(at))
-    column = elements.take(np.where(inside, at, 0))
-    return Column(column.type, column.values, both_valid(column.valid, inside))
-
-
 def _zip_with(call: Call, args: tuple[Node, ...]) -> Run:
     arrays, body, base = args[:2], args[2], _base(args)
 
@@ -224,10 +220,11 @@ def _side_by_side(given: list[Column], valid: Bools | None) -> tuple[Ints, Ints,
     offsets = nested.offsets_of(counts)
     rows = np.repeat(np.arange(len(counts)), counts)
     place = np.arange(len(rows)) - offsets[rows]
-    parts = [
-        _beside(column.type, f, f.offsets[rows] + place, place < np.diff(f.offsets)[rows])
-        for column, f in zip(given, lists, strict=True)
-    ]
+    parts = []
+    for column, found in zip(given, lists, strict=True):
+        inside = place < np.diff(found.offsets)[rows]
+        at = np.where(inside, found.offsets[rows] + place, -1)
+        parts.append(take_or_null(_elements(column.type, found), at))
     return offsets, rows, parts
 
 
@@ -425,7 +422,7 @@ def _map_zip_with(call: Call, args: tuple[Node, ...]) -> Run:
         rows, pieces, at = _union_of_keys(keys)
         variables = {base: nested.values(kind.key, pieces)}
         for i, (value, places) in enumerate(zip(values, at, strict=True)):
-            variables[base + 1 + i] = _or_null(value, places)
+            variables[base + 1 + i] = take_or_null(value, places)
         made, own = _computed(body, _within(columns, rows, variables), len(rows))
         pairs = nested.from_fields(nested.entry_type(kind), [variables[base], made], None)
         offsets = np.searchsorted(rows, np.arange(n + 1))
@@ -453,14 +450,6 @@ def _union_of_keys(keys: list[Lists]) -> tuple[Ints, nested.Pieces, list[Ints]]:
     kept = np.argsort(first)
     chosen = first[kept]
     return rows[chosen], pieces.take(chosen), [a[kept] for a in at]
-
-
-def _or_null(column: Column, places: Ints) -> Column:
-    if not len(column):
-        return null_column(column.type, len(places))
-    there = places >= 0
-    some = column.take(np.where(there, places, 0))
-    return Column(some.type, some.values, both_valid(some.valid, there))
 
 
 BUILDERS: dict[str, Builder] = {
