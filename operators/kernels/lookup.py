@@ -19,7 +19,7 @@ import numpy as np
 
 from operators.kernels.jit import BOOL, BOOLS_OUT, INT64, INTS, INTS2, INTS2_OUT, INTS_OUT, kernel
 from operators.kernels.memory import bit_is_set, load_i64, prefetch
-from operators.kernels.sorting import BUCKETS, argsort, bucket_of
+from operators.kernels.sorting import BUCKETS, argsort, bucket_starts
 from operators.kernels.versions import NEVER, born_at, died_at, is_visible
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -40,25 +40,18 @@ def group(words, order, out_keys, out_starts, out_buckets):
     """
     n = order.shape[0]
     count = np.int64(0)
-    bucket = np.int64(0)
     for i in range(n):
         p = order[i]
         fresh = i == 0
         for w in range(words.shape[0]):
             fresh = fresh or words[w, p] != out_keys[w, count - 1]
         if fresh:
-            here = bucket_of(words[0, p])
-            while bucket <= here:
-                out_buckets[bucket] = count
-                bucket += 1
             for w in range(words.shape[0]):
                 out_keys[w, count] = words[w, p]
             out_starts[count] = i
             count += 1
     out_starts[count] = n
-    while bucket <= BUCKETS:
-        out_buckets[bucket] = count
-        bucket += 1
+    bucket_starts(out_keys[0], count, out_buckets)
     return count
 
 

@@ -13,6 +13,10 @@ from operators.kernels.jit import INTS, INTS2, INTS_OUT, kernel
 SIGN = np.int64(-(2**63))
 BUCKET_BITS = 6
 BUCKETS = 1 << BUCKET_BITS
+#: What `pack` says where there is nothing to sort.
+DONE, IN_ORDER = 0, 64
+#: As many keys are sorted by insertion.
+_FEW = 24
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
 
@@ -30,6 +34,30 @@ def buckets_of(words, out):
     """out[i] = bucket_of(words[i]). Shapes: words int64[n], out int64[n]."""
     for i in range(words.shape[0]):
         out[i] = bucket_of(words[i])
+
+
+@kernel
+def bucket_starts(words, n, out):
+    """Where each bucket begins in the first n words, which are in the order of their buckets, into
+    out int64[65]. Every bucket is searched for: few steps, and no word is hashed that is passed."""
+    start = np.int64(0)
+    out[0] = 0
+    for b in range(BUCKETS):
+        # The first word of a later bucket is in [start, end]; most often it is near.
+        step = np.int64(1)
+        low = start
+        while low + step <= n and bucket_of(words[low + step - 1]) <= b:
+            low += step
+            step <<= 1
+        end = min(low + step, n + 1) - 1
+        while low < end:
+            middle = (low + end) >> 1
+            if bucket_of(words[middle]) <= b:
+                low = middle + 1
+            else:
+                end = middle
+        out[b + 1] = low
+        start = low
 
 
 @kernel
@@ -148,63 +176,135 @@ def argsort(words, out, scratch):
     _radix(words, out, scratch, np.empty(2048, np.int64))
 
 
-@kernel(signatures=[(INTS2, INTS_OUT, INTS_OUT)])
-def argsort_by_bucket(words, out, scratch):
-    """Stable order of the keys words int64[w, n] by (bucket of the leading word, key) into out
-    int64[n]; scratch int64[n].
+@kernel
+def _bits(x):
+    """How many bits the unsigned x has."""
+    bits = np.int64(0)
+    while x != np.uint64(0):
+        bits += 1
+        x >>= np.uint64(1)
+    return bits
 
-    Buckets are told apart first, then the leading bits that differ within each: keys without many
-    duplicates are nearly sorted then. Keys in order cost a pass for the check and one to spread.
+
+@kernel
+def _least_and_most(column):
+    least = column[0]
+    most = column[0]
+    for i in range(column.shape[0]):
+        least = min(least, column[i])
+        most = max(most, column[i])
+    return least, most
+
+
+@kernel
+def _insert_by_bucket(words, out):
+    """Positions of few keys in the order of (bucket of the leading word, key), stable."""
+    leading = words[0]
+    for i in range(out.shape[0]):
+        word = leading[i]
+        bucket = bucket_of(word)
+        j = i
+        while j > 0:
+            before = out[j - 1]
+            if leading[before] == word:
+                if compare(words, before, i) <= 0:
+                    break
+            else:
+                other = bucket_of(leading[before])
+                if other < bucket or (other == bucket and leading[before] < word):
+                    break
+            out[j] = before
+            j -= 1
+        out[j] = i
+
+
+@kernel(signatures=[(INTS2, INTS_OUT)])
+def pack(words, out):
+    """Begin to sort the keys words int64[w, n] by (bucket of the leading word, key), stable: one
+    word for each into out int64[n], the bucket above the key above the position.
+
+    Of a key its words follow each other, as distances from the least. What does not fit is left
+    out at the end: ties are left to `mend` then.
+    Returns: how many low bits the positions have, less than 0 where something was left out. DONE:
+    out has the order already (few keys). IN_ORDER: the keys ascend, and out has nothing.
     """
     n = words.shape[1]
-    leading = words[0]
-    offsets = np.zeros(BUCKETS + 1, np.int64)
-    for i in range(n):
-        offsets[bucket_of(leading[i]) + 1] += 1
-    for b in range(BUCKETS):
-        offsets[b + 1] += offsets[b]
-    ends = np.empty(BUCKETS, np.int64)
-    for b in range(BUCKETS):
-        ends[b] = offsets[b]
+    if n <= _FEW:
+        _insert_by_bucket(words, out)
+        return DONE
     if _is_sorted(words):
-        for i in range(n):
-            b = bucket_of(leading[i])
-            out[ends[b]] = i
-            ends[b] += 1
-        return
+        return IN_ORDER
+    place_bits = _bits(np.uint64(n - 1))
+    room = 64 - BUCKET_BITS - place_bits
+    leading = words[0]
     for i in range(n):
-        b = bucket_of(leading[i])
-        scratch[ends[b]] = i
-        ends[b] += 1
-    counts = np.empty(2048, np.int64)
-    inner = np.empty(2048, np.int64)
+        out[i] = bucket_of(leading[i])
+    for w in range(words.shape[0]):
+        column = words[w]
+        least, most = _least_and_most(column)
+        bits = _bits(np.uint64(most) - np.uint64(least))
+        taken = min(bits, room)
+        up, down = np.uint64(taken), np.uint64(bits - taken)
+        if taken > 0:
+            for i in range(n):
+                distance = (np.uint64(column[i]) - np.uint64(least)) >> down
+                out[i] = np.int64((np.uint64(out[i]) << up) | distance)
+        room -= bits
+        if room < 0:
+            break
+    up = np.uint64(place_bits)
+    for i in range(n):
+        out[i] = np.int64((np.uint64(out[i]) << up) | np.uint64(i))
+    return place_bits if room >= 0 else -place_bits
+
+
+@kernel(signatures=[(INTS2, INTS_OUT)])
+def mend(words, out):
+    """Sort positions out int64[n], which are in order but for keys that begin alike. Returns
+    whether it is done: too many ties take too long."""
+    leading = words[0]
+    moves = 4 * out.shape[0]
+    for i in range(1, out.shape[0]):
+        x = out[i]
+        word = leading[x]
+        j = i
+        while j > 0:
+            before = out[j - 1]
+            if leading[before] < word:
+                break
+            if leading[before] == word:
+                if compare(words, before, x) <= 0:
+                    break
+            elif bucket_of(leading[before]) != bucket_of(word):
+                break
+            out[j] = before
+            j -= 1
+        out[j] = x
+        moves -= i - j
+        if moves < 0:
+            return False
+    return True
+
+
+@kernel(signatures=[(INTS, INTS, INTS_OUT)])
+def by_bucket(leading, order, out):
+    """Positions order int64[n] by the bucket of their leading words int64[n], stable, into out."""
+    n = order.shape[0]
+    which = np.empty(n, np.uint8)
+    for i in range(n):
+        which[i] = bucket_of(leading[order[i]])
+    ends = np.zeros(BUCKETS, np.int64)
+    for i in range(n):
+        ends[which[i]] += 1
+    total = np.int64(0)
     for b in range(BUCKETS):
-        part = out[offsets[b] : offsets[b + 1]]
-        source = scratch[offsets[b] : offsets[b + 1]]
-        n = part.shape[0]
-        varies = np.uint64(0)
-        if n > 48:
-            varies = _varying(leading, source)
-        if varies == np.uint64(0):
-            _copy(source, part)
-            _radix(words, part, source, counts)
-            continue
-        digit_bits = 1
-        while digit_bits < 11 and (np.int64(1) << digit_bits) < n:
-            digit_bits += 1
-        top = 0
-        while top < 63 and varies >> np.uint64(top + 1) != np.uint64(0):
-            top += 1
-        shift = max(0, top + 1 - digit_bits)
-        # The bits above `top` are the same in all: they only choose where the digits begin.
-        mask = (np.uint64(1) << np.uint64(digit_bits)) - np.uint64(1)
-        _spread(leading, source, part, shift, mask, counts)
-        at = np.int64(0)
-        for d in range(np.int64(mask) + 1):
-            if counts[d] - at > 48:
-                _radix(words, part[at : counts[d]], source[at : counts[d]], inner)
-            at = counts[d]
-        _insert(words, part)
+        count = ends[b]
+        ends[b] = total
+        total += count
+    for i in range(n):
+        b = which[i]
+        out[ends[b]] = order[i]
+        ends[b] += 1
 
 
 @kernel(signatures=[(INTS2, INTS, INTS_OUT)])

@@ -12,7 +12,7 @@ import numpy as np
 
 from operators.kernels.jit import BOOLS_OUT, INT64, INTS, INTS2, INTS2_OUT, INTS_OUT, kernel
 from operators.kernels.memory import bit_is_set, load_i64, store_i64
-from operators.kernels.sorting import BUCKETS, bucket_of
+from operators.kernels.sorting import BUCKETS, bucket_starts
 
 #: Entries that a merge takes one by one before it looks whether one batch has a whole run.
 CHUNK = 32
@@ -21,18 +21,12 @@ CHUNK = 32
 @kernel(signatures=[(INTS2, INTS, INTS, INTS2_OUT, INTS_OUT, INTS_OUT)])
 def copy_batch(keys, rows, order, out_keys, out_rows, out_offsets):
     """Gather a new batch into its sorted order; out_offsets int64[65]: where each bucket begins."""
-    out_offsets[:] = 0
-    leading = keys[0]
     for i in range(order.shape[0]):
-        at = order[i]
-        out_rows[i] = rows[at]
-        out_keys[0, i] = leading[at]
-        out_offsets[bucket_of(leading[at]) + 1] += 1
-    for w in range(1, keys.shape[0]):
+        out_rows[i] = rows[order[i]]
+    for w in range(keys.shape[0]):
         for i in range(order.shape[0]):
             out_keys[w, i] = keys[w, order[i]]
-    for b in range(BUCKETS):
-        out_offsets[b + 1] += out_offsets[b]
+    bucket_starts(out_keys[0], order.shape[0], out_offsets)
 
 
 @kernel(signatures=[(INTS2, INTS, INTS2_OUT, BOOLS_OUT)])

@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from operators.flight.column import Column, Ints, concat
 from operators.flight.delta import Delta
-from operators.kernels import grouping, sorting
+from operators.kernels import grouping
 from operators.scalar import exact_sum
 from operators.slabs import joined, kept, scratch
 from operators.state import encode, equality
 from operators.state.relation import PIECE_ROWS
-from operators.state.spine import keys_at
+from operators.state.spine import keys_at, sort_keys
 
 #: So many groups of pieces are added up before the last piece, where that makes them fewer.
 _MOST_GROUPS = 2 * PIECE_ROWS
@@ -80,19 +80,17 @@ def group_rows(
 
 def _grouped(words: Ints, time: Ints) -> Grouping:
     n = len(time)
-    order = scratch((n,), np.int64)
     starts, key_starts = scratch((n + 1,), np.int64), scratch((n + 1,), np.int64)
     number, first = scratch((n,), np.int32), scratch((n,), np.int32)
     units, keys = grouping.number_rows(words, time, number, first)
     if units >= 0:
-        by_key = np.empty(units, np.int64)
-        sorting.argsort_by_bucket(keys, by_key, starts[:units])
+        order = scratch((n,), np.int64)
         runs, groups = grouping.lay_out(
-            words, time, number, first[:units], by_key, order, starts, key_starts
+            words, time, number, first[:units], sort_keys(keys), order, starts, key_starts
         )
     else:
         row_keys = words if units == grouping.ONE_TIME else np.vstack((words, time))
-        sorting.argsort_by_bucket(row_keys, order, starts[:n])
+        order = sort_keys(row_keys)
         runs, groups = grouping.lay_out(
             words, time, number[:0], first[:0], order, order, starts, key_starts
         )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from operators.flight.column import Ints
 from operators.kernels import sorting
 from operators.kernels.sorting import BUCKETS
+from operators.state.spine import make_batch, sort_keys
 
 _WORDS = st.one_of(
     st.integers(-2, 2),
@@ -26,10 +27,7 @@ def argsort(words: Ints) -> list[int]:
 
 
 def argsort_by_bucket(words: Ints) -> list[int]:
-    n = words.shape[1]
-    out = np.empty(n, np.int64)
-    sorting.argsort_by_bucket(words, out, np.empty(n, np.int64))
-    return out.tolist()
+    return sort_keys(words).tolist()
 
 
 def by_bucket(words: Ints) -> Ints:
@@ -55,7 +53,8 @@ def test_argsort(width: int, data: st.DataObject) -> None:
 @pytest.mark.parametrize("n", [0, 1, 2, 47, 48, 49, 300, 8191, 8192, 8193, 20_000])
 @pytest.mark.parametrize("spread", [1, 300, 2**40, 2**63 - 1])
 def test_argsort_around_thresholds(n: int, spread: int) -> None:
-    """Insertion sort up to 48 rows, digits of 8 bits, of 11 bits from 8192 rows."""
+    """Insertion sort up to 48 rows, digits of 8 bits, of 11 bits from 8192 rows; packed words with
+    all of the key, with some of it, and with too little."""
     rng = np.random.default_rng(n)
     for width in (1, 2, 3):
         words = rng.integers(-spread, spread, (width, n), endpoint=True)
@@ -69,6 +68,9 @@ def test_argsort_around_thresholds(n: int, spread: int) -> None:
     ascending = np.ascontiguousarray(descending[:, ::-1])
     assert argsort(ascending) == list(range(n))
     assert argsort_by_bucket(ascending) == naive(by_bucket(ascending))
+    outlier = words.copy()
+    outlier[0, n // 2 : n // 2 + 1] = 2**63 - 1  # the others begin alike
+    assert argsort_by_bucket(outlier) == naive(by_bucket(outlier))
     clustered = np.concatenate((descending, descending + 2**40, descending - 2**50), axis=1)
     assert argsort_by_bucket(clustered) == naive(by_bucket(clustered))
 
@@ -93,3 +95,12 @@ def test_buckets_are_even() -> None:
         assert counts.shape == (BUCKETS,)
         assert counts.min() > 700
         assert counts.max() < 1400
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=200), st.booleans())
+def test_bucket_starts(words: list[int], few_buckets: bool) -> None:
+    given = np.array([w % 3 for w in words] if few_buckets else words, np.int64)
+    batch = make_batch(given.reshape(1, -1), np.arange(len(words)))
+    buckets = np.empty(len(words), np.int64)
+    sorting.buckets_of(batch.keys[0], buckets)
+    assert batch.offsets.tolist() == np.searchsorted(buckets, np.arange(BUCKETS + 1)).tolist()
