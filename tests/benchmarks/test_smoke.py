@@ -26,6 +26,7 @@ from benchmarks import (
     placement,
     rates,
     recompute,
+    recursion,
     report,
     scale,
     startup,
@@ -78,6 +79,35 @@ def test_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
     assert all(rate["runs"][0] > 0 for rate in found["rates"])
     assert len(commits.tables(found)[0].rows) == 2
+
+
+def test_recursion(tmp_path: Path) -> None:
+    found = run(recursion.main, "recursion", tmp_path, "--quick", "--no-peer")
+    queries = [case["query"] for case in found["cases"]]
+    assert queries == [query for query, *_ in recursion.QUICK_CASES]
+    assert all(len(case["sqlview"]["change_seconds"]) == 4 for case in found["cases"])
+    assert len(found["soaks"][0]["first"]) == len(found["soaks"][0]["last"]) == 30
+    assert len(recursion.targets(found)) == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("reach", [(0, 0), (1, 0), (2, 0)]),
+        ("components", [(0, 0), (1, 0), (2, 0), (3, 3), (4, 3)]),
+        ("sssp", [(0, 0), (1, 5), (2, 7)]),
+        ("tc", [(0, 1), (0, 2), (1, 2), (3, 4)]),
+        ("sg", [(1, 2), (2, 1)]),
+    ],
+)
+def test_the_answers_that_recursion_is_compared_with(
+    query: str, expected: list[tuple[int, int]]
+) -> None:
+    edges = [(0, 1, 5), (0, 2, 9), (1, 2, 2), (3, 4, 1)]
+    if query == "sg":
+        edges = [(0, 1, 1), (0, 2, 1), (3, 4, 1)]
+    made = recursion.Graph(5, 1, (), np.array(edges, np.int32))
+    assert [tuple(row) for row in recursion.answer(query, made).tolist()] == expected
 
 
 def test_stores(data: Path, tmp_path: Path) -> None:
