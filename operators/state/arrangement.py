@@ -216,7 +216,7 @@ class IndexReader:
         if n == 0 or self.spine.entries == 0:
             return Matches(_EMPTY, _EMPTY)
         table, work = self.spine.table, np.zeros(2, np.int64)
-        runs, count = _runs(table, self.spine.entries, probes, work)
+        runs, count = self._runs(probes, work)
         dead, born_first, born_time, died_row, died_time = self.relation.versions
         out_probe, out_row = np.empty(4 * n + 64, np.int64), np.empty(4 * n + 64, np.int64)
         state = np.zeros(3, np.int64)
@@ -247,7 +247,7 @@ class IndexReader:
             return Matches(_EMPTY, _EMPTY)
         sought, work = sort_probes(probes, order), np.zeros(2, np.int64)
         table = self.spine.table
-        runs, count = _runs(table, self.spine.entries, sought, work)
+        runs, count = self._runs(sought, work)
         out_probe, out_row = np.empty(total, np.int64), np.empty(total, np.int64)
         dead = self.relation.versions[0]
         found = lookup.living(
@@ -256,6 +256,10 @@ class IndexReader:
         )  # fmt: skip
         self.looked_up(work)
         return Matches(out_probe[:found], out_row[:found])
+
+    def _runs(self, probes: Probes, work: Ints) -> tuple[Ints, int]:
+        """Where the batches have the keys of `probes`, and how often: see kernels.lookup.seek."""
+        return _runs(self.spine, probes.keys, probes.buckets, probes.distinct, work)
 
     def looked_up(self, counts: Ints) -> None:
         """Count a lookup's entries and seeks, int64[2]."""
@@ -395,6 +399,17 @@ class ArrangementState(IndexReader):
         for start in range(0, len(rows), PIECE_ROWS):
             yield self.key_words(rows[start : start + PIECE_ROWS])
 
+    def _runs(self, probes: Probes, work: Ints) -> tuple[Ints, int]:
+        some = self.spine.narrowed(probes.keys, probes.distinct)
+        if some is None:
+            runs, count = super()._runs(probes, work)
+        else:
+            runs, count = _runs(self.spine, some.keys, some.buckets, len(some.numbers), work)
+            runs[:count, 1] = some.numbers[runs[:count, 1]]
+        known, words = self.spine.known, len(probes.keys)
+        known.looked_up(words, probes.distinct, count, self.spine.entries)
+        return runs, count
+
     def looked_up(self, counts: Ints) -> None:
         """Count a lookup's entries and seeks, int64[2], for this index and for the dataflow."""
         self.spine.looked_up(int(counts[1]))
@@ -435,11 +450,9 @@ class ArrangementState(IndexReader):
         return self.spine.nbytes
 
 
-def _runs(table: Ints, entries: int, probes: Probes, work: Ints) -> tuple[Ints, int]:
-    """Where the batches, of so many entries in all, have the keys of `probes`: see
-    kernels.lookup.seek."""
-    runs = np.empty((min(entries, probes.distinct * len(table)), 4), np.int64)
-    return runs, lookup.seek(table, probes.keys, probes.buckets, runs, work)
+def _runs(spine: Entries, keys: Ints, buckets: Ints, count: int, work: Ints) -> tuple[Ints, int]:
+    runs = np.empty((min(spine.entries, count * len(spine.table)), 4), np.int64)
+    return runs, lookup.seek(spine.table, keys, buckets, runs, work)
 
 
 def _grown(values: Ints, needed: int) -> Ints:

@@ -27,6 +27,7 @@ from operators.kernels import memory, sorting, spines
 from operators.kernels.memory import BLOCK_ROWS
 from operators.kernels.versions import NEVER
 from operators.slabs import BATCHES, scratch
+from operators.state.fingerprints import Known, Narrowed
 from operators.state.pieces import Home, MappedFiles, Stored
 
 #: Entries merged per entry inserted, for each merge in progress; more is more eager.
@@ -208,6 +209,7 @@ class Spine:
         self._chains = 0
         self._last = np.zeros((width, sorting.BUCKETS), np.int64)
         self._some = np.zeros(sorting.BUCKETS, np.bool_)
+        self.known = Known()
 
     def insert(self, batch: Batch) -> None:
         """Add a batch; do not merge yet (see `work`)."""
@@ -216,6 +218,7 @@ class Spine:
                 self._chain = self._new_chain()
             batch.chain = self._chain
             self._parts.append(batch)
+            self.known.added(batch.keys)
             self.entries += len(batch)
             if self._table is not None:
                 self._enter(batch)
@@ -253,6 +256,11 @@ class Spine:
         # Who follows the latest key is not known any more.
         self._some[:] = False
         self._chain = self._new_chain()
+
+    def narrowed(self, keys: Ints, count: int) -> Narrowed | None:
+        """Which of the first `count` of keys int64[w, *], distinct and sorted, may be here, where
+        that is known for less than it costs to seek them."""
+        return self.known.narrow(keys, count, (b.keys for b in self.batches), self.entries)
 
     def looked_up(self, seeks: int) -> None:
         """Lookups have sought so often, which pays for so much merging."""
@@ -301,6 +309,7 @@ class Spine:
             self._parts, self._table, self.entries = [], None, 0
             self._merging, self._credit, self._price, self._seen = 0, 0, NEVER, 0
             self.settled = True
+            self.known.forget()
             return
         if self.entries <= 2 * (live + len(died_row)) + BLOCK_ROWS // 16:
             return
@@ -359,10 +368,9 @@ class Spine:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all batches and of merges in progress."""
-        return sum(p.nbytes for p in self._parts if isinstance(p, _Merge)) + sum(
-            b.nbytes for b in self.batches
-        )
+        """Bytes of all batches, of merges in progress, and of fingerprints."""
+        merging = sum(p.nbytes for p in self._parts if isinstance(p, _Merge))
+        return merging + sum(b.nbytes for b in self.batches) + self.known.nbytes
 
     def _batch(self, i: int) -> Batch:
         part = self._parts[i]
