@@ -36,6 +36,7 @@ from planner.errors import (  # noqa: E402
 from sqlview.arguments import check_text  # noqa: E402
 from sqlview.history import Change  # noqa: E402
 from sqlview.metrics import Metrics, StepMetrics, ViewMetrics  # noqa: E402
+from sqlview.prepared import Statement, Subscription  # noqa: E402
 from sqlview.session import Session  # noqa: E402
 from sqlview.snapshot import Snapshot  # noqa: E402
 from sqlview.sources.files import Loaded  # noqa: E402
@@ -61,9 +62,11 @@ __all__ = [
     "Snapshot",
     "SqlSyntaxError",
     "SqlViewError",
+    "Statement",
     "StepMetrics",
     "StoreError",
     "SubscriberError",
+    "Subscription",
     "Transaction",
     "Transactions",
     "UnsupportedError",

@@ -80,6 +80,7 @@ from sqlview.memory import MemoryLimit
 from sqlview.metrics import Metrics, StepMetrics
 from sqlview.oracle import CannotSay, Oracle
 from sqlview.positions import NOWHERE, Positions
+from sqlview.prepared import Prepared, Statement, checked_types
 from sqlview.progress import Progress, ignore
 from sqlview.reader import Reader, ViewRows
 from sqlview.reads import Planned, Readable, Reads
@@ -156,6 +157,7 @@ class Session:
             self._dataflow, placement, partial(_builder_of, weakref.ref(self))
         )
         self._catalog = Catalog(self._dataflow)
+        self._prepared = Prepared(self, self._catalog)
         self._inline = InlineExecutor()
         self._spark_side: SparkSide | None = None
         self._verifier: Verifier | None = None
@@ -515,6 +517,26 @@ class Session:
                 [(view.name, callback, c.table) for c in before if c.table.num_rows]
             )
             self._subscriptions.tell()
+
+    def prepare(
+        self, text: str, *, name: str | None = None, types: Mapping[str, str] | None = None
+    ) -> Statement:
+        """A query with parameters, `:name`, to subscribe to with values: see Statement.subscribe.
+
+        All values that are subscribed to are one view. `name`: of the view, and with "_parameters"
+        behind of the table of the values; None: made of the text. Prepared again, it is the same
+        statement. types: the SQL type of a parameter; else it is that of the column with which it
+        is compared, or of the CAST around it.
+        Raises: SqlViewError for a text without parameters, or a type that is not known;
+        UnsupportedError for what cannot be maintained; CatalogError for a name that is taken.
+        Cost: that of CREATE MATERIALIZED VIEW, without a row to compute.
+        """
+        check_text("text", text)
+        if name is not None:
+            check_text("name", name)
+        said = checked_types(types)
+        with self._working():
+            return self._prepared.prepare(text, name, said)
 
     def unsubscribe(self, name: str, callback: Subscriber) -> None:
         """Call `callback` back no more: it hears nothing of later steps.

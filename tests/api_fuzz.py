@@ -266,6 +266,7 @@ STATEMENTS = (
     "CREATE MATERIALIZED VIEW y AS SELECT s FROM x",
     "DROP MATERIALIZED VIEW IF EXISTS y",
     "DROP MATERIALIZED VIEW nothing",
+    "SELECT a FROM t WHERE b = :b",
     "",
 )
 
@@ -348,7 +349,13 @@ class Fuzz:
             tx.insert("t", [(1, 1), (2, None)])
             tx.insert("bag", [(1, "x"), (None, None)])
         self._script = []
-        self._subjects = {"Session": [db], "ViewReader": [db.view("v")]}
+        statement = db.prepare("SELECT a FROM t WHERE b = :b")
+        self._subjects = {
+            "Session": [db],
+            "ViewReader": [db.view("v")],
+            "Statement": [statement],
+            "Subscription": [statement.subscribe(b=1)],
+        }
         self._renew()
 
     def _renew(self) -> None:
@@ -454,6 +461,10 @@ class Fuzz:
             case "table" | "name":
                 views = call.startswith("Session.") and call != "Session.load"
                 choices = ["v", "w", "V"] if views else ["t", "bag", "events", "T"]
+            case "types":
+                choices = [None, {"b": "INT"}, {"b": "no type"}]
+            case "values":
+                choices = [1, 2, None]
             case "placement":
                 choices = [None, "auto", "inline"]
             case "transactions":
@@ -531,6 +542,8 @@ _TARGETS = (
     "Result",
     "Verification",
     "Metrics",
+    "Statement",
+    "Subscription",
 )
 
 

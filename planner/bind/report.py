@@ -221,8 +221,14 @@ _NODES: dict[type[exp.Expression], Refusal] = {
     ),
     exp.Fetch: Refusal("FETCH", "is not part of Spark SQL", "Use LIMIT."),
     exp.Star: Refusal("* in an expression", "stands for several columns", "Name the columns."),
-    exp.Placeholder: Refusal("a parameter", "has no value in a view", "Write the value."),
-    exp.Parameter: Refusal("a parameter", "has no value in a view", "Write the value."),
+    **dict.fromkeys(
+        (exp.Placeholder, exp.Parameter),
+        Refusal(
+            "a parameter",
+            "has no value in a view",
+            "Write the value, or a query with :name for Session.prepare.",
+        ),
+    ),
     **dict.fromkeys((exp.CurrentTime, exp.CurrentUser), _CHANGING),
     **dict.fromkeys((exp.Rand, exp.Randn, exp.Uuid), _RANDOM),
     **dict.fromkeys(
