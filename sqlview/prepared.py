@@ -16,25 +16,22 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 from typing_extensions import Self
 
 from operators.flight.arrow import arrow_type
-from planner import parse
-from planner.errors import BindError, CatalogError, DataError, SqlViewError
+from planner.errors import CatalogError, DataError, SqlViewError
 from planner.names import folded
-from planner.parse.tokens import Token, lexemes, line_and_column
+from planner.parse.tokens import line_and_column
 from planner.types import Field, Schema
 from sqlview.arguments import check_callable, kind_of
 from sqlview.catalog import Catalog, Table, View
+from sqlview.parameters import Parameters, Rewritten, for_all, listed, parameters_of, types_of
 from sqlview.quoting import spark_name
 from sqlview.view import Given, Result
 
@@ -45,146 +42,6 @@ if TYPE_CHECKING:
 Callback: TypeAlias = Callable[[pa.Table], None]
 #: The values of all parameters, in their order.
 Values: TypeAlias = tuple[Any, ...]
-
-_COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.Between, exp.In)
-
-
-@dataclass(frozen=True, slots=True)
-class Parameters:
-    """The parameters of a text, in the order in which it names them first, with each place of one:
-    of its colon, and the name."""
-
-    text: str
-    places: tuple[tuple[int, str], ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for _, name in self.places))
-
-    def lateral(self, table: str) -> str:
-        """The query for every row of the table of parameters, whose columns come first."""
-        parts, at = [], 0
-        for place, name in self.places:
-            parts += [self.text[at:place], f"`:`.{spark_name(f':{name}')}"]
-            at = place + 1 + len(name)
-        columns = ", ".join(f"`:`.{spark_name(f':{name}')}" for name in self.names)
-        return (
-            f"SELECT {columns}, `:query`.* FROM {spark_name(table)} AS `:`,"
-            f" LATERAL (\n{''.join(parts)}{self.text[at:]}\n) AS `:query`"
-        )
-
-    def place_in_text(self, line: int, column: int) -> tuple[int, int]:
-        """Where in the text a place of `lateral` is, which has a line in front."""
-        line = max(line - 1, 1)
-        before = 0
-        for place, name in self.places:
-            own_line, own_column = line_and_column(self.text, place)
-            longer = len(f"`:`.`:{name}`") - len(name) - 1
-            if own_line == line and own_column + before < column:
-                before += min(longer, column - own_column - before)
-        return line, column - before
-
-
-def parameters_of(text: str) -> Parameters:
-    """Find `:name` where it is a parameter.
-
-    Raises: SqlSyntaxError for what is no query; SqlViewError if there is none.
-    """
-    parse.parse_query(text)
-    found: list[tuple[int, str]] = []
-    before: Token | None = None
-    tokens = list(lexemes(text))
-    for token, after in pairwise(tokens):
-        follows = before is not None and (
-            before.kind in ("word", "quoted", "string", "number") or before.word in (":", ")", "]")
-        )
-        glued = follows and before is not None and before.start + len(before.text) == token.start
-        if token.word == ":" and after.kind == "word" and not glued:
-            found.append((token.start, after.text))
-        before = token
-    if not found:
-        raise SqlViewError(
-            "the statement has no parameter",
-            hint="Write one as :name, or use CREATE MATERIALIZED VIEW.",
-        )
-    return Parameters(text, tuple(found))
-
-
-def checked_types(types: object) -> dict[str, str]:
-    """Raises: TypeError unless it is a mapping of texts to texts, or None; ValueError for a text
-    that is no type."""
-    if types is None:
-        return {}
-    if not isinstance(types, Mapping):
-        raise TypeError(f"types is a dict of parameters' SQL types, not {kind_of(types)}")
-    checked = {}
-    for name, said in types.items():
-        if not isinstance(name, str) or not isinstance(said, str):
-            raise TypeError("types is a dict of parameters' SQL types, each a str by a str")
-        try:
-            checked[name] = exp.DataType.build(said, dialect="spark").sql("spark")
-        except SqlglotError:
-            raise ValueError(f"types has a text that is no SQL type: {said[:60]!r}") from None
-    return checked
-
-
-def types_of(parameters: Parameters, given: Mapping[str, str], catalog: Catalog) -> dict[str, str]:
-    """The type of each parameter: the one that is given, or that of the column with which it is
-    compared, or of the CAST that it is in.
-
-    Raises: BindError if that does not tell of one; SqlViewError if one is given that is not there.
-    """
-    for name in given:
-        if name not in parameters.names:
-            raise SqlViewError(
-                f"there is no parameter :{name}",
-                detail=f"There are {_listed(parameters.names)}.",
-            )
-    tree = parse.parse_query(parameters.text).tree
-    found: dict[str, set[str]] = {name: set() for name in parameters.names}
-    for node in tree.find_all(exp.Placeholder):
-        found.setdefault(node.name, set()).update(_types_beside(node, tree, catalog))
-    types = {}
-    for name, some in found.items():
-        if name not in given and len(some) != 1:
-            place = next(at for at, n in parameters.places if n == name)
-            line, column = line_and_column(parameters.text, place)
-            detail = f"It is compared with {_listed(sorted(some))}." if some else None
-            raise BindError(
-                f"the type of :{name} is not known",
-                detail=detail or "It is compared with no column by itself.",
-                hint=f'Say it: prepare(…, types={{"{name}": "BIGINT"}}), or write CAST(:{name} '
-                "AS BIGINT).",
-                line=line,
-                column=column,
-            )
-        types[name] = given.get(name) or next(iter(some))
-    return types
-
-
-def _types_beside(node: exp.Placeholder, tree: exp.Expr, catalog: Catalog) -> set[str]:
-    parent = node.parent
-    if isinstance(parent, exp.Cast):
-        return {parent.to.sql("spark")}
-    if not isinstance(parent, _COMPARED):
-        return set()
-    types: set[str] = set()
-    for column in parent.iter_expressions():
-        if not isinstance(column, exp.Column):
-            continue
-        for table in tree.find_all(exp.Table):
-            entry = catalog.find(table.name)
-            if entry is None or (
-                column.table and folded(column.table) != folded(table.alias_or_name)
-            ):
-                continue
-            fields = (f for f in entry.schema if folded(f.name) == folded(column.name))
-            types.update(str(field.type) for field in fields)
-    return types
-
-
-def _listed(names: tuple[str, ...] | list[str]) -> str:
-    return ", ".join(f":{n}" if isinstance(names, tuple) else n for n in names)
 
 
 class Statement:
@@ -292,8 +149,8 @@ class Statement:
         if unknown or missing:
             what = "there is no parameter" if unknown else "there is no value for parameter"
             raise SqlViewError(
-                f"{what} {_listed(tuple(unknown or missing))}",
-                detail=f"The parameters of \"{self.name}\" are {_listed(tuple(names))}.",
+                f"{what} {listed(tuple(unknown or missing))}",
+                detail=f"The parameters of \"{self.name}\" are {listed(tuple(names))}.",
                 hint="Give each a value: subscribe("
                 + ", ".join(f"{name}=…" for name in names) + ").",
             )  # fmt: skip
@@ -447,9 +304,9 @@ class Prepared:
         """The view and the table, new ones where there are none."""
         session, catalog = self._session, self._catalog
         table = f"{name}_parameters"
-        query = parameters.lateral(table)
+        query = for_all(parameters, table)
         there = catalog.find(name)
-        if there is not None and not (isinstance(there, View) and there.text == query):
+        if there is not None and not (isinstance(there, View) and there.text == query.text):
             raise CatalogError(
                 f'"{there.name}" exists already', hint="Give the statement another name."
             )
@@ -457,12 +314,30 @@ class Prepared:
             columns = ", ".join(f"{spark_name(f':{n}')} {types[n]} NOT NULL" for n in types)
             key = ", ".join(spark_name(f":{n}") for n in types)
             session.sql(f"CREATE TABLE {spark_name(table)} ({columns}, PRIMARY KEY ({key}))")
+            create = f"CREATE MATERIALIZED VIEW {spark_name(name)} AS "
             try:
-                session.sql(f"CREATE MATERIALIZED VIEW {spark_name(name)} AS {query}")
+                session.sql(create + query.text)
             except BaseException as error:
                 session.sql(f"DROP TABLE {spark_name(table)}")
-                if isinstance(error, SqlViewError) and error.line and error.column:
-                    place = parameters.place_in_text(error.line, error.column)
-                    error.line, error.column = place
+                if isinstance(error, SqlViewError):
+                    _put_back(error, create, query, parameters.text)
                 raise
         return Statement(session, catalog.view(name), catalog.table(table))
+
+
+def _put_back(error: SqlViewError, before: str, query: Rewritten, text: str) -> None:
+    """Let the places in an error about `query`, which stood behind `before`, be those in `text`."""
+    lines = (before + query.text).splitlines(keepends=True)
+
+    def place(line: int, column: int) -> tuple[int, int]:
+        offset = sum(map(len, lines[: line - 1])) + column - 1
+        return line_and_column(text, query.origin(offset - len(before)))
+
+    def placed(found: re.Match[str]) -> str:
+        line, column = place(int(found[1]), int(found[2]))
+        return f"line {line}, column {column}"
+
+    if error.line is not None and error.column is not None:
+        error.line, error.column = place(error.line, error.column)
+    if error.detail is not None:
+        error.detail = re.sub(r"line (\d+), column (\d+)", placed, error.detail)

@@ -79,8 +79,9 @@ from sqlview.history import Change, History, checked_retention
 from sqlview.memory import MemoryLimit
 from sqlview.metrics import Metrics, StepMetrics
 from sqlview.oracle import CannotSay, Oracle
+from sqlview.parameters import checked_types
 from sqlview.positions import NOWHERE, Positions
-from sqlview.prepared import Prepared, Statement, checked_types
+from sqlview.prepared import Prepared, Statement
 from sqlview.progress import Progress, ignore
 from sqlview.reader import Reader, ViewRows
 from sqlview.reads import Planned, Readable, Reads

@@ -41,6 +41,26 @@ class Heard:
         return sorted(self.rows.elements(), key=str)
 
 
+def _from(t: Rows, starts: set[Any]) -> set[Any]:
+    """What is reached over t from what is reached already, NULL a dead end."""
+    found = set(starts)
+    while more := {y for x, y in t if x is not None and x in found} - found:
+        found |= more
+    return found
+
+
+def _tc(t: Rows, u: Rows, p: Any) -> Rows:
+    return [(y,) for y in _from(t, {y for x, y in t if x == p})]
+
+
+def _steps(t: Rows, u: Rows, p: Any) -> Rows:
+    found = level = {(y, 0) for x, y in t if x == p}
+    while level:
+        level = {(y, n + 1) for a, n in level for x, y in t if x == a and a is not None and n < p}
+        found = found | level
+    return [(len(found),)]
+
+
 #: Statements over t(x, y) and u(y, s, d), and their rows for values.
 STATEMENTS: tuple[tuple[str, Callable[[Rows, Rows, Any], Rows]], ...] = (
     ("SELECT x, y FROM t WHERE x = :p", lambda t, u, p: [r for r in t if r[0] == p]),
@@ -68,6 +88,27 @@ STATEMENTS: tuple[tuple[str, Callable[[Rows, Rows, Any], Rows]], ...] = (
         "SELECT y FROM t WHERE x = :p ORDER BY y DESC LIMIT 1",
         lambda t, u, p: sorted([(y,) for x, y in t if x == p],
             key=lambda r: (r[0] is not None, r[0] or 0))[-1:],
+    ),
+    (
+        ("WITH RECURSIVE r(a, b) AS (SELECT x, y FROM t UNION "
+        "SELECT r.a, t.y FROM r JOIN t ON t.x = r.b) SELECT b FROM r WHERE a = :p"),
+        _tc,
+    ),
+    (
+        ("WITH RECURSIVE r(a, b) AS (SELECT x, y FROM t UNION "
+        "SELECT t.x, r.b FROM t JOIN r ON t.y = r.a) SELECT b FROM r WHERE a = :p"),
+        _tc,
+    ),
+    (
+        ("WITH RECURSIVE r(b, n) MAX RECURSION LEVEL 9 AS (SELECT y, 0 FROM t WHERE x = :p UNION "
+        "SELECT t.y, n + 1 FROM t, r AS q WHERE t.x = q.b AND n < :p) SELECT count(*) AS c FROM r"),
+        _steps,
+    ),
+    (
+        ("WITH RECURSIVE `odd r`(b) AS (SELECT y FROM t WHERE x = :p UNION SELECT s.b FROM s), "
+        "s(b) AS (SELECT DISTINCT t.y FROM t JOIN `odd r` ON t.x = `odd r`.b), k(y) AS (SELECT 7) "
+        "SELECT q.b FROM `odd r` AS q WHERE :p = :p AND q.b NOT IN (SELECT y FROM k) OR b IS NULL"),
+        _tc,
     ),
 )  # fmt: skip
 
@@ -181,6 +222,45 @@ def test_a_failing_subscriber_leaves_the_others_their_changes() -> None:
         assert heard.all() == [(2,), (3,)]
 
 
+def test_a_recursion_is_computed_for_its_values_alone() -> None:
+    with _opened() as db:
+        with db.transaction() as tx:
+            tx.insert("t", [(i, i + 1) for i in range(100)])
+        statement = db.prepare(
+            "WITH RECURSIVE r(a, b) AS (SELECT x, y FROM t UNION "
+            "SELECT r.a, t.y FROM r JOIN t ON t.x = r.b) SELECT b FROM r WHERE r.a = :p"
+        )
+        assert statement.parameters == {"p": "INT"}
+        assert len(statement.subscribe(p=90).rows()) == 10
+        assert db.metrics().steps[-1].keys == 10
+        statement.subscribe(p=40)
+        assert db.metrics().steps[-1].keys == 60
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        ("r(a) AS (SELECT y FROM t WHERE x = :p UNION SELECT r.a FROM r JOIN r AS s ON r.a = s.a)",
+            "several times"),
+        ("r(a) AS (SELECT y FROM t WHERE x = :p UNION SELECT max(a) FROM r)", "an aggregate"),
+        ("r(a) AS (SELECT y FROM t WHERE x = :p UNION SELECT * FROM r)", "It says *"),
+        ("r(a) AS (SELECT y FROM t WHERE x = :p UNION SELECT x FROM t LEFT JOIN r ON a = y)",
+            "pads it"),
+        (("r(a) AS (SELECT y FROM t WHERE x = :p UNION SELECT x FROM t WHERE EXISTS "
+            "(SELECT 1 FROM r WHERE a = y))"), "inside of another"),
+        ("r AS (SELECT y AS a FROM t WHERE x = :p UNION SELECT x FROM t JOIN r ON a = y)",
+            "does not name its columns"),
+    ],
+)  # fmt: skip
+def test_recursion_that_cannot_be_for_values(text: str, detail: str) -> None:
+    with _opened() as db:
+        with pytest.raises(UnsupportedError, match="cannot prepare parameters in") as error:
+            db.prepare(f"WITH RECURSIVE {text} SELECT a FROM r")
+        assert detail in str(error.value.detail)
+        assert error.value.line == 1 and error.value.hint
+        assert db.sql("SHOW TABLES").rows() == [("t",), ("u",)]
+
+
 def test_what_is_refused() -> None:
     with _opened() as db:
         with pytest.raises(SqlViewError, match="has no parameter"):
@@ -200,6 +280,12 @@ def test_what_is_refused() -> None:
         assert (refused.value.line, refused.value.column) == (1, 8)
         with pytest.raises(CatalogError, match="exists already"):
             db.prepare("SELECT y FROM t WHERE x = :p", name="t")
+        with pytest.raises(UnsupportedError, match="a query that may have a row") as twice:
+            db.prepare(
+                "WITH RECURSIVE r(a) AS (SELECT y FROM t WHERE x = :p UNION SELECT a FROM s),\n"
+                " s(a) AS (SELECT y FROM t JOIN r ON x = r.a) SELECT a FROM r"
+            )
+        assert "at line 2, column 17 would" in str(twice.value.detail)
         assert db.sql("SHOW TABLES").rows() == [("t",), ("u",)]
         statement = db.prepare("SELECT y FROM t WHERE x + 0 = :p", types={"p": "SMALLINT"})
         with pytest.raises(SqlViewError, match="no value for parameter :p"):
