@@ -25,8 +25,8 @@ from operators.nodes.store import apply_changes, living_copies
 from operators.state import ascending, changes, encode, equality
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import Normalised
+from operators.state.order import order_of, sort_keys
 from operators.state.relation import Relation
-from operators.state.spine import sort_keys
 from operators.state.stored import StoredRows
 from planner import dataflow as ir
 from planner import types as t
@@ -66,7 +66,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """Key words int64[w, n] of new rows, and the positions that sort them (spine.sort_keys)."""
+    """Key words int64[w, n] of new rows, and the positions that sort them (order.sort_keys)."""
 
     words: Ints
     order: Ints
@@ -359,7 +359,7 @@ def _in_time(batch: Sequence[Change]) -> tuple[Ints, Ints | None]:
     times = _times(batch)
     if (len(batch) == 1 and isinstance(batch[0].time, int)) or (times[1:] >= times[:-1]).all():
         return times, None
-    places = np.argsort(times, kind="stable")
+    places = order_of(times)
     return times[places], places
 
 

@@ -13,7 +13,8 @@ from operators.kernels import fronts
 from operators.nodes.partitions import front_rows, lives, sort_rows
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState, Matches, order_keys
-from operators.state.spine import keys_at, sort_keys
+from operators.state.order import sort_keys
+from operators.state.spine import keys_at
 from planner import dataflow as ir
 
 

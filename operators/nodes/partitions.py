@@ -15,8 +15,9 @@ from operators.flight.column import Column, Ints, is_textual
 from operators.kernels import fronts, sorting, versions, windows
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState, Matches, order_keys
+from operators.state.order import sort_keys
 from operators.state.relation import Relation
-from operators.state.spine import keys_at, sort_keys
+from operators.state.spine import keys_at
 from planner import dataflow as ir
 from planner.algebra import SortKey
 
@@ -78,7 +79,7 @@ def front_rows(
     """Of the partitions with these words their first `wanted` rows that did not die before `since`,
     and some more, in exact order by partition: (partition, row), int64[n] each.
 
-    Shapes: probes int64[w, p] in the order of spine.sort_keys, wanted int64[p]. Cost: the rows that
+    Shapes: probes int64[w, p] in the order of order.sort_keys, wanted int64[p]. Cost: the rows that
     come, those that tie with the last of them on the index's words included.
     """
     spine = index.spine
@@ -102,7 +103,7 @@ def front_rows(
 def neighbouring_rows(
     index: ArrangementState, keys: Ints, reach: int, since: int
 ) -> tuple[Ints, Ints]:
-    """The rows around keys int64[w, n] of the index, in the order of spine.sort_keys: `reach` of
+    """The rows around keys int64[w, n] of the index, in the order of order.sort_keys: `reach` of
     them on each side, in the key's partition, that live through the step from `since` on, and all
     others between them that did not die before it. Returns: (group, row), int64[m] each, in exact
     order; a group is of keys near each other, its rows adjacent in the index.

@@ -31,6 +31,7 @@ from operators.nodes.reduce import gather_or_null, normal_key, own_rows
 from operators.nodes.runs import CHUNK_ROWS, chunks, elements, group_rows
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState
+from operators.state.order import order_of
 from operators.state.relation import Relation
 from operators.state.spine import keys_at
 from planner import dataflow as ir
@@ -147,7 +148,7 @@ class RecomputeOperator(Operator[ir.Recompute]):
 
     def _lives(self, group: Ints, rows: Ints, groups: int) -> _Members:
         """Rows int64[n] of groups int64[n], in any order, by group."""
-        order = np.argsort(group, kind="stable")
+        order = order_of(group)
         rows = rows[order]
         starts = np.searchsorted(group[order], np.arange(groups + 1))
         born, died = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
@@ -172,7 +173,7 @@ class RecomputeOperator(Operator[ir.Recompute]):
             changed |= present & ~encode.equal_values(value, concat([value, stored]).take(source))
         births = np.flatnonzero(changed & present)
         deaths = np.flatnonzero(changed & before)
-        births = births[np.argsort(touched.time[births], kind="stable")]  # row ids ascend with time
+        births = births[order_of(touched.time[births])]  # row ids ascend with time
         sources = touched.first[group[births]]
         fields = self.node.schema
         columns = [

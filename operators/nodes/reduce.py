@@ -33,6 +33,7 @@ from operators.nodes.runs import Runs, Totals, group_rows
 from operators.scalar import exact_sum
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState
+from operators.state.order import order_of
 from operators.state.relation import Relation
 from operators.state.spine import keys_at
 from planner import dataflow as ir
@@ -260,7 +261,7 @@ class ReduceOperator(Operator[ir.Reduce]):
         births, totals = births[:, :n_births], totals[:, :n_births]
         place, states = _IN_ORDER, self._exact_states(runs, births[0], births[3])
         if not ascending:  # row ids ascend with time
-            by_time = np.argsort(births[2], kind="stable")
+            by_time = order_of(births[2])
             place = np.empty(n_births, np.int64)
             place[by_time] = np.arange(n_births)
             births, totals = keys_at(births, by_time), keys_at(totals, by_time)
@@ -300,7 +301,7 @@ class ReduceOperator(Operator[ir.Reduce]):
         time, place = runs.time[run], _IN_ORDER
         states = self._exact_states(runs, run, nothing_stored[:n])
         if (time[1:] < time[:-1]).any():
-            place = np.argsort(time, kind="stable")
+            place = order_of(time)
             run, time, totals = run[place], time[place], keys_at(totals, place)
             words, states = keys_at(words, place), [taken(s, place) for s in states]
         first = self.relation.append(self._rows(delta, runs, valued, run, totals, states), time)

@@ -21,8 +21,9 @@ from operators.kernels import grouping
 from operators.scalar import exact_sum
 from operators.slabs import joined, kept, scratch
 from operators.state import encode, equality
+from operators.state.order import sort_keys
 from operators.state.relation import PIECE_ROWS
-from operators.state.spine import keys_at, sort_keys
+from operators.state.spine import keys_at
 
 #: So many groups of pieces are added up before the last piece, where that makes them fewer.
 _MOST_GROUPS = 2 * PIECE_ROWS

@@ -25,8 +25,9 @@ from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import Normalised
 from operators.state.hashing import Hashing
+from operators.state.order import order_of, sort_keys
 from operators.state.relation import Relation
-from operators.state.spine import keys_at, sort_keys
+from operators.state.spine import keys_at
 from planner import dataflow as ir
 
 _NONE = np.empty(0, np.int64)
@@ -128,7 +129,7 @@ class StoreOperator(Operator[ir.Store | ir.Variable]):
         starts, losing = starts[: keys + 1], losing[:some]
         time = delta.time[place]
         if some == 0:
-            births = np.arange(n) if delta.one_time else np.argsort(time, kind="stable")
+            births = np.arange(n) if delta.one_time else order_of(time)
             return Normalised(
                 births, time[births], _NONE, _NONE, _NONE, _NONE, _NONE, signed_rows.OK, 0
             )
@@ -211,7 +212,7 @@ def living_copies(
     has_them: bool = False,
 ) -> tuple[Ints, Ints]:
     """Rows alive now of the groups numbered `groups` (ascending), whose keys have the words
-    words[:, at], in the order of spine.sort_keys, and the values of `columns` at positions `at`:
+    words[:, at], in the order of order.sort_keys, and the values of `columns` at positions `at`:
     as many as the group has actions, or more; starts int64[count + 1] delimits those.
 
     `has_them`: see equality.living. Returns: start int64[count + 1] into rows, and rows, by group.

@@ -37,7 +37,8 @@ from operators.nodes.runs import CHUNK_ROWS, chunks, elements
 from operators.nodes.window_values import Rows, window_value
 from operators.state import encode
 from operators.state.arrangement import ArrangementState
-from operators.state.spine import keys_at, sort_keys
+from operators.state.order import sort_keys
+from operators.state.spine import keys_at
 from planner import dataflow as ir
 
 

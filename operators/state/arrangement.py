@@ -400,14 +400,16 @@ class ArrangementState(IndexReader):
             yield self.key_words(rows[start : start + PIECE_ROWS])
 
     def _runs(self, probes: Probes, work: Ints) -> tuple[Ints, int]:
-        some = self.spine.narrowed(probes.keys, probes.distinct)
+        spine, sought = self.spine, probes.distinct
+        some = spine.narrowed(probes.keys, sought)
         if some is None:
+            before = int(work[1])
             runs, count = super()._runs(probes, work)
-        else:
-            runs, count = _runs(self.spine, some.keys, some.buckets, len(some.numbers), work)
-            runs[:count, 1] = some.numbers[runs[:count, 1]]
-        known, words = self.spine.known, len(probes.keys)
-        known.looked_up(words, probes.distinct, count, self.spine.entries)
+            seeks = int(work[1]) - before
+            spine.known.sought(len(probes.keys), sought, seeks, count, spine.entries)
+            return runs, count
+        runs, count = _runs(spine, some.keys, some.buckets, len(some.numbers), work)
+        runs[:count, 1] = some.numbers[runs[:count, 1]]
         return runs, count
 
     def looked_up(self, counts: Ints) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from operators.flight.column import Ints
 from operators.kernels.changes import ABSENT, DELETE, DUPLICATE, INSERT, OK, UPSERT, sweep
+from operators.state.order import order_of
 
 __all__ = ["ABSENT", "DELETE", "DUPLICATE", "INSERT", "OK", "UPSERT", "Normalised", "normalise"]
 
@@ -40,7 +41,7 @@ class Normalised:
         that depends on the hash's secret."""
         if len(self.killed) < 2:
             return self
-        order = np.argsort(self.killed)
+        order = order_of(self.killed)
         return Normalised(
             self.births, self.birth_time, self.killed[order], self.killed_time[order],
             self.killed_by, self.ended, self.ended_time, self.problem, self.problem_row,

@@ -111,7 +111,7 @@ def living(
 ) -> Matches:
     """Rows alive now with each key, limit[p] of key p or all that there are, or more.
 
-    Shapes: words int64[w, n] in the order of spine.sort_keys, limit int64[n]. `has_them`: each key
+    Shapes: words int64[w, n] in the order of order.sort_keys, limit int64[n]. `has_them`: each key
     that loses copies has them. Then a row found alone needs no look: it is a copy of the key, or
     nobody takes it. Cost: as ArrangementState.living, and `differing`.
     """

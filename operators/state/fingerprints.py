@@ -23,6 +23,10 @@ from operators.slabs import BATCHES
 
 #: Lookups of fewer keys neither use nor pay for fingerprints: to search for them is little.
 FEW_KEYS = 4096
+#: Entries a key sought from which a seek is a leap to where no cache has been.
+_SPARSE = 8
+#: One lookup of so many goes without, to see what they save.
+_MEASURED = 16
 #: Keys a word at first, or half as many; and at most, when one in sixty keys is not told apart.
 _FIRST, _MOST = 4, 6
 
@@ -75,8 +79,9 @@ class Known:
 
     def __init__(self) -> None:
         self._prints: dict[int, Fingerprints] = {}
-        #: By words, how many more keys lookups have sought in vain than found: what they pay.
+        #: By words, how many seeks in vain lookups have made, beyond one a key: what they pay.
         self._vain: dict[int, int] = {}
+        self._lookups = 0
 
     def added(self, keys: Ints) -> None:
         """Entries with keys int64[w, n] came."""
@@ -93,28 +98,36 @@ class Known:
         self, keys: Ints, count: int, batches: Iterable[Ints], entries: int
     ) -> Narrowed | None:
         """Which of the first `count` of keys int64[w, *], distinct and in the order of buckets, may
-        be there; None where there are no fingerprints. `batches`: the keys of the index, which has
-        so many entries, for fingerprints that are to be made."""
+        be there; None where nothing tells for less than seeking them. `batches`: the keys of the
+        index, which has so many entries, for fingerprints that are to be made."""
         words = len(keys)
-        if count < FEW_KEYS or entries < FEW_KEYS:
+        if _is_cheap(count, entries) or 4 * self._vain.get(words, 0) < entries:
+            return None
+        self._lookups += 1
+        if self._lookups % _MEASURED == 0:
             return None
         prints = self._prints.get(words)
         if prints is None:
-            if 4 * self._vain.get(words, 0) < entries:
-                return None
             prints = self._prints[words] = Fingerprints(words, entries)
             prints.add(batches)
         return prints.narrow(keys, count)
 
-    def looked_up(self, words: int, count: int, found: int, entries: int) -> None:
-        """A lookup of `count` keys found so many. Where most are found, fingerprints are no use."""
-        if count < FEW_KEYS:
+    def sought(self, words: int, count: int, seeks: int, found: int, entries: int) -> None:
+        """A lookup of `count` keys without fingerprints found so many, with so many seeks. Where
+        most are found, or few seeks tell that they are not there, fingerprints are no use."""
+        if _is_cheap(count, entries):
             return
-        vain = self._vain.get(words, 0) + count - 2 * found
-        self._vain[words] = min(max(vain, 0), entries)
-        if vain < 0:
+        vain = seeks - found - count
+        known = self._vain.get(words, 0)
+        self._vain[words] = min(known + vain, entries) if vain > 0 else 0
+        if vain <= 0:
             self._prints.pop(words, None)
 
     @property
     def nbytes(self) -> int:
         return sum(prints.nbytes for prints in self._prints.values())
+
+
+def _is_cheap(count: int, entries: int) -> bool:
+    """Whether seeking so many keys is little, or goes through the entries one after the other."""
+    return count < FEW_KEYS or entries < _SPARSE * count

@@ -13,7 +13,7 @@ import numpy as np
 from operators.flight.column import Ints
 from operators.kernels import lookup
 from operators.kernels.sorting import BUCKETS
-from operators.state.spine import sort_keys
+from operators.state.order import sort_keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,9 @@ from operators.flight.column import Bools, Column, Ints, widen
 from operators.kernels import memory
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.slabs import ROWS
+from operators.state.order import order_of
 from operators.state.pieces import Array, Home, MappedFiles, Stored
-from operators.state.rows import ALL_DEAD, NO_IDS, Kinds, Rows
+from operators.state.rows import ALL_DEAD, NO_IDS, Kinds, Rows, with_died
 from operators.state.shared import Shared
 from operators.state.storage import (
     Adopted,
@@ -261,7 +262,7 @@ class Relation(Rows):
         self.undo.before(self)
         self._version = None
         if (rows[1:] < rows[:-1]).any():
-            order = rows.argsort(kind="stable")
+            order = order_of(rows)
             rows, times = rows[order], times[order]
         self._dying.append(rows)
         for block, places in by_block(rows):
@@ -273,7 +274,7 @@ class Relation(Rows):
             self._died_row, self._died_time = rows, times
             return
         merged = np.concatenate((self._died_row, rows))
-        order = merged.argsort(kind="stable")
+        order = order_of(merged)
         self._died_row = merged[order]
         self._died_time = np.concatenate((self._died_time, times))[order]
 
@@ -849,7 +850,7 @@ class Relation(Rows):
             self._empty(block)
         elif needed < few:
             told = self._died_row[low:high]
-            self._rewrite(block, np.union1d(self._living(first, first + BLOCK_ROWS), told))
+            self._rewrite(block, with_died(self._living(first, first + BLOCK_ROWS), told))
 
     def _empty(self, block: int) -> None:
         for column, waiting in enumerate(self._waiting):

@@ -31,6 +31,15 @@ NO_IDS = np.zeros(1, np.uint16)
 Kinds = Mapping[int, tuple[np.dtype[Any], int]]
 
 
+def with_died(living: Ints, died: Ints) -> Ints:
+    """Row ids, ascending: living ones, and some that died."""
+    if len(died) == 0:
+        return living
+    both = np.concatenate((living, died))
+    both.sort()
+    return both
+
+
 class Rows:
     """Rows of one schema with row ids and versions. State: the addresses of their blocks, and what
     is behind those; versions."""
@@ -114,7 +123,7 @@ class Rows:
         end = self.next_row if end is None else end
         living, died = self._living(first, end), self._died_row
         died = died[slice(*np.searchsorted(died, (first, end)))]
-        return np.union1d(living, died) if len(died) else living
+        return with_died(living, died)
 
     def stored_rows(self, block: int) -> int:
         """How many rows a block has in its buffers."""

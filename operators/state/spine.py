@@ -22,12 +22,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from operators.flight.column import Ints, counting
+from operators.flight.column import Ints
 from operators.kernels import memory, sorting, spines
 from operators.kernels.memory import BLOCK_ROWS
 from operators.kernels.versions import NEVER
-from operators.slabs import BATCHES, scratch
+from operators.slabs import BATCHES
 from operators.state.fingerprints import Known, Narrowed
+from operators.state.order import sort_keys
 from operators.state.pieces import Home, MappedFiles, Stored
 
 #: Entries merged per entry inserted, for each merge in progress; more is more eager.
@@ -85,28 +86,6 @@ class Batch:
     @property
     def nbytes(self) -> int:
         return self.keys.nbytes + self.rows.nbytes + self.offsets.nbytes
-
-
-def sort_keys(keys: Ints) -> Ints:
-    """Positions that sort keys int64[w, n] by (bucket, key), stable.
-
-    Cost: keys in order one pass; others are packed, with their positions, into a word each, which
-    NumPy sorts (with vector instructions where there are). Only many keys that begin alike, in all
-    that fits, are sorted by digits.
-    """
-    n = keys.shape[1]
-    order = scratch((n,), np.int64)
-    bits = sorting.pack(keys, order)
-    if bits == sorting.IN_ORDER:
-        sorting.by_bucket(keys[0], counting(n), order)
-    elif bits != sorting.DONE:
-        order.view(np.uint64).sort()
-        np.bitwise_and(order, (1 << abs(bits)) - 1, out=order)
-        if bits < 0 and not sorting.mend(keys, order):
-            by_key = scratch((n,), np.int64)
-            sorting.argsort(keys, by_key, scratch((n,), np.int64))
-            sorting.by_bucket(keys[0], by_key, order)
-    return order
 
 
 def keys_at(keys: Ints, positions: Ints) -> Ints:

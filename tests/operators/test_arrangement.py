@@ -15,8 +15,8 @@ from operators.flight.column import Column, Ints
 from operators.kernels.memory import BLOCK_ROWS
 from operators.state.arrangement import ArrangementState, order_keys
 from operators.state.filters import Filter
+from operators.state.order import sort_keys
 from operators.state.relation import Relation
-from operators.state.spine import sort_keys
 from planner import dataflow as ir
 from planner import expr
 from planner import types as t

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.kernels import bags
-from operators.state.spine import sort_keys
+from operators.state.order import sort_keys
 
 UPDATES = st.lists(
     st.tuples(st.integers(-3, 3), st.integers(0, 2), st.integers(1, 3), st.integers(-2, 2)),

@@ -9,8 +9,8 @@ from operators.flight.column import Column, Ints
 from operators.state import fingerprints
 from operators.state.arrangement import ArrangementState
 from operators.state.fingerprints import Fingerprints
+from operators.state.order import sort_keys
 from operators.state.relation import Relation
-from operators.state.spine import sort_keys
 from planner import dataflow as ir
 from planner import types as t
 from tests.operators.columns import schema
@@ -80,6 +80,7 @@ class Life:
         probes = self.rng.integers(0, keys, (words, 300))
         times = np.full(300, self.time, np.int64)
         self.patch.setattr(fingerprints, "FEW_KEYS", 1)
+        self.patch.setattr(fingerprints, "_SPARSE", 1)
         found = self.index.lookup(probes, times, True)
         living = self.index.living(probes, np.full(300, 2))
         self.patch.setattr(fingerprints, "FEW_KEYS", 1 << 62)
@@ -110,11 +111,11 @@ def test_lookups_find_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_lookup_in_vain_seeks_little() -> None:
     """What it pays for merging it does not pay either: fewer seeks, fewer merges."""
-    relation, n = Relation(FIELDS), 20_000
+    relation, n = Relation(FIELDS), 5_000
     index = ArrangementState(ir.Arrangement(SOURCE, (0, 1)), relation)
     rng = np.random.default_rng(5)
     seeks = []
-    for time in range(1, 7):
+    for time in range(1, 20):
         keys = rng.integers(0, 2**62, (2, n))
         before = index.work.seeks
         assert len(index.lookup(keys, np.full(n, time, np.int64), True).row) == 0
@@ -122,5 +123,5 @@ def test_a_lookup_in_vain_seeks_little() -> None:
         columns = [Column(t.BIGINT, key) for key in keys]
         relation.append(columns, np.full(n, time, np.int64))
         index.absorb()
-    assert seeks[1] > n / 2, "nothing is known yet"
-    assert max(seeks[3:]) < n / 4
+    assert max(seeks) > 3 * n, "every sixteenth lookup shows what it costs without"
+    assert sorted(seeks[-8:])[-2] < n / 2

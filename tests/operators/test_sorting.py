@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from operators.flight.column import Ints
 from operators.kernels import sorting
 from operators.kernels.sorting import BUCKETS
-from operators.state.spine import make_batch, sort_keys
+from operators.state.order import order_of, sort_keys
+from operators.state.spine import make_batch
 
 _WORDS = st.one_of(
     st.integers(-2, 2),
@@ -104,3 +105,10 @@ def test_bucket_starts(words: list[int], few_buckets: bool) -> None:
     buckets = np.empty(len(words), np.int64)
     sorting.buckets_of(batch.keys[0], buckets)
     assert batch.offsets.tolist() == np.searchsorted(buckets, np.arange(BUCKETS + 1)).tolist()
+
+
+@pytest.mark.parametrize("n", [0, 1, 64, 65, 5_000])
+@pytest.mark.parametrize("spread", [0, 3, 2**40, 2**63 - 1])
+def test_order_of(n: int, spread: int) -> None:
+    values = np.random.default_rng(n).integers(-spread, spread, n, endpoint=True)
+    assert order_of(values).tolist() == np.argsort(values, kind="stable").tolist()
