@@ -19,8 +19,10 @@ from planner.types import (
     BOOLEAN,
     DOUBLE,
     INT,
+    NULL,
     STRING,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     ArrayType,
     DecimalType,
     Field,
@@ -56,6 +58,8 @@ class Takes(Enum):
     KEY = auto()  #: of the map before it
     ENTRIES = auto()  #: ARRAY<STRUCT<key, value>>
     LIST = auto()  #: ARRAY or MAP
+    PARTED = auto()  #: ARRAY, MAP or STRUCT
+    ANY = auto()  #: as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +234,25 @@ _ALL = (
         "(year, month, day, hour, minute, seconds) (*); fails where there is no such time",
         fails=True, zoned=True,
     ),
+    Function(
+        "make_timestamp_ntz", (_I, _I, _I, _I, _I, Takes.SECONDS), TIMESTAMP_NTZ,
+        "(year, month, day, hour, minute, seconds): what clocks show; fails where they never do",
+        fails=True,
+    ),
+    Function(
+        "try_make_timestamp", (_I, _I, _I, _I, _I, Takes.SECONDS), TIMESTAMP,
+        "make_timestamp (*), or NULL", gives_null=True, zoned=True,
+    ),
+    Function(
+        "try_make_timestamp_ntz", (_I, _I, _I, _I, _I, Takes.SECONDS), TIMESTAMP_NTZ,
+        "make_timestamp_ntz, or NULL", gives_null=True,
+    ),
     # arrays
+    Function(
+        "array_insert", (_A, _I, _E), _same,
+        "(a, place, value): put in from 1 on, from -1 back, with NULLs between; fails on 0",
+        fails=True,
+    ),
     Function("size", (Takes.LIST,), INT, "number of elements, or of entries"),
     Function("cardinality", (Takes.LIST,), INT, "number of elements, or of entries"),
     Function("array_size", (_A,), INT, "number of elements"),
@@ -297,6 +319,50 @@ _ALL = (
              gives_null=True),
     Function("json_object_keys", (_T,), ArrayType(STRING), "of a JSON object, else NULL",
              gives_null=True),
+    Function(
+        "from_json", (_T,), NULL,
+        "(JSON, schema literal): a struct, array or map; NULL for what is not of the schema",
+        gives_null=True, zoned=True,
+    ),
+    Function("to_json", (Takes.PARTED,), STRING, "a struct, array or map in JSON", zoned=True),
+    Function("json_fields", (_T,), NULL, "fields of a JSON object by their names"),
+    Function("schema_of_json", (Takes.WORD,), STRING, "(JSON literal): its schema", fails=True),
+    Function(
+        "format_string", (_T,), STRING, "(template, a, b, …): %s, %d, %.2f … filled", fails=True
+    ),
+    # URLs, codes
+    Function(
+        "parse_url", (_T, _T), STRING, "(URL, part): HOST, PATH, QUERY …; fails on what is none",
+        fails=True, gives_null=True,
+    ),
+    Function(
+        "parse_url_key", (_T, _T, _T), STRING, "(URL, 'QUERY', key): the value of a key",
+        fails=True, gives_null=True,
+    ),
+    Function(
+        "try_parse_url", (_T, _T), STRING, "(URL, part): NULL for what is no URL", gives_null=True
+    ),
+    Function(
+        "str_to_map", (_T, Takes.PATTERN, Takes.PATTERN), MapType(STRING, STRING),
+        "(a[, regex between pairs[, regex in them]]): fails on a key that is there twice",
+        defaults=(",", ":"), fails=True,
+    ),
+    Function(
+        "bytes_in", (_T, Takes.WORD), BINARY, "(a, 'hex', 'base64' or 'utf-8'): bytes", fails=True
+    ),
+    Function(
+        "bytes_in_or_null", (_T, Takes.WORD), BINARY, "bytes_in, or NULL", gives_null=True
+    ),
+    Function("is_valid_utf8", (_B,), BOOLEAN, "whether bytes are UTF-8"),
+    Function("validate_utf8", (_B,), STRING, "text of bytes; fails on others", fails=True),
+    Function("try_validate_utf8", (_B,), STRING, "text of bytes, or NULL", gives_null=True),
+    Function("make_valid_utf8", (_B,), STRING, "text of bytes, with marks for others"),
+    Function("to_base32", (_B,), STRING, "bytes in base 32"),
+    Function("from_base32", (_T,), BINARY, "bytes of base 32"),
+    Function("bitmap_bucket_number", (_L,), BIGINT, "which 32,768 numbers a number is among"),
+    Function("bitmap_bit_position", (_L,), BIGINT, "its place among them, from 0 on"),
+    Function("bitmap_count", (_B,), BIGINT, "bits that are 1"),
+    Function("jaro_winkler_similarity", (_T, _T), DOUBLE, "likeness of two texts, 0 to 1"),
     # maps
     Function("map_value", (_M, Takes.KEY), _part(1), "of a key, or NULL", gives_null=True),
     Function("map_keys", (_M,), _arrays_of(0), "array of the keys"),

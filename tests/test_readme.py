@@ -295,7 +295,10 @@ def test_the_functions_are_the_planners() -> None:
     synonyms |= {"reverse_array": "reverse", "concat_arrays": "concat", "item": "get"}
     synonyms |= {"element_of": "element_at", "try_element_of": "try_element_at"}
     synonyms |= {"array_join_all": "array_join", "map_value": "map", "field": "struct"}
-    synonyms |= {"element_fields": "struct"}
+    synonyms |= {"element_fields": "struct", "json_fields": "json_tuple"}
+    synonyms |= {"bytes_in": "to_binary", "bytes_in_or_null": "try_to_binary"}
+    synonyms |= {"parse_url_key": "parse_url"}
+    spelled.add("jsontuple")  # makes columns
     for name in FUNCTIONS.keys() - OPERATORS:
         assert synonyms.get(name, name).replace("_", "") in spelled, name
 

@@ -38,6 +38,7 @@ from operators.scalar import (
     hashes,
     instants,
     json_texts,
+    json_values,
     lambdas,
     lists,
     logic,
@@ -46,6 +47,9 @@ from operators.scalar import (
     numbers,
     regexps,
     strings,
+    templates,
+    urls,
+    utf8,
     wordings,
 )
 from operators.scalar.value import (
@@ -91,6 +95,10 @@ BUILDERS: dict[str, Builder] = {
     **maps.BUILDERS,
     **lambdas.BUILDERS,
     **json_texts.BUILDERS,
+    **json_values.BUILDERS,
+    **templates.BUILDERS,
+    **urls.BUILDERS,
+    **utf8.BUILDERS,
     **hashes.BUILDERS,
 }
 

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import urllib.parse
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -49,9 +50,10 @@ def _hex_of_number(call: Call, args: tuple[Node, ...]) -> Run:
 
 def _unhex(call: Call, args: tuple[Node, ...]) -> Run:
     def bytes_of(digits: str) -> bytes | None:
-        if not all(c in "0123456789abcdefABCDEF" for c in digits):
+        try:
+            return _from_hex(digits)
+        except ValueError:
             return None
-        return bytes.fromhex(digits if len(digits) % 2 == 0 else f"0{digits}")
 
     return rowwise(args, bytes_of, pa.binary())
 
@@ -174,6 +176,46 @@ def from_url(text: str) -> str:
     return out.decode(errors="replace")
 
 
+def _bytes_in(call: Call, args: tuple[Node, ...]) -> Run:
+    """TO_BINARY, by the name of the format."""
+    name, fails = (text_of(args[1]) or "").lower(), call.function == "bytes_in"
+    read: Callable[[str], bytes]
+    match name:
+        case "hex":
+            read = _from_hex
+        case "base64":
+            read = _from_strict_base64
+        case "utf-8" | "utf8":
+            read = str.encode
+        case _:
+            raise UnsupportedError(
+                f"TO_BINARY does not know the format '{name}'",
+                hint="The formats are hex, base64 and utf-8.",
+            )
+
+    def value(text: str) -> bytes | None:
+        try:
+            return read(text)
+        except ValueError:
+            if fails:
+                raise ValueError(f"[CONVERSION_INVALID_INPUT] the text is not {name}") from None
+            return None
+
+    return rowwise(args[:1], value, pa.binary())
+
+
+def _from_strict_base64(text: str) -> bytes:
+    if any(c not in _ALPHABET and c not in "= \t\r\n" for c in text):
+        raise ValueError(text)
+    return from_base64(text)
+
+
+def _from_hex(digits: str) -> bytes:
+    if not all(c in "0123456789abcdefABCDEF" for c in digits):
+        raise ValueError(digits)
+    return bytes.fromhex(digits if len(digits) % 2 == 0 else f"0{digits}")
+
+
 BUILDERS: dict[str, Builder] = {
     "md5": _digest,
     "sha1": _digest,
@@ -187,6 +229,8 @@ BUILDERS: dict[str, Builder] = {
     "octet_length": _length,
     "bit_length": _length,
     "encode": _encode,
+    "bytes_in": _bytes_in,
+    "bytes_in_or_null": _bytes_in,
     "decode": _decode,
     "url_encode": _url_encode,
     "url_decode": _url_decode,

@@ -103,17 +103,27 @@ def _month_and_day(days: Ints) -> tuple[Ints, Ints, Bools]:
 def _make_timestamp(call: Call, args: tuple[Node, ...]) -> Run:
     """The local time by rows, its instant for all together."""
     clocks = call_clocks(args, 6)
-    local = rowwise(args[:6], local_micros, pa.int64())
+    tries = call.function.startswith("try_")
+    local = rowwise(args[:6], _local_or_null if tries else local_micros, pa.int64())
 
     def run(columns: Fetch, n: int) -> Result:
         micros, valid, errors = local(columns, n)
         days = micros // MICROS_PER_DAY
         instants, bad = clocks.instants(days, micros - days * MICROS_PER_DAY)
         rows = np.flatnonzero(bad if valid is None else bad & valid)
+        if tries:
+            return instants, both_valid(valid, ~bad), errors
         messages = ["[ARITHMETIC_OVERFLOW] TIMESTAMP overflow in make_timestamp"] * len(rows)
         return instants, valid, first_of(errors, failures(n, rows, messages))
 
     return run
+
+
+def _local_or_null(*parts: int) -> int | None:
+    try:
+        return local_micros(*parts)
+    except ValueError:
+        return None
 
 
 def local_micros(year: int, month: int, day: int, hour: int, minute: int, micros: int) -> int:
@@ -137,4 +147,7 @@ BUILDERS: dict[str, Builder] = {
     "unix_timestamp": _seconds,
     "months_between": _months_between,
     "make_timestamp": _make_timestamp,
+    "make_timestamp_ntz": _make_timestamp,
+    "try_make_timestamp": _make_timestamp,
+    "try_make_timestamp_ntz": _make_timestamp,
 }

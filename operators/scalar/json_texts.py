@@ -30,6 +30,7 @@ from planner.expr import Call
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9A-Za-z_.])")
 _WORD = re.compile(r"(?:true|false|null)(?![0-9A-Za-z_])")
+_BEYOND = re.compile(r"(?:NaN|[+-]?INF(?:inity)?|[+-]?Infinity)(?![0-9A-Za-z_])")
 _PLAIN = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
 _STEP = re.compile(r"\.([^.\[*]+)|\['([^']+)'\]|\[([0-9]+)\]")
@@ -37,27 +38,29 @@ _STEP = re.compile(r"\.([^.\[*]+)|\['([^']+)'\]|\[([0-9]+)\]")
 _DEEPEST = 500
 
 
-class _Bad(Exception):
+class Bad(Exception):
     """The text is no JSON."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Number:
+class Number:
     text: str
 
 
-class _Parser:
-    """Values of one text: str, _Number, True, False, None, lists, Objects."""
+class Parser:
+    """Values of one text: str, Number, True, False, None, lists, Objects."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, names: bool = False) -> None:
+        """`names`: NaN, INF and Infinity are numbers."""
         self.text = text
+        self.names = names
         self.at = 0
         self.depth = 0
 
     def root(self) -> Any:
         """The value that the text begins with; behind a number there is a space, or nothing."""
         found = self.value()
-        if isinstance(found, _Number) and self.text[self.at : self.at + 1].strip(" \t\r\n"):
+        if isinstance(found, Number) and self.text[self.at : self.at + 1].strip(" \t\r\n"):
             self._fail()
         return found
 
@@ -76,7 +79,11 @@ class _Parser:
         number = _NUMBER.match(self.text, self.at)
         if number is not None:
             self.at = number.end()
-            return _Number(number[0])
+            return Number(number[0])
+        beyond = _BEYOND.match(self.text, self.at) if self.names else None
+        if beyond is not None:
+            self.at = beyond.end()
+            return Number(beyond[0])
         word = _WORD.match(self.text, self.at)
         if word is None:
             self._fail()
@@ -84,7 +91,7 @@ class _Parser:
         return {"true": True, "false": False, "null": None}[word[0]]
 
     def _fail(self) -> NoReturn:
-        raise _Bad
+        raise Bad
 
     def _space(self) -> None:
         found = _SPACE.match(self.text, self.at)
@@ -167,15 +174,15 @@ def _paired(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\ufffd", "?")
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
     match value:
         case Object(pairs=pairs):
-            return f"{{{','.join(f'{_written(k)}:{_written(v)}' for k, v in pairs)}}}"
+            return f"{{{','.join(f'{written(k)}:{written(v)}' for k, v in pairs)}}}"
         case list():
-            return f"[{','.join(map(_written, value))}]"
+            return f"[{','.join(map(written, value))}]"
         case str():
-            return _quoted(value)
-        case _Number(text=text):
+            return quoted(value)
+        case Number(text=text):
             return _number(text)
         case _:
             return json.dumps(value)
@@ -183,13 +190,15 @@ def _written(value: Any) -> str:
 
 def _number(text: str) -> str:
     """A whole number has all its digits, another one those of a DOUBLE."""
+    if _BEYOND.fullmatch(text):
+        return f'"{text}"'
     if text.removeprefix("-").isdigit():
         return str(int(text)) if len(text) < 1000 else text
     shown = format_float(float(text))
     return f'"{shown}"' if "Inf" in shown else shown
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """As Jackson escapes: quotes, backslashes and control characters, in capital digits."""
     if not re.search(r'["\\\x00-\x1f]', text):
         return f'"{text}"'
@@ -223,10 +232,10 @@ def _get(call: Call, args: tuple[Node, ...]) -> Run:
 
     def found(text: str) -> str | None:
         try:
-            value = _reached(_Parser(text).root(), steps)
-        except _Bad:
+            value = _reached(Parser(text).root(), steps)
+        except Bad:
             return None
-        return value if value is None or isinstance(value, str) else _written(value)
+        return value if value is None or isinstance(value, str) else written(value)
 
     return rowwise(args[:1], found, pa.string())
 
@@ -257,8 +266,8 @@ def _array_length(call: Call, args: tuple[Node, ...]) -> Run:
 
 def _parsed(text: str) -> Any:
     try:
-        return _Parser(text).root()
-    except _Bad:
+        return Parser(text).root()
+    except Bad:
         return None
 
 

@@ -6,6 +6,7 @@ function here knows what an array is of. Source: Spark `collectionOperations`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -514,19 +515,7 @@ def _split(call: Call, args: tuple[Node, ...]) -> Run:
     regex, most = translated(pattern, "split"), int(args[2].value or 0)
 
     def parts(text: str) -> list[str]:
-        if pattern == "" and text:  # a case of its own in Spark
-            return list(text[:most] if most > 0 else text)
-        out: list[str] = []
-        at = 0
-        for match in regex.finditer(text):
-            if 0 < most <= len(out) + 1:
-                break
-            start, end = match.span()
-            if at == 0 and start == end == 0:
-                continue  # what has no width leaves nothing before it
-            out.append(text[at:start])
-            at = end
-        return [*out, text[at:]]
+        return parts_by(regex, text, most)
 
     def op(given: list[Column], valid: Bools, n: int) -> tuple[Column, None]:
         lists = [parts(text) for text in given[0].values.to_pylist()]
@@ -535,6 +524,72 @@ def _split(call: Call, args: tuple[Node, ...]) -> Run:
         return nested.from_lists(call.type, offsets, Column(t.STRING, words), None), None
 
     return strict(args[:1], op)
+
+
+#: Elements of an array that ARRAY_INSERT makes, at most.
+_LONGEST_ARRAY = 1 << 24
+_LONE_NULL = pa.array([b"\x01"], pa.binary())
+
+
+def _insert(call: Call, args: tuple[Node, ...]) -> Run:
+    """ARRAY_INSERT: the value may be NULL, the others not. Each row makes a list of places."""
+    kind = call.type
+
+    def op(given: list[Column], valid: Bools, n: int) -> tuple[Column, Errors | None]:
+        found = nested.lists(given[0])
+        every = nested.joined(
+            [found.pieces, nested.pieces_of(_LONE_NULL), nested.pieces_of(nested.marked(value[0]))]
+        )
+        missing = len(found.pieces)
+        places: list[int] = []
+        sizes, bad = [], []
+        edges = found.offsets.tolist()
+        for i, at in enumerate(given[1].values.tolist()):
+            old = list(range(edges[i], edges[i + 1]))
+            new, size = missing + 1 + i, len(old)
+            if at == 0 or abs(at) > _LONGEST_ARRAY:
+                bad.append(i)
+            elif at > 0:
+                old += [missing] * (at - 1 - size)
+                old.insert(at - 1, new)
+            elif -at <= size + 1:
+                old.insert(size + at + 1, new)
+            else:
+                old = [new, *[missing] * (-at - size - 1), *old]
+            sizes.append(len(old))
+            places += old
+        made = every.take(np.array(places, np.int64))
+        said = ["[INVALID_INDEX_OF_ZERO] the place 0, or one far beyond, is none in an array"]
+        column = nested.from_pieces(kind, nested.offsets_of(sizes), made, None)
+        return column, failures(n, bad, said * len(bad))
+
+    value: list[Column] = []
+    inner = strict(args[:2], op)
+
+    def run(columns: Fetch, n: int) -> Result:
+        values, own_valid, errors = args[2].run(columns, n)
+        value[:] = [Column(args[2].type, values, own_valid)]
+        made, valid, own = inner(columns, n)
+        return made, valid, first_of(own, errors)
+
+    return run
+
+
+def parts_by(regex: re.Pattern[str], text: str, most: int) -> list[str]:
+    """What is between the places where the expression is found, `most` parts if that is above 0."""
+    if regex.pattern == "" and text:  # a case of its own in Spark
+        return list(text[:most] if most > 0 else text)
+    out: list[str] = []
+    at = 0
+    for match in regex.finditer(text):
+        if 0 < most <= len(out) + 1:
+            break
+        start, end = match.span()
+        if at == 0 and start == end == 0:
+            continue  # what has no width leaves nothing before it
+        out.append(text[at:start])
+        at = end
+    return [*out, text[at:]]
 
 
 def convert(
@@ -620,4 +675,5 @@ BUILDERS: dict[str, Builder] = {
     "sequence": _sequence,
     **dict.fromkeys(("array_join", "array_join_all"), _join),
     "split": _split,
+    "array_insert": _insert,
 }

@@ -14,6 +14,7 @@ from sqlglot import exp
 from planner import types
 from planner.algebra import Explode, Plan, Project, identity
 from planner.bind import nested
+from planner.bind.library import json_fields
 from planner.bind.nodes import generator_name
 from planner.bind.report import Report
 from planner.bind.scalars import Scalars
@@ -65,6 +66,8 @@ def _array(name: str, args: list[Expr]) -> Expr:
     shown = name.upper()
     if name == "stack":
         return _stacked(args)
+    if name == "json_tuple":
+        return nested.array([json_fields(args)])
     if len(args) != 1:
         raise TypeMismatch(f"{shown} takes 1 argument, not {len(args)}")
     (arg,) = args
@@ -105,7 +108,7 @@ def _columns(
     name: str, kind: types.SqlType, pos: Column, element: Column
 ) -> list[tuple[str, Expr]]:
     """What the rows have."""
-    if name in ("inline", "stack"):
+    if name in ("inline", "stack", "json_tuple"):
         assert isinstance(element.type, StructType)
         return [(f.name, nested.field(element, f.name)) for f in element.type.fields]
     made: list[tuple[str, Expr]] = [("pos", pos)] if name == "posexplode" else []

@@ -13,6 +13,7 @@ from planner.bind.nested import NESTED
 from planner.coercion import TypeMismatch, cast, common_type, explicit_cast, unify
 from planner.expr import Call, Expr, Literal
 from planner.library import LIBRARY, SECONDS, Function, Takes
+from planner.parse.columns import schema_type
 from planner.session_zone import zone_argument
 from planner.types import (
     BIGINT,
@@ -29,13 +30,17 @@ from planner.types import (
     BooleanType,
     DateType,
     DecimalType,
+    Field,
     FloatType,
     IntegerType,
+    MapType,
     NestedType,
     NullType,
     SqlType,
     StringType,
+    StructType,
     TimestampType,
+    parts_of,
 )
 from planner.zones import find
 
@@ -94,6 +99,12 @@ def _argument(takes: Takes, value: Expr, name: str) -> Expr:
             return _bytes(value, shown)
         case _ if takes in NESTED:
             return value
+        case Takes.ANY:
+            return value
+        case Takes.PARTED:
+            if isinstance(value.type, NestedType):
+                return value
+            raise TypeMismatch(f"{shown} needs a STRUCT, ARRAY or MAP, not {value.type}")
         case Takes.INSTANT:
             return cast(functions.instant(value, TIMESTAMP), TIMESTAMP)
         case _:
@@ -239,6 +250,26 @@ def moved(value: Expr, zone: str, to_utc: bool) -> Expr:
     return Call("cast", (local, *second), TIMESTAMP, instant.nullable)
 
 
+def converted(value: Expr, names: Sequence[str]) -> Expr:
+    """CONVERT_TIMEZONE. Raises: TypeMismatch if there is no such zone."""
+    zones: list[tuple[Literal, ...]] = []
+    for name in names:
+        zone = find(name)
+        if zone is None:
+            raise TypeMismatch(f"CONVERT_TIMEZONE does not know the time zone '{name}'")
+        zones.append(() if zone.is_utc else (Literal(zone.id, STRING),))
+    if len(zones) == 1:
+        zones.insert(0, zone_argument())
+    local = explicit_cast(value, TIMESTAMP_NTZ, False)
+    instant = Call("cast", (local, *zones[0]), TIMESTAMP, local.nullable)
+    return Call("cast", (instant, *zones[1]), TIMESTAMP_NTZ, local.nullable)
+
+
+def bytes_of(args: Sequence[Expr], name: str) -> Expr:
+    """TO_BINARY and TRY_TO_BINARY."""
+    return call(name, args if len(args) > 1 else [*args, Literal("hex", STRING)])
+
+
 def half_even(value: Expr, digits: Expr) -> Expr:
     """BROUND: as ROUND, half to even."""
     rounded = functions.scalar("round", [value, digits])
@@ -262,6 +293,68 @@ def hashed(function: str, args: Sequence[Expr]) -> Expr:
                 hint="Hash its elements or fields.",
             )
     return Call(function, tuple(args), INT if function == "hash" else BIGINT, False)
+
+
+def read_json(value: Expr, kind: SqlType) -> Expr:
+    """FROM_JSON, of a type that `json_type` gave."""
+    text = cast(value, STRING)
+    return Call("from_json", (text, *zone_argument()), kind, True)
+
+
+def json_type(schema: str) -> SqlType:
+    """The type of a schema: columns, or a struct, array or map.
+
+    Raises: BindError for what is none, TypeMismatch for types that FROM_JSON does not read.
+    """
+    kind = schema_type(schema)
+    if not isinstance(kind, NestedType):
+        raise TypeMismatch(f"FROM_JSON reads a STRUCT, an ARRAY or a MAP, not {kind}")
+    _check_json(kind)
+    return kind
+
+
+def _check_json(kind: SqlType) -> None:
+    if isinstance(kind, MapType) and not isinstance(kind.key, StringType):
+        raise TypeMismatch(f"a key in JSON is a STRING, not {kind.key}")
+    for field in kind.fields if isinstance(kind, StructType) else ():
+        if field.name == "_corrupt_record":
+            raise TypeMismatch("the column _corrupt_record of FROM_JSON is not filled")
+    for part in parts_of(kind) if isinstance(kind, NestedType) else ():
+        _check_json(part)
+
+
+def json_fields(args: Sequence[Expr]) -> Expr:
+    """The fields of JSON_TUPLE as a struct of c0, c1, …"""
+    if len(args) < 2:
+        raise TypeMismatch("JSON_TUPLE needs a text, and names")
+    names = [_argument(Takes.WORD, a, "json_tuple") for a in args[1:]]
+    kind = StructType(tuple(Field(f"c{i}", STRING) for i in range(len(names))))
+    return Call("json_fields", (_any_text(args[0]), *names), kind, False)
+
+
+def _any_text(value: Expr) -> Expr:
+    text = cast(value, STRING)
+    return functions.coalesce([text, Literal("", STRING)]) if text.nullable else text
+
+
+def formatted(args: Sequence[Expr]) -> Expr:
+    """FORMAT_STRING. A decimal can be written as a text alone."""
+    template = cast(args[0], STRING)
+    values = []
+    for value in args[1:]:
+        if isinstance(value.type, (NestedType, BinaryType)):
+            raise TypeMismatch(
+                f"FORMAT_STRING of {value.type} is not among the functions",
+                hint="Cast it to STRING.",
+            )
+        decimal = isinstance(value.type, (DecimalType, NullType))
+        values.append(cast(value, STRING) if decimal else value)
+    return Call("format_string", (template, *values), STRING, template.nullable)
+
+
+def url_part(args: Sequence[Expr], name: str) -> Expr:
+    """PARSE_URL, of a part or of a key of the query."""
+    return call(name if len(args) == 2 else f"{name}_key", args)
 
 
 def type_name(value: Expr) -> Expr:
@@ -300,6 +393,13 @@ FORMS: dict[str, tuple[int, int, Callable[[Sequence[Expr]], Expr]]] = {
     "make_timestamp_ltz": (6, 6, lambda a: call("make_timestamp", a)),
     "to_timestamp_ltz": (1, 1, lambda a: explicit_cast(a[0], TIMESTAMP, False)),
     "to_timestamp_ntz": (1, 1, lambda a: explicit_cast(a[0], TIMESTAMP_NTZ, False)),
+    "to_binary": (1, 2, lambda a: bytes_of(a, "bytes_in")),
+    "try_to_binary": (1, 2, lambda a: bytes_of(a, "bytes_in_or_null")),
+    "try_make_timestamp_ltz": (6, 6, lambda a: call("try_make_timestamp", a)),
+    "to_json": (1, 1, lambda a: call("to_json", a)),
+    "format_string": (1, 1_000_000, formatted),
+    "printf": (1, 1_000_000, formatted),
+    "parse_url": (2, 3, lambda a: url_part(a, "parse_url")),
     "typeof": (1, 1, lambda a: type_name(*a)),
     "sha": (1, 1, lambda a: call("sha1", a)),
     # arrays, maps, structs

@@ -19,8 +19,10 @@ from planner.bind import lambdas, library, nested
 from planner.bind.lambdas import LAMBDAS, Variables
 from planner.bind.report import Refusal, Report
 from planner.bind.tables import EXTRACT
+from planner.errors import SqlViewError
 from planner.expr import Expr, Literal
 from planner.library import LIBRARY
+from planner.parse.tokens import shortened
 from planner.types import DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType, StringType
 
 
@@ -263,7 +265,8 @@ def _unknown_pattern(
 _OTHERWISE = {
     *("hex_of_number", "levenshtein_within", "decode", "overlay", "unix_timestamp"),
     *("reverse_array", "item", "element_of", "try_element_of", "map_value", "array_join"),
-    "array_join_all",
+    *("array_join_all", "from_json", "json_fields", "parse_url_key"),
+    *("bytes_in", "bytes_in_or_null"),
 }
 
 
@@ -339,12 +342,55 @@ def _moved(to_utc: bool) -> _Bind:
     return bind
 
 
+def _converted(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    """CONVERT_TIMEZONE([from,] to, time): what clocks of a zone show when another's show it."""
+    *zones, value = [binder.bind(a) for a in args]
+    names = []
+    for arg, zone in zip(args, zones, strict=False):
+        if not (isinstance(zone, Literal) and isinstance(zone.value, str)):
+            binder.report.refuse(
+                arg,
+                Refusal(
+                    "CONVERT_TIMEZONE with a time zone that is not a string",
+                    "would have to be looked up for each row",
+                    "Write the zone as a literal.",
+                ),
+            )
+        names.append(zone.value)
+    return library.converted(value, names)
+
+
+def _from_json(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    schema = binder.bind(args[1])
+    if not (isinstance(schema, Literal) and isinstance(schema.value, str)):
+        binder.report.refuse(
+            args[1],
+            Refusal(
+                "FROM_JSON with a schema that is not a string",
+                "would have another type for each row",
+                "Write the schema as a literal, such as 'a INT, b ARRAY<STRING>'.",
+            ),
+        )
+    try:
+        kind = library.json_type(schema.value)
+    except (SqlViewError, coercion.TypeMismatch) as wrong:
+        binder.report.fail(
+            args[1],
+            f"FROM_JSON cannot read the schema '{shortened(schema.value)}': {wrong.message}",
+            wrong.detail,
+            wrong.hint,
+        )
+    return library.read_json(binder.bind(args[0]), kind)
+
+
 #: name -> how many arguments, and what it is. Casts: sqlglot knows others, such as int(…), as such.
 NAMED: dict[str, Named] = {
     "isnull": Named(1, 1, _missing(False)),
     "isnotnull": Named(1, 1, _missing(True)),
     "positive": Named(1, 1, lambda binder, node, args: functions.positive(binder.bind(args[0]))),
     "weekday": Named(1, 1, _weekday),
+    "from_json": Named(2, 2, _from_json),
+    "datepart": Named(2, 2, _date_part),
     "regexp": Named(2, 2, lambda binder, node, args: binder.rlike(args[0], args[1])),
     "date_part": Named(2, 2, _date_part),
     "bigint": Named(1, 1, _cast_to(types.BIGINT)),
@@ -393,6 +439,7 @@ NAMED: dict[str, Named] = {
     "to_date": Named(1, 2, _to_date),
     "to_timestamp": Named(1, 1, _cast_to(TIMESTAMP)),
     "from_unixtime": Named(1, 2, _from_unixtime),
+    "convert_timezone": Named(2, 3, _converted),
     "from_utc_timestamp": Named(2, 2, _moved(False)),
     "to_utc_timestamp": Named(2, 2, _moved(True)),
     **{name: _of_library(name) for name in LIBRARY.keys() - _OTHERWISE},

@@ -290,6 +290,8 @@ def _named(name: str, args: list[exp.Expression]) -> str:
         return f"array_sort({_printed(args[0])}, {_ASCENDING})"
     elif name in ("decimal", "binary") and isinstance(args[0], exp.Column):
         return _printed(args[0])
+    elif name == "from_json":
+        args = args[:1]
     filled = [_printed(a) for a in args] + _filled(name, len(args))
     return f"{name.upper() if name in _CAPITALS else name}({', '.join(filled)})"
 

@@ -11,7 +11,7 @@ class PeriodEdge(exp.Expression):
     arg_types = {"this": True, "slide": True, "offset": True, "back": True}  # noqa: RUF012
 
 
-_NAMES = frozenset(("explode", "posexplode", "inline", "stack"))
+_NAMES = frozenset(("explode", "posexplode", "inline", "stack", "json_tuple"))
 
 
 def generator_name(node: exp.Expression) -> str | None:
@@ -19,4 +19,8 @@ def generator_name(node: exp.Expression) -> str | None:
     if not isinstance(node, exp.Anonymous):
         return None
     name = str(node.this).lower().removesuffix("_outer")
-    return name if name in _NAMES and str(node.this).lower() != "stack_outer" else None
+    return (
+        name
+        if name in _NAMES and str(node.this).lower() not in ("stack_outer", "json_tuple_outer")
+        else None
+    )

@@ -173,3 +173,29 @@ def _sizes(cursor: Cursor, most: int) -> list[str]:
         sizes.append(cursor.take("number", "a number").text)
     cursor.expect(")")
     return sizes
+
+
+def schema_type(text: str) -> SqlType:
+    """The type that a schema in a literal says: columns (`a INT, b STRING`), or one type.
+
+    Raises: BindError, at its place in the schema, for what is neither.
+    """
+    cursor = Cursor(text)
+    following = cursor.ahead()
+    if following is None or following.kind == "end" or following.text in "<(":
+        kind = type_at(cursor)
+        cursor.end()
+        return kind
+    fields = []
+    while True:
+        name = cursor.name("column")
+        cursor.accept(":")
+        kind = type_at(cursor)
+        cursor.accept("NOT", "NULL")  # what is not there is NULL still, as in Spark
+        if cursor.accept("COMMENT"):
+            string_value(cursor.take("string", "a string"))
+        fields.append(Field(name, kind))
+        if not cursor.accept(","):
+            break
+    cursor.end()
+    return types.StructType(tuple(fields))

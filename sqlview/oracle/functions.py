@@ -29,7 +29,8 @@ BY_NAME = frozenset(
     "FROM_UNIXTIME FROM_UTC_TIMESTAMP TO_UTC_TIMESTAMP TYPEOF EXPLODE EXPLODE_OUTER POSEXPLODE "
     "POSEXPLODE_OUTER INLINE INLINE_OUTER STACK ELEMENT_AT TRY_ELEMENT_AT SEQUENCE TRANSFORM "
     "FILTER AGGREGATE REDUCE ARRAY_SORT ARRAYS_ZIP "
-    "XXHASH64 HASH ARRAY_APPEND ARRAY_PREPEND".split()
+    "JSON_TUPLE PRINTF TO_BINARY TRY_TO_BINARY CONVERT_TIMEZONE DATEPART "
+    "TRY_MAKE_TIMESTAMP_LTZ XXHASH64 HASH ARRAY_APPEND ARRAY_PREPEND".split()
 ) | {name.upper() for name in LIBRARY}
 
 
@@ -41,6 +42,7 @@ _SPARKS = (
     | {
         "arrays_zip",
         *("from_unixtime", "from_utc_timestamp", "to_utc_timestamp"),
+        *("convert_timezone", "datepart"),
     }
 )
 _SAME = frozenset("sin cos tan asin acos atan sinh cosh tanh asinh atan2".split())

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from planner.bind.builtin import maintained
-from planner.bind.refused import BY_NAME
+from planner.bind.refused import BY_NAME, OF_OTHER_TYPES, VARYING
 
 LISTED = Path(__file__).with_name("spark_functions.json")
 PAGE = Path(__file__).parents[2] / "FUNCTIONS.md"
@@ -20,6 +20,16 @@ def listed() -> dict[str, str]:
     return found
 
 
+def shares() -> tuple[int, int, int, int]:
+    """How many functions views have, of how many; of the deterministic ones; and of those without
+    the ones of sketches and of types that no column has."""
+    names, known = listed().keys(), maintained()
+    count = len(names & known)
+    of_values = [n for n in names if n in known or BY_NAME[n] not in VARYING]
+    of_columns = [n for n in of_values if n in known or BY_NAME[n] not in OF_OTHER_TYPES]
+    return count, len(names), len(of_values), len(of_columns)
+
+
 def page() -> str:
     """FUNCTIONS.md."""
     groups: dict[str, list[str]] = {}
@@ -28,13 +38,17 @@ def page() -> str:
     known = maintained()
     names = listed()
     version = json.loads(LISTED.read_text())["spark"]
-    count = len(names.keys() & known)
+    count, _, of_values, of_columns = shares()
     lines = [
         "# Functions",
         "",
         f"Of the {len(names)} built-in functions and operators of Spark {version}, views have",
         f"{count}. README.md shows how each is written, and what its arguments may be. This page",
         "is made by `python -m tests.sql.spark_functions`.",
+        "",
+        f"Deterministic are {of_values}: views have {count / of_values:.0%} of them; without those",
+        "of sketches, whose bytes are a library's own, and of types that no column has, they are",
+        f"{of_columns}, of which views have {count / of_columns:.0%}.",
     ]
     for group, members in sorted(groups.items(), key=lambda g: _title(g[0])):
         lines += ["", f"## {_title(group).capitalize()}", ""]
@@ -86,3 +100,7 @@ def record() -> None:
 if __name__ == "__main__":
     record()
     PAGE.write_text(page())
+    count, names, of_values, of_columns = shares()
+    print(f"{count} of {names} functions in views")
+    print(f"{count / of_values:.1%} of {of_values} that are deterministic")
+    print(f"{count / of_columns:.1%} of {of_columns} of them over columns' types, without sketches")
