@@ -20,9 +20,13 @@ in which up to 100 leave and as many come. The soak is a window that slides over
 random graph: an edge leaves and another comes, `--soak` times, and the steps of the last window of
 10,000 are compared with those of the first.
 
-Beside them differential dataflow (benchmarks/peers/differential, src/bin/recursion.rs) takes the
-same changes in the same steps, where cargo is there to build it: its first step takes the edges,
-indexes them and finds the result. Both run on one core; what counts is time on the processor.
+Prepared queries are subscribed to with `--parameters` values one after the other, over a random
+graph of 20,000 nodes and edges: what the first costs, those after it and the last, and their state.
+
+Beside the graphs differential dataflow (benchmarks/peers/differential, src/bin/recursion.rs) takes
+the same changes in the same steps, where cargo is there to build it: its first step takes the
+edges, indexes them and finds the result. Both run on one core; what counts is time on the
+processor.
 
 Invariant: in the end of every case the view and the peer's result were what a plain computation in
 NumPy makes of the edges.
@@ -38,6 +42,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -85,6 +90,17 @@ QUICK_CASES = (
     ("tc", "grid", 16, 0),
     ("sg", "tree", 30, 0),
 )
+#: Queries with a parameter, each for a node.
+PREPARED = {
+    "one step": "SELECT b FROM edges WHERE a = :node",
+    "two steps": "SELECT q.b FROM edges p JOIN edges q ON p.b = q.a WHERE p.a = :node",
+    "count": "SELECT count(*) AS n, sum(length) AS lengths FROM edges WHERE a = :node",
+    "reached": "WITH RECURSIVE r(x, y) AS (SELECT a, b FROM edges UNION "
+    "SELECT x, b FROM r JOIN edges ON a = y WHERE length < 50) SELECT y FROM r WHERE x = :node",
+}
+_PREPARED_NODES = 20_000
+#: Of how many subscriptions the median is shown, and the goal: that of the last over the first.
+_SUBSCRIPTIONS, _MOST_COST = 100, 2
 _BULK = 100
 _SOAK_NODES, _SOAK_EDGES, _SOAK_ROOTS = 1_000, 2_000, 10
 _SOAK_WINDOW = 10_000
@@ -133,13 +149,26 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Soak:
-    """Wall seconds of a side's steps: all together, and each in the first and the last window."""
+    """Seconds on the processor of a side's steps: together, and each in the first and the last
+    window."""
 
     side: str
     updates: int
     seconds: float
     first: tuple[float, ...]
     last: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """`seconds` on the processor of each subscription with its first result; `rows` of them all,
+    `bytes` of the state that they added."""
+
+    query: str
+    prepare_seconds: float
+    seconds: tuple[float, ...]
+    rows: int
+    bytes: int
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -160,11 +189,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--soak", type=common.positive, default=40_000, metavar="N", help="updates (%(default)s)"
     )
     parser.add_argument(
+        "--parameters", type=common.positive, default=1_000, metavar="N",
+        help="values that prepared queries are subscribed to with (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
         "--environments", type=Path, default=Path("build/peers"), metavar="DIRECTORY",
         help="where the peer is built and kept (%(default)s)",
     )  # fmt: skip
     parser.add_argument("--no-peer", action="store_true", help="without the peer")
-    given = common.parse(parser, arguments, {"changes": 4, "soak": 60})
+    given = common.parse(parser, arguments, {"changes": 4, "soak": 60, "parameters": 20})
     return common.guarded(lambda: _main(given))
 
 
@@ -195,9 +228,11 @@ def _main(given: argparse.Namespace) -> None:
             found.append(
                 case(query, kind, nodes, edges, given.changes, given.seed, program, Path(scratch))
             )
+        console.print(f"prepared queries, {given.parameters:,} values")
+        some = prepared(given.parameters, given.seed)
         console.print(f"soak of {given.soak:,} updates")
         soaks = soak(given.soak, given.seed, program, Path(scratch))
-    written = results.write({"cases": found, "soaks": soaks})
+    written = results.write({"cases": found, "soaks": soaks, "prepared": some})
     common.show_figures(tables(written))
     common.show_targets(targets(written))
     _draw(results, written)
@@ -346,19 +381,38 @@ def soak(updates: int, seed: int, program: Path | None, scratch: Path) -> list[S
     made = window(updates, seed)
     expected = answer("reach", made)
     steps = iter(made.steps)
-    seconds: list[float] = []
     with sqlview.connect(placement="inline") as db:
         _load(db, made, next(steps)[0])
         db.sql(f"CREATE MATERIALIZED VIEW v AS WITH RECURSIVE {SQL['reach']}")
-        for each in _transactions(db, steps):
-            started = time.perf_counter()
-            each()
-            seconds.append(time.perf_counter() - started)
+        seconds = [_cpu(each) for each in _transactions(db, steps)]
         _check("view of the soak", _rows(db), expected)
     found = [_soaked("sqlview", seconds)]
     if program is not None:
-        took = _peer(program, "reach", made, scratch, expected)["seconds"][1:]
+        took = _peer(program, "reach", made, scratch, expected)["cpu_seconds"][1:]
         found.append(_soaked("differential", took))
+    return found
+
+
+def prepared(values: int, seed: int) -> list[Prepared]:
+    """Raises: common.WrongAnswerError if a view of a prepared query is not its recompute."""
+    rng = np.random.default_rng(seed)
+    edges = _edges("random", _PREPARED_NODES, _PREPARED_NODES, rng)
+    found = []
+    for name, text in PREPARED.items():
+        with sqlview.connect(placement="inline") as db:
+            _load(db, Graph(_PREPARED_NODES, 1, (), edges), edges)
+            started = time.process_time()
+            statement = db.prepare(text)
+            took = time.process_time() - started
+            before = db.metrics().state_bytes
+            subscribe = statement.subscribe
+            seconds = [_cpu(partial(subscribe, node=node)) for node in range(values)]
+            added = db.metrics().state_bytes - before
+            rows = len(db.view(statement.name))
+            outcome = db.verify(statement.name, engine="duckdb")
+            if not outcome.equal:
+                raise common.WrongAnswerError(str(outcome))
+        found.append(Prepared(name, took, tuple(seconds), rows, added))
     return found
 
 
@@ -488,6 +542,18 @@ def tables(result: Mapping[str, Any]) -> list[common.Figures]:
                 f"{last / first:.2f}",
             )
         )
+    values = []
+    for each in result["prepared"]:
+        first, early, late = _subscriptions(each)
+        many = len(each["seconds"])
+        values.append(
+            (
+                each["query"],
+                *map(common.number, (each["prepare_seconds"] * 1000, first, early, late)),
+                common.number(each["rows"] / many),
+                common.number(each["bytes"] / many),
+            )
+        )
     return [
         common.Figures(
             "Time on the processor: the first result, a transaction of one edge that comes and "
@@ -498,11 +564,25 @@ def tables(result: Mapping[str, Any]) -> list[common.Figures]:
         ),
         common.Figures(
             f"Soak: a window of {_SOAK_EDGES:,} edges over {_SOAK_NODES:,} nodes slides by one "
-            f"edge a transaction; what {_SOAK_ROOTS} roots reach",
+            f"edge a transaction; what {_SOAK_ROOTS} roots reach; CPU time",
             ("", "updates", "updates a second", "p99 ms at first", "p99 ms at last", "growth"),
             tuple(soaks),
         ),
+        common.Figures(
+            f"Prepared queries over {_PREPARED_NODES:,} nodes and edges, "
+            f"{result['settings']['parameters']:,} values subscribed to in turn, CPU ms",
+            ("", "prepare", "first", f"p50 of the next {_SUBSCRIPTIONS}",
+                f"p50 of the last {_SUBSCRIPTIONS}", "rows each", "bytes each"),
+            tuple(values),
+        ),
     ]  # fmt: skip
+
+
+def _subscriptions(prepared: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Milliseconds of the first, and medians of the next and of the last."""
+    ms = np.asarray(prepared["seconds"]) * 1000
+    next_ones, last = ms[1 : 1 + _SUBSCRIPTIONS], ms[-_SUBSCRIPTIONS:]
+    return float(ms[0]), float(np.median(next_ones)), float(np.median(last))
 
 
 def targets(result: Mapping[str, Any]) -> list[common.Target]:
@@ -525,6 +605,17 @@ def targets(result: Mapping[str, Any]) -> list[common.Target]:
                     met == len(ratios),
                 )
             )
+    costs = {p["query"]: _subscriptions(p) for p in result["prepared"]}
+    growths = {query: last / first for query, (first, _, last) in costs.items()}
+    worst = max(growths, key=lambda query: growths[query])
+    found.append(
+        common.Target(
+            f"the last of {result['settings']['parameters']:,} subscriptions to a prepared query "
+            f"≤ {_MOST_COST} × the first",
+            f"{growths[worst]:.2f} ({worst})",
+            growths[worst] <= _MOST_COST,
+        )
+    )
     for each in result["soaks"]:
         if each["side"] == "sqlview":
             rate = each["updates"] / each["seconds"]

@@ -87,7 +87,8 @@ def test_recursion(tmp_path: Path) -> None:
     assert queries == [query for query, *_ in recursion.QUICK_CASES]
     assert all(len(case["sqlview"]["change_seconds"]) == 4 for case in found["cases"])
     assert len(found["soaks"][0]["first"]) == len(found["soaks"][0]["last"]) == 30
-    assert len(recursion.targets(found)) == 2
+    assert [len(each["seconds"]) for each in found["prepared"]] == [20] * len(recursion.PREPARED)
+    assert len(recursion.targets(found)) == 3
 
 
 @pytest.mark.parametrize(
