@@ -22,6 +22,7 @@ from operators.flight.column import Column, Ints, concat, counting
 from operators.flight.delta import Delta
 from operators.kernels import sorting
 from operators.nodes.store import apply_changes, living_copies
+from operators.quick import quick
 from operators.state import ascending, changes, encode, equality
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import Normalised
@@ -34,6 +35,7 @@ from planner import types as t
 _NONE = np.empty(0, np.int64)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Change:
     """A batch of one statement: `action` is INSERT, DELETE or UPSERT of operators.state.changes.
@@ -64,6 +66,7 @@ class Refusal:
     earlier: tuple[int, int] | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Sorted:
     """Key words int64[w, n] of new rows, and the positions that sort them (order.sort_keys)."""
@@ -72,6 +75,7 @@ class Sorted:
     order: Ints
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Checked:
     """Changes that passed; `born` are the values of applied.births, `keys` their keys in the index

@@ -33,6 +33,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.quick import quick
 from operators.slabs import ROWS
 from planner import types as t
 from planner.errors import DataError
@@ -44,6 +45,7 @@ _TAKE, _INT64 = pc.get_function("take"), pa.int64()
 Values: TypeAlias = Any
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Column:
     """`values` and `valid` as the module describes; len() is the number of rows."""
@@ -99,8 +101,10 @@ class Unread(Column):
     _read: Ints | None
 
     def __init__(self, kind: t.SqlType, raw: np.ndarray[Any, Any]) -> None:
-        for name, value in (("type", kind), ("valid", None), ("raw", raw), ("_read", None)):
-            object.__setattr__(self, name, value)
+        _set_type(self, kind)
+        _set_valid(self, None)
+        _set_raw(self, raw)
+        _set_read(self, None)
 
     @property
     def values(self) -> Ints:
@@ -111,8 +115,8 @@ class Unread(Column):
             elif not read.flags.c_contiguous:
                 # Whoever stores the column keeps these words, and not what came in.
                 read = ROWS.copy(read, np.int64)
-                object.__setattr__(self, "raw", read)
-            object.__setattr__(self, "_read", read)
+                _set_raw(self, read)
+            _set_read(self, read)
         assert self._read is not None
         return self._read
 
@@ -131,6 +135,11 @@ class Unread(Column):
 
     def part(self, start: int, end: int) -> Column:
         return Unread(self.type, self.raw[start:end])
+
+
+# A frozen class; `quick` says why not by name.
+_set_type, _set_valid = (Column.__dict__[name].__set__ for name in ("type", "valid"))
+_set_raw, _set_read = (Unread.__dict__[name].__set__ for name in ("raw", "_read"))
 
 
 def taken(array: pa.Array, rows: Ints) -> pa.Array:

@@ -20,6 +20,7 @@ import numpy as np
 
 from operators.flight.column import Bools, Column, Ints, concat, ones
 from operators.kernels import memory
+from operators.quick import quick
 from operators.state.filters import FilterReader
 from operators.state.probes import Probes
 from operators.state.relation import Relation
@@ -27,6 +28,7 @@ from operators.state.rows import Rows
 from planner.types import Field, Schema, SqlType
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Sought:
     """The lookups of a binding's rows by some of its columns: the rows that have a key (None: all
@@ -76,6 +78,7 @@ class Bound:
     column: int
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Picked:
     """Rows of a column that was at hand before a selection."""
@@ -168,16 +171,16 @@ class Delta:
 
     def column(self, index: int) -> Column:
         """The values of a column. Cost: a gather on first use, unless it was computed."""
-        match self.origin(index):
-            case Bound(binding, column):
-                return self.bindings[binding].column(column)
-            case Picked(source, rows):
-                values = self._values[index] = source.take(rows)
-                return values
-            case Column() as computed:
-                return computed
-            case None:
-                raise LookupError(f"column {index} is not bound yet")
+        # Not by `match`, which takes a bound one apart in six times the time.
+        origin = self.origin(index)
+        if isinstance(origin, Bound):
+            return self.bindings[origin.binding].column(origin.column)
+        if isinstance(origin, Picked):
+            values = self._values[index] = origin.column.take(origin.rows)
+            return values
+        if origin is None:
+            raise LookupError(f"column {index} is not bound yet")
+        return origin
 
     def peek(self, index: int, rows: Ints) -> Column:
         """The values of a column at positions `rows` alone."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 from operators.flight.column import Column, Ints, concat
 from operators.flight.delta import Delta
 from operators.kernels import grouping
+from operators.quick import quick
 from operators.scalar import exact_sum
 from operators.slabs import joined, kept, scratch
 from operators.state import encode, equality
@@ -45,6 +46,7 @@ def elements(sizes: Ints) -> tuple[Ints, Ints]:
     return group, np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Grouping:
     """Rows by key and time: run r is rows order[starts[r]:starts[r + 1]], in (bucket, key, time)
@@ -98,6 +100,7 @@ def _grouped(words: Ints, time: Ints) -> Grouping:
     return Grouping(order, starts[: runs + 1], key_starts[: groups + 1])
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Runs:
     """What a delta adds to groups: run r belongs to group group_of its key and one time.

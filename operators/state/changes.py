@@ -13,11 +13,13 @@ import numpy as np
 
 from operators.flight.column import Ints
 from operators.kernels.changes import ABSENT, DELETE, DUPLICATE, INSERT, OK, UPSERT, sweep
+from operators.quick import quick
 from operators.state.order import order_of
 
 __all__ = ["ABSENT", "DELETE", "DUPLICATE", "INSERT", "OK", "UPSERT", "Normalised", "normalise"]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Normalised:
     """births: which input rows become new rows, int64[b], ascending in time; birth_time int64[b].

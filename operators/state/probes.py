@@ -13,9 +13,11 @@ import numpy as np
 from operators.flight.column import Ints
 from operators.kernels import lookup
 from operators.kernels.sorting import BUCKETS
+from operators.quick import quick
 from operators.state.order import sort_keys
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Probes:
     """n lookups of m distinct keys of w words.

@@ -35,6 +35,7 @@ import pyarrow as pa
 from operators.flight.column import Bools, Column, Ints, widen
 from operators.kernels import memory
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
+from operators.quick import quick
 from operators.slabs import ROWS
 from operators.state.order import order_of
 from operators.state.pieces import Array, Home, MappedFiles, Stored
@@ -65,6 +66,7 @@ CLOSE_ROWS, CLOSE_ROWS_A_BLOCK = BLOCK_ROWS // 16, 256
 _BITMAP_BYTES = BLOCK_ROWS // 8
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class _Fresh:
     """Rows appended together, int64[n], and the columns that they came in."""
