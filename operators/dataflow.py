@@ -7,9 +7,9 @@ Which indexes there are, and which one a join reads, is planned (`planner.indexe
 and goes by a `Migration`.
 
 Invariant: `nodes` is in topological order; after a relation's operator has run, and before any
-consumer does, all indexes over that relation have its new rows for who looks, but for one that only
-its table reads (see LiveIndex.deferred); filters take them in when somebody has looked. Between
-calls the indexes are those of `planned`, and those that somebody asked for.
+consumer does, all indexes over that relation hold its new rows, but for one that only its table
+reads (see LiveIndex.deferred); filters take them in when somebody looks. Between calls the indexes
+are those of `planned`, and those that somebody asked for.
 Source: Shared Arrangements §4.3 (import), §3 (sharing).
 """
 
@@ -628,7 +628,7 @@ class Dataflow:
             test.absorb()
         for index in over.indexes:
             if not index.deferred:
-                index.state.follow()
+                index.state.absorb()
 
     def _over_relation(self, relation: Key) -> Over:
         return self._kept_over().setdefault(relation, Over())

@@ -4,11 +4,9 @@ Three kinds, by how rows become key words: on columns (joins, groups, primary ke
 the whole row (to find a copy of a row in a bag), and in SQL order (top-k). All are a spine of
 sorted batches; versions are the relation's, so that an update or delete touches no index.
 
-Rows of small steps are indexed together, when somebody looks or there are LATE_ROWS of them.
-
-Invariant: after `absorb`, and in `spine`, every row of the relation that some reader may see is in
-a batch exactly once, except rows with NULL in a key column that has no NULL word, and those that a
-partial index's filter leaves out.
+Invariant: after `absorb` every row of the relation that some reader may see is in the spine exactly
+once, except rows with NULL in a key column that has no NULL word, and those that a partial index's
+filter leaves out.
 Source: Shared Arrangements §4.2-4.3, §5.3.1.
 """
 
@@ -38,8 +36,6 @@ from planner.expr import Expr
 _EMPTY = np.empty(0, np.int64)
 #: Probes are worth a look at which can match if there are so many, and so many for each entry.
 _MANY_PROBES, _FEW_ENTRIES = 2048, 2
-#: As many rows at most are left for who looks an index up next.
-LATE_ROWS = 4096
 
 
 @quick
@@ -312,36 +308,19 @@ class ArrangementState(IndexReader):
     """
 
     relation: Relation
+    spine: Spine
 
     def __init__(self, spec: ir.Index, relation: Relation, filter: Filter | None = None) -> None:
         super().__init__(spec, relation)
         self.filter = filter
         self._counted_deaths = 0
         self.work = Work()
-        self._spine = Spine(self.width)
-        #: Whether rows have been left for who looks next.
-        self._late = False
+        self.spine = Spine(self.width)
         self._next_row = 0
         #: Whether it is among those that settle after the step; whether nobody reads it any more.
         self.waits = self.dropped = False
         if self._built() is None:
             self.insert(relation.visible_to_any())
-
-    @property
-    def spine(self) -> Spine:  # type: ignore[override]  # it is never set
-        """The sorted batches, with the rows that were left for who looks."""
-        if self._late:
-            self.absorb()
-        return self._spine
-
-    def follow(self) -> None:
-        """Rows may have been appended: index them if they are many; few are left for who looks,
-        since a batch of the rows of several steps costs hardly more than that of one."""
-        rows = self.relation.next_row - self._next_row
-        if rows > LATE_ROWS:
-            self.absorb()
-        elif rows:
-            self._late = True
 
     def absorb(self) -> int:
         """Index the rows appended to the relation since the last call; returns how many."""
@@ -356,8 +335,6 @@ class ArrangementState(IndexReader):
         """Index `rows` (ascending ids, all appended since the last call that some reader may see);
         `keys` and `order` (sort_keys of them) where the caller has them."""
         end = self.relation.next_row
-        if keys is not None and len(rows):
-            self._catch_up(rows)
         self.relation.undo.before(self)
         if self.filter is not None and len(rows):
             rows = rows[self.filter.test(rows)]
@@ -368,24 +345,15 @@ class ArrangementState(IndexReader):
         if keys is None and len(rows):
             keys, rows = self.key_words(rows)
         if keys is not None and len(rows):
-            self._spine.insert(make_batch(keys, rows, order))
+            self.spine.insert(make_batch(keys, rows, order))
         self._wait()
         self._next_row = end  # only now: whoever fails before tries again
-        self._late = False
         return len(rows)
-
-    def _catch_up(self, rows: Ints) -> None:
-        """Index the rows before `rows` that were left for who looks."""
-        if self._late:
-            before = self.relation.rows_from(self._next_row)
-            before = before[: np.searchsorted(before, rows[0])]
-            if len(before):
-                self.insert(before)
 
     def batch_of(self, rows: Ints) -> Batch:
         """What the index is to have of `rows`, ascending ids. Cost: see `bulk`."""
         if len(rows) >= bulk.BULK_ROWS:
-            return bulk.build(self._keyed_pieces(rows), self._spine.width)
+            return bulk.build(self._keyed_pieces(rows), self.spine.width)
         return make_batch(*self.key_words(rows))
 
     def _built(self) -> int | None:
@@ -405,28 +373,26 @@ class ArrangementState(IndexReader):
         have no bucket in common."""
         self.relation.undo.before(self)
         for batch in batches:
-            self._spine.insert(batch)
+            self.spine.insert(batch)
         self._wait()
         self._next_row = self.relation.next_row  # only now: whoever fails before tries again
-        self._late = False
 
-    def mark(self) -> tuple[int, bool, Any]:
-        return self._next_row, self._late, self._spine.mark()
+    def mark(self) -> tuple[int, Any]:
+        return self._next_row, self.spine.mark()
 
-    def restore(self, mark: tuple[int, bool, Any]) -> None:
+    def restore(self, mark: tuple[int, Any]) -> None:
         """The rows that were indexed are not."""
-        self._next_row, self._late, before = mark
-        self._spine.restore(before)
+        self._next_row, before = mark
+        self.spine.restore(before)
         self._wait()
 
     def image(self) -> tuple[int, list[Batch]]:
         """All that is kept, as it is now: the row up to which it has absorbed, and the batches."""
-        batches = self.spine.batches
-        return self._next_row, [batch for batch in batches if len(batch)]
+        return self._next_row, [batch for batch in self.spine.batches if len(batch)]
 
     def load(self, next_row: int, batches: Iterable[Batch]) -> None:
         """Be what another one was when its image was made: this one has no entries."""
-        self._spine.load(batches)
+        self.spine.load(batches)
         self._next_row = next_row
         self._wait()
 
@@ -436,7 +402,7 @@ class ArrangementState(IndexReader):
             yield self.key_words(rows[start : start + PIECE_ROWS])
 
     def _runs(self, probes: Probes, work: Ints) -> tuple[Ints, int]:
-        spine, sought = self._spine, probes.distinct
+        spine, sought = self.spine, probes.distinct
         some = spine.narrowed(probes.keys, sought)
         if some is None:
             before = int(work[1])
@@ -450,8 +416,8 @@ class ArrangementState(IndexReader):
 
     def looked_up(self, counts: Ints) -> None:
         """Count a lookup's entries and seeks, int64[2], for this index and for the dataflow."""
-        self._spine.looked_up(int(counts[1]))
-        batches = len(self._spine.table)
+        self.spine.looked_up(int(counts[1]))
+        batches = len(self.spine.table)
         self.work.looked_up(counts, batches)
         self.relation.work.looked_up(counts, batches)
         self._wait()
@@ -460,32 +426,32 @@ class ArrangementState(IndexReader):
         """Merge under fuel and drop entries of rows that are gone. Between steps only."""
         dead, _, _, died_row, _ = self.relation.versions
         if self.filter is None or self.relation.live_rows == 0:
-            self._spine.sweep(self.relation.live_rows, dead, died_row)
+            self.spine.sweep(self.relation.live_rows, dead, died_row)
         else:
             self._sweep_part(dead, died_row)
-        self._spine.work(inserted, dead, died_row)
+        self.spine.work(inserted, dead, died_row)
         self._wait()
 
     def settle(self) -> None:
         """Go on with merges that lookups have paid for. Between steps only."""
-        if not self._spine.settled and not self.dropped:
+        if not self.spine.settled and not self.dropped:
             self.maintain(0)
 
     def _wait(self) -> None:
-        if not self._spine.settled:
+        if not self.spine.settled:
             self.relation.shared.wait(self)
 
     def _sweep_part(self, dead: Ints, died_row: Ints) -> None:
         """`sweep` of a partial index. How many of its rows are alive is counted when a quarter of
         them may have died since the last time: a death pays for four entries."""
         deaths = self.relation.deaths
-        if 4 * (deaths - self._counted_deaths) >= max(self._spine.entries, BLOCK_ROWS // 16):
+        if 4 * (deaths - self._counted_deaths) >= max(self.spine.entries, BLOCK_ROWS // 16):
             self._counted_deaths = deaths
-            self._spine.sweep(self._spine.living(dead), dead, died_row)
+            self.spine.sweep(self.spine.living(dead), dead, died_row)
 
     @property
     def nbytes(self) -> int:
-        return self._spine.nbytes
+        return self.spine.nbytes
 
 
 def _runs(spine: Entries, keys: Ints, buckets: Ints, count: int, work: Ints) -> tuple[Ints, int]:

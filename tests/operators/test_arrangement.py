@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from operators.flight.column import Column, Ints
 from operators.kernels.memory import BLOCK_ROWS
-from operators.state.arrangement import LATE_ROWS, ArrangementState, order_keys
+from operators.state.arrangement import ArrangementState, order_keys
 from operators.state.filters import Filter
 from operators.state.order import sort_keys
 from operators.state.relation import Relation
@@ -324,46 +324,3 @@ def test_living_rows_up_to_a_limit(keys: list[int], kills: list[int]) -> None:
         got = found.row[found.probe == k].tolist()
         assert len(got) == len(set(got)) == min(most, len(alive[k]))
         assert set(got) <= alive[k]
-
-
-def test_rows_of_small_steps_are_indexed_when_somebody_looks() -> None:
-    """Few rows of each step are left, once those of a step that failed too, which looked."""
-    relation = Relation(schema(t.BIGINT, t.BIGINT, nullable=False))
-    index = ArrangementState(ir.Arrangement(ir.Source("r", relation.schema), (0,)), relation)
-    undo = relation.undo
-
-    def append(keys: Ints, time: int) -> Ints:
-        column = Column(t.BIGINT, keys)
-        first = relation.append([column, column], np.full(len(keys), time, np.int64))
-        return np.arange(first, first + len(keys))
-
-    def found(keys: Ints) -> list[int]:
-        times = np.full(len(keys), 1_000, np.int64)
-        return sorted(index.lookup(keys.reshape(1, -1), times, True).row.tolist())
-
-    for time in range(1, 11):
-        append(np.arange(10 * time, 10 * time + 10), time)
-        index.follow()
-    assert index.image()[0] == 100
-    assert len(index.spine.batches) == 1, "the rows of ten steps are one batch"
-    late = append(np.arange(200, 210), 11)
-    index.follow()
-
-    def failing() -> None:
-        relation.append([Column(t.BIGINT, np.arange(300, 305))] * 2, np.full(5, 12, np.int64))
-        index.follow()
-        assert found(np.arange(200, 310)) == list(range(100, 115))
-        raise KeyError
-
-    with pytest.raises(KeyError):
-        undo.all_or_nothing(failing)
-    assert found(np.arange(200, 310)) == late.tolist()
-    left = append(np.arange(400, 403), 12)
-    index.follow()
-    keys = np.arange(500, 504)
-    index.insert(append(keys, 13), keys.reshape(1, -1))
-    assert found(np.arange(400, 600)) == [*left.tolist(), 113, 114, 115, 116]
-    append(np.arange(1_000, 1_000 + LATE_ROWS + 1), 14)
-    index.follow()
-    assert index.absorb() == 0, "many are indexed at once"
-    assert found(np.arange(0, 9_000)) == list(range(relation.next_row))

@@ -252,7 +252,7 @@ def test_full_blocks_and_batches_are_written_once(tmp_path: Path) -> None:
     index.absorb()
     assert publish() < 20_000
     assert files < set(os.listdir(tmp_path))
-    index._spine = ArrangementState(index.spec, relation).spine
+    index.spine = ArrangementState(index.spec, relation).spine
     assert publish() > 1_000_000
     assert len(os.listdir(tmp_path)) == 2, "the blocks, and the one new batch"
     publisher.close()

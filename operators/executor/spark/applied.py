@@ -131,9 +131,6 @@ def take(operator: SinkOperator, found: Sequence[Applied], time: int) -> Delta:
     relation, index = operator.relation, operator.index
     born, batches, pairs = [], list[Batch](), list[tuple[Ints, Ints]]()
     births = deaths = 0
-    is_indexed = not isinstance(operator, StoreOperator) or operator.retracts
-    if is_indexed:
-        index.absorb()  # what earlier steps left
     for each in found:
         if each.blocks:
             blocks = [(block.home, block.rows) for block in each.blocks]
@@ -145,7 +142,7 @@ def take(operator: SinkOperator, found: Sequence[Applied], time: int) -> Delta:
             births += n
         deaths += len(each.gone)
     gone = np.concatenate([each.gone for each in found])
-    if is_indexed:
+    if not isinstance(operator, StoreOperator) or operator.retracts:
         index.take(*batches)
     relation.kill(gone, np.full(len(gone), time, np.int64))
     rows = np.concatenate((gone, *born))
