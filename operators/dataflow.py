@@ -505,6 +505,11 @@ class Dataflow:
     def relations(self) -> tuple[tuple[Key, Relation], ...]:
         return tuple(self._relations.items())
 
+    @property
+    def live_rows(self) -> int:
+        """Of tables and all that is stored of views."""
+        return sum(relation.live_rows for relation in self._relations.values())
+
     # -- running ---------------------------------------------------------------------------------
 
     def run(self, installed: Installed, changes: dict[Key, Delta]) -> Delta | None:

@@ -54,7 +54,7 @@ class Building:
 
     def _hydrate(self, sink: Installed, time: int, new: Mapping[ir.Node, Delta | None]) -> bool:
         least = least_rows(self.placement)
-        if sum(r.live_rows for _, r in self._dataflow.relations()) < least:
+        if self._dataflow.live_rows < least:
             return False
         builder = self._builder_of(self.placement)
         if builder is None:

@@ -262,10 +262,9 @@ class Catalog:
             reader = f"{name} ({number})"
         return reader
 
-    def readers_named(self, readers: Iterable[str]) -> list[str]:
-        """The names of the views that go by `readers` in the dataflow, sorted."""
-        names = {v.reader: v.name for v in self.views()}
-        return sorted(names.get(r, r) for r in readers)
+    def reader_names(self) -> dict[str, str]:
+        """The name of each view by what it goes by in the dataflow."""
+        return {v.reader: v.name for v in self.views()}
 
     @property
     def entries(self) -> tuple[Entry, ...]:

@@ -3,13 +3,13 @@ metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from operators.dataflow import Dataflow
 from operators.executor.placement import SparkCosts
-from operators.live import LiveIndex
 from planner import dataflow as ir
 from planner import parse
 from planner.bind import bind_query
@@ -82,13 +82,14 @@ def relation_names(catalog: Catalog, dataflow: Dataflow) -> dict[ir.Node, str]:
     names: dict[ir.Node, str] = {t.node: t.name for t in catalog.tables()}
     names.update({v.root: v.name for v in catalog.views()})
     counts: dict[tuple[str, str], int] = {}
+    readers = catalog.reader_names()
     for installed in dataflow.installed:
         node = installed.node
         if node in names or not isinstance(
             node, (ir.Store, ir.Reduce, ir.Recompute, ir.Variable, ir.Timeline)
         ):
             continue
-        view = catalog.readers_named(installed.readers)[0]
+        view = _named(installed.readers, readers)[0]
         kind = "groups" if ir.is_grouped(node) else "rows"
         kind = "recursion" if isinstance(node, (ir.Variable, ir.Timeline)) else kind
         number = counts[view, kind] = counts.get((view, kind), 0) + 1
@@ -115,14 +116,14 @@ def key_text(spec: ir.Index) -> str:
 
 def arrangements(catalog: Catalog, dataflow: Dataflow) -> pa.Table:
     """One row per live index, see ARRANGEMENTS_SCHEMA; sorted by relation and key."""
-    names = relation_names(catalog, dataflow)
+    names, readers = relation_names(catalog, dataflow), catalog.reader_names()
     rows = [
         {
             "relation": names[i.spec.relation] + _suffix(i.owner),
             "key": key_text(i.spec),
             "rows": i.state.spine.entries,
             "bytes": i.state.nbytes,
-            "readers": catalog.readers_named(i.readers),
+            "readers": _named(i.readers, readers),
         }
         for i in dataflow.indexes
     ]
@@ -133,7 +134,7 @@ def arrangements(catalog: Catalog, dataflow: Dataflow) -> pa.Table:
 def state(catalog: Catalog, dataflow: Dataflow) -> pa.Table:
     """All that is kept in memory, piece by piece, the largest first: see STATE_SCHEMA. The bytes of
     all but tables add up to Metrics.state_bytes. Cost: a pass over the pieces."""
-    names = relation_names(catalog, dataflow)
+    names, named = relation_names(catalog, dataflow), catalog.reader_names()
     installed = {(n.owner, n.node): n.readers for n in dataflow.installed}
     rows: list[dict[str, object]] = []
 
@@ -141,7 +142,7 @@ def state(catalog: Catalog, dataflow: Dataflow) -> pa.Table:
         kind: str, relation: str, detail: str | None, sizes: tuple[int, int, int],
         readers: Iterable[str],
     ) -> None:  # fmt: skip
-        values = (kind, relation, detail, *sizes, catalog.readers_named(readers))
+        values = (kind, relation, detail, *sizes, _named(readers, named))
         rows.append(dict(zip(STATE_SCHEMA.names, values, strict=True)))
 
     for (owner, node), relation in dataflow.relations():
@@ -168,19 +169,46 @@ def _suffix(owner: str) -> str:
     return f" ({owner})" if owner else ""
 
 
-def view_metrics(dataflow: Dataflow, view: str, changes: int) -> ViewMetrics:
-    """Cost: a pass over the installed nodes, indexes and filters."""
-    read = [i for i in dataflow.indexes if view in i.readers]
-    nodes = {(n.owner, n.node) for n in dataflow.nodes_of(view)}
-    relations = sum(r.nbytes for key, r in dataflow.relations() if key in nodes)
-    filters = sum(f.state.nbytes for f in dataflow.filters if view in f.readers)
-    return ViewMetrics(
-        changes=changes,
-        state_bytes=relations + filters + sum(i.state.nbytes for i in read),
-        arrangements=len(read),
-        shared_arrangements=sum(_is_shared(i, view) for i in read),
-        seconds=sum(n.seconds for n in dataflow.nodes_of(view)),
-    )
+def _named(readers: Iterable[str], names: Mapping[str, str]) -> list[str]:
+    """The names of the views that go by `readers` in the dataflow, sorted."""
+    return sorted(names.get(r, r) for r in readers)
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What a view reads, so far."""
+
+    bytes: int = 0
+    indexes: int = 0
+    shared: int = 0
+    seconds: float = 0.0
+
+
+def view_metrics(catalog: Catalog, dataflow: Dataflow) -> dict[str, ViewMetrics]:
+    """The metrics of each view, by name. Cost: a pass over installed nodes, indexes and filters,
+    and the views that read each."""
+    sums = {v.reader: _Sums() for v in catalog.views()}
+    relations = dict(dataflow.relations())
+    for installed in dataflow.installed:
+        relation = relations.get(installed.key)
+        for view in installed.readers & sums.keys():
+            sums[view].seconds += installed.seconds
+            sums[view].bytes += 0 if relation is None else relation.nbytes
+    for index in dataflow.indexes:
+        nbytes, readers = index.state.nbytes, index.readers
+        views = sum(not reader.startswith("(") for reader in readers)
+        for view in readers & sums.keys():
+            sums[view].bytes += nbytes
+            sums[view].indexes += 1
+            sums[view].shared += views > 1
+    for live in dataflow.filters:
+        for view in live.readers & sums.keys():
+            sums[view].bytes += live.state.nbytes
+    return {
+        v.name: ViewMetrics(v.changes, s.bytes, s.indexes, s.shared, s.seconds)
+        for v in catalog.views()
+        for s in (sums[v.reader],)
+    }
 
 
 def state_bytes(dataflow: Dataflow) -> tuple[int, int]:
@@ -206,17 +234,13 @@ def metrics(
     derived, tables = state_bytes(dataflow)
     return Metrics(
         steps=steps,
-        views={v.name: view_metrics(dataflow, v.reader, v.changes) for v in catalog.views()},
+        views=view_metrics(catalog, dataflow),
         state_bytes=derived,
         table_bytes=tables,
         index_builds=dataflow.index_builds,
         operators=len(dataflow.installed),
         spark=spark,
     )
-
-
-def _is_shared(index: LiveIndex, view: str) -> bool:
-    return any(reader != view and not reader.startswith("(") for reader in index.readers)
 
 
 def explanation(

@@ -718,7 +718,7 @@ class Session:
         with self._progress.task(f'creating "{statement.name}"', unit="rows read") as advance:
             self._dataflow.on_read = advance
             try:
-                self._statistics.before_long()
+                self._statistics.before_long(self._dataflow.live_rows)
                 with self._within_memory(f'CREATE of "{statement.name}"'):
                     self._definitions.create_view(statement, self.epoch)
             finally:

@@ -2,7 +2,8 @@
 
 Who asks while nobody is at work counts what there is. While somebody is, that would be torn: then
 there is what was counted when the latest step had ended. That is done for what somebody has asked
-for within some steps, and before a view is created, so that it need not be done for each step.
+for within some steps, and before a view is created over many rows, so that it need not be done for
+each step.
 
 Invariant: what `of` returns is as of the end of some step during the call, or the latest before it.
 """
@@ -18,6 +19,8 @@ from sqlview.commits import SessionLock
 
 #: What nobody has asked for within so many steps is not counted at their ends any more.
 IDLE_STEPS = 8
+#: As many rows as a view is made of in a tenth of a second, about.
+LONG_ROWS = 50_000
 
 
 class Statistics:
@@ -54,8 +57,12 @@ class Statistics:
             counted = self._counted[kind] = self._count[kind]()
             return counted
 
-    def before_long(self) -> None:
-        """What begins may take long; whoever calls is at work, and has changed nothing yet."""
+    def before_long(self, rows: int) -> None:
+        """What begins may go through so many rows; whoever calls is at work, and has changed
+        nothing yet. Where it is soon done, who asks can wait: to count costs as much as there is.
+        """
+        if rows < LONG_ROWS:
+            return
         self._counted = {kind: count() for kind, count in self._count.items()}
 
     def publish(self) -> None:

@@ -79,15 +79,9 @@ OF_OTHER_TYPES = frozenset(
 )
 _NOT_WRITTEN = "is not among what the view language has yet"
 _YET = (
-    "bitmap_and_agg bitmap_construct_agg "
-    "bitmap_or_agg collect_union "
-    ""
-    ""
-    "to_char to_number to_varchar "
-    "try_avg "
-    "try_sum try_to_number vector_avg "
-    "vector_cosine_similarity vector_inner_product vector_l2_distance vector_norm "
-    "vector_normalize vector_sum >>>"
+    "bitmap_and_agg bitmap_construct_agg bitmap_or_agg collect_union to_char to_number to_varchar "
+    "try_avg try_sum try_to_number vector_avg vector_cosine_similarity vector_inner_product "
+    "vector_l2_distance vector_norm vector_normalize vector_sum >>>"
 )
 
 #: Of a refused function, why it is.

@@ -79,8 +79,7 @@ def test_values_and_errors(db: sqlview.Session) -> None:
             tx.insert("t", [row])
         for i, expression in enumerate(MAINTAINED):
             wanted = RECORDED[expression]["values"][position]
-            said = expression in UNSAID or not SPARKS.search(expression)
-            if said and (found := _verified(db, f"v{i}", expression)) is not None:
+            if _fails(expression) and (found := _verified(db, f"v{i}", expression)) is not None:
                 wrong.append(f"{expression} in row {row[0]}: {found}")
             try:
                 ((value,),) = db.view(f"v{i}").rows()
@@ -97,11 +96,25 @@ def test_values_and_errors(db: sqlview.Session) -> None:
                 wrong.append(f"{expression} in row {row[0]}: {value!r}, Spark {wanted!r}")
         with db.transaction() as tx:
             tx.delete("t", [(row[0],)])
+    with db.transaction() as tx:
+        tx.insert("t", ROWS)
+    for i, expression in enumerate(MAINTAINED):
+        if not _fails(expression) and (found := _verified(db, f"v{i}", expression)) is not None:
+            wrong.append(f"{expression}: {found}")
+    with db.transaction() as tx:
+        tx.delete("t", [(row[0],) for row in ROWS])
     assert not wrong, "\n".join(wrong)
 
 
+def _fails(expression: str) -> bool:
+    """Whether a row would hide the others."""
+    return any(isinstance(value, dict) for value in RECORDED[expression]["values"])
+
+
 def _verified(db: sqlview.Session, view: str, expression: str) -> str | None:
-    """What VERIFY finds wrong in a view, or in what it says."""
+    """What VERIFY finds wrong in a view, or in what it says; None too where Spark would verify."""
+    if expression not in UNSAID and SPARKS.search(expression):
+        return None
     try:
         found = db.verify(view, engine="duckdb")
     except sqlview.ViewError as error:

@@ -11,6 +11,7 @@ import pytest
 import sqlview
 from operators.dataflow import Dataflow
 from operators.executor.inline import InlineExecutor
+from sqlview import statistics
 from sqlview.statistics import IDLE_STEPS
 
 
@@ -79,7 +80,8 @@ def test_a_step_is_not_waited_for(again: bool, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_nor_is_the_creation_of_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether or not somebody has asked of late."""
+    """Whether or not somebody has asked of late, where it may take long."""
+    monkeypatch.setattr(statistics, "LONG_ROWS", 1)
     with _db() as db:
         before = _asked(db)
         for a in range(IDLE_STEPS + 2):
@@ -100,7 +102,8 @@ def test_what_nobody_asks_for_is_not_counted(monkeypatch: pytest.MonkeyPatch) ->
             sqlview.introspect, "state", lambda *some: counted.append(1) or count(*some)
         )
         _commit(db, 1)
-        assert counted == []
+        db.sql("CREATE MATERIALIZED VIEW w AS SELECT sum(a) AS s FROM t")
+        assert counted == [], "neither for a step nor for a view over few rows"
         db.state()
         for a in range(3 * IDLE_STEPS):
             _commit(db, a)
