@@ -224,8 +224,8 @@ PLANTED = (
         "compaction_loses_a_row",
         "a block that is rewritten loses the first of its living rows",
         "operators/state/relation.py",
-        "np.union1d(self._living(first, first + BLOCK_ROWS), told)",
-        "np.union1d(self._living(first, first + BLOCK_ROWS)[1:], told)",
+        "with_died(self._living(first, first + BLOCK_ROWS), told)",
+        "with_died(self._living(first, first + BLOCK_ROWS)[1:], told)",
     ),
     Planted(
         "index_misses_a_row",
