@@ -407,8 +407,7 @@ class ArrangementState(IndexReader):
         if some is None:
             before = int(work[1])
             runs, count = super()._runs(probes, work)
-            seeks = int(work[1]) - before
-            spine.known.sought(len(probes.keys), sought, seeks, count, spine.entries)
+            spine.sought(len(probes.keys), sought, int(work[1]) - before, count)
             return runs, count
         runs, count = _runs(spine, some.keys, some.buckets, len(some.numbers), work)
         runs[:count, 1] = some.numbers[runs[:count, 1]]

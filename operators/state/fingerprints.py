@@ -2,9 +2,9 @@
 
 A flood of new rows asks for every key whether it is there, and mostly none is: that is a search in
 each batch, and one cache miss or more each. Where lookups have sought in vain often enough to have
-paid for it, the index keeps 8 to 32 bits for each key, which tell of nearly all keys that
-they are not there. They follow what is inserted; keys that go leave theirs, until more keys come
-than there is room for: then they are made anew.
+paid for it, the index keeps 11 to 32 bits for each key, which tell of nearly all keys that they are
+not there. They follow what is inserted; keys that go leave theirs, until more keys come than there
+is room for: then they are made anew.
 
 Invariant: whatever an index has is told as such. Nothing else is promised, so that they need be
 neither stored nor taken back.
@@ -12,7 +12,7 @@ neither stored nor taken back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,8 +52,7 @@ class Fingerprints:
         self._left = _MOST << bits
 
     def add(self, keys: Iterable[Ints]) -> bool:
-        """Enter keys int64[w, n]. Returns whether there was room. Cost: 5 to 20 ns a
-        key."""
+        """Enter keys int64[w, n]. Returns whether there was room. Cost: 5 to 20 ns a key."""
         for some in keys:
             self._left -= some.shape[1]
             if self._left < 0:
@@ -95,7 +94,7 @@ class Known:
         self._vain.clear()
 
     def narrow(
-        self, keys: Ints, count: int, batches: Iterable[Ints], entries: int
+        self, keys: Ints, count: int, batches: Callable[[], Iterable[Ints]], entries: int
     ) -> Narrowed | None:
         """Which of the first `count` of keys int64[w, *], distinct and in the order of buckets, may
         be there; None where nothing tells for less than seeking them. `batches`: the keys of the
@@ -109,7 +108,7 @@ class Known:
         prints = self._prints.get(words)
         if prints is None:
             prints = self._prints[words] = Fingerprints(words, entries)
-            prints.add(batches)
+            prints.add(batches())
         return prints.narrow(keys, count)
 
     def sought(self, words: int, count: int, seeks: int, found: int, entries: int) -> None:

@@ -239,7 +239,14 @@ class Spine:
     def narrowed(self, keys: Ints, count: int) -> Narrowed | None:
         """Which of the first `count` of keys int64[w, *], distinct and sorted, may be here, where
         that is known for less than it costs to seek them."""
-        return self.known.narrow(keys, count, (b.keys for b in self.batches), self.entries)
+        return self.known.narrow(keys, count, self._keys, self.entries)
+
+    def sought(self, words: int, count: int, seeks: int, found: int) -> None:
+        """A lookup of `count` keys of so many words found so many, with so many seeks."""
+        self.known.sought(words, count, seeks, found, self.entries)
+
+    def _keys(self) -> Iterable[Ints]:
+        return (b.keys for b in self.batches)
 
     def looked_up(self, seeks: int) -> None:
         """Lookups have sought so often, which pays for so much merging."""

@@ -327,37 +327,31 @@ def _moved(to_utc: bool) -> _Bind:
     name = "TO_UTC_TIMESTAMP" if to_utc else "FROM_UTC_TIMESTAMP"
 
     def bind(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
-        zone = binder.bind(args[1])
-        if not (isinstance(zone, Literal) and isinstance(zone.value, str)):
-            binder.report.refuse(
-                args[1],
-                Refusal(
-                    f"{name} with a time zone that is not a string",
-                    "would have to be looked up for each row",
-                    "Write the zone as a literal.",
-                ),
-            )
-        return library.moved(binder.bind(args[0]), zone.value, to_utc)
+        zone = _zone(binder, args[1], name)
+        return library.moved(binder.bind(args[0]), zone, to_utc)
 
     return bind
 
 
 def _converted(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
     """CONVERT_TIMEZONE([from,] to, time): what clocks of a zone show when another's show it."""
-    *zones, value = [binder.bind(a) for a in args]
-    names = []
-    for arg, zone in zip(args, zones, strict=False):
-        if not (isinstance(zone, Literal) and isinstance(zone.value, str)):
-            binder.report.refuse(
-                arg,
-                Refusal(
-                    "CONVERT_TIMEZONE with a time zone that is not a string",
-                    "would have to be looked up for each row",
-                    "Write the zone as a literal.",
-                ),
-            )
-        names.append(zone.value)
-    return library.converted(value, names)
+    zones = [_zone(binder, arg, "CONVERT_TIMEZONE") for arg in args[:-1]]
+    return library.converted(binder.bind(args[-1]), zones)
+
+
+def _zone(binder: Binder, arg: exp.Expression, function: str) -> str:
+    """The time zone that an argument of a function says."""
+    zone = binder.bind(arg)
+    if not (isinstance(zone, Literal) and isinstance(zone.value, str)):
+        binder.report.refuse(
+            arg,
+            Refusal(
+                f"{function} with a time zone that is not a string",
+                "would have to be looked up for each row",
+                "Write the zone as a literal.",
+            ),
+        )
+    return zone.value
 
 
 def _from_json(binder: Binder, node: exp.Expression, args: _Args) -> Expr:

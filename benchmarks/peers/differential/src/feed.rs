@@ -11,6 +11,7 @@ use differential_dataflow::{AsCollection, Data, VecCollection};
 use timely::dataflow::{InputHandleVec, ProbeHandle, Scope};
 use timely::worker::Worker;
 
+use crate::clock::cpu_seconds;
 use crate::rows::{Reader, Table};
 
 pub const TABLES: usize = 8;
@@ -166,18 +167,6 @@ pub fn run(
     }
     run.resident_bytes = [before, loaded, resident("VmHWM")];
     run
-}
-
-/// Processor time of this process.
-fn cpu_seconds() -> f64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // Safety: the pointer is to a timespec of this frame.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    assert_eq!(failed, 0, "this system has no clock of processor time");
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// A line of /proc/self/status, in bytes; 0 where there is none.

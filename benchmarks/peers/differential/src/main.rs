@@ -10,6 +10,7 @@
 //! (https://github.com/TimelyDataflow/differential-dataflow, tpchlike), with the answers of the SQL.
 //! Sums are kept as differences, as theirs are, and what one query reads twice is arranged once.
 
+mod clock;
 mod feed;
 mod queries;
 mod rows;

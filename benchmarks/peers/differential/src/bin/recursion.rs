@@ -9,17 +9,21 @@
 //! The dataflows are those of differential dataflow's authors: `iterate` with `distinct` or with the
 //! least, and `propagate_at` for components.
 
+#[path = "../clock.rs"]
+mod clock;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
 use differential_dataflow::algorithms::graphs::propagate::propagate_at;
-use differential_dataflow::input::Input;
 use differential_dataflow::operators::iterate::Iterate;
 use differential_dataflow::{AsCollection, VecCollection};
 use timely::dataflow::operators::ToStream;
 use timely::dataflow::{InputHandleVec, ProbeHandle, Scope};
+
+use clock::cpu_seconds;
 
 type Edge = (u32, (u32, i32));
 type Pairs<'s> = VecCollection<'s, usize, (u32, i32)>;
@@ -149,10 +153,7 @@ fn result<'s>(
 
 /// The numbers below `end`.
 fn all(scope: Scope<'_, usize>, end: u32) -> VecCollection<'_, usize, u32> {
-    (0..end)
-        .map(|n| (n, 0, 1))
-        .to_stream(scope)
-        .as_collection()
+    (0..end).map(|n| (n, 0, 1)).to_stream(scope).as_collection()
 }
 
 /// The changes by step.
@@ -167,16 +168,4 @@ fn read(path: &str) -> Vec<Vec<(Edge, usize, isize)>> {
         steps[step].push((edge, step, word(1) as isize));
     }
     steps
-}
-
-/// Processor time of this process.
-fn cpu_seconds() -> f64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // Safety: the pointer is to a timespec of this frame.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    assert_eq!(failed, 0, "this system has no clock of processor time");
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
