@@ -18,6 +18,7 @@ import json
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 import sqlview
+from operators import budget
 from sqlview import oracle
 from tpch import report, stream
 from tpch.generate import GenerateError
@@ -178,6 +180,44 @@ def _pin(cores: set[int]) -> None:
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(int(thread), cores)
+
+
+@contextlib.contextmanager
+def measuring() -> Iterator[Callable[[], tuple[float, float, float, int]]]:
+    """What the block took: seconds, this process's CPU seconds and that with all its children's,
+    and bytes of its heap."""
+    budget.release()
+    heap, cpu, children = budget.anonymous_bytes(), time.process_time(), _children_seconds()
+    started = time.perf_counter()
+    taken: list[tuple[float, float, float, int]] = []
+    yield lambda: taken[0]
+    seconds = time.perf_counter() - started
+    own = time.process_time() - cpu
+    budget.release()
+    heap = budget.anonymous_bytes() - heap
+    taken.append((seconds, own, own + _children_seconds() - children, heap))
+
+
+def _children_seconds() -> float:
+    """CPU time of all processes under this one, those that have ended included."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            text = Path(f"/proc/{name}/stat").read_text(encoding="utf-8")
+        except OSError:
+            continue
+        fields = text.rpartition(")")[2].split()
+        parents[int(name)] = int(fields[1])
+        ticks[int(name)] = sum(map(int, fields[11:15]))
+    total = 0
+    for process, own in ticks.items():
+        above = parents[process]
+        while above in parents and above != os.getpid():
+            above = parents[above]
+        if above == os.getpid():
+            total += own
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,8 @@ Invariant: the table's count and sums are those of the files, the views' rows th
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +28,6 @@ import pyarrow.parquet as pq
 
 import sqlview
 from benchmarks import common
-from operators import budget
 from tpch import generate
 from tpch.queries import Query, select_queries, tables_of
 from tpch.schema import TABLES_BY_NAME
@@ -122,7 +118,7 @@ def _loads(sf: float, directory: Path, here: Path, spark: Any, seed: int) -> Ite
         expected = _write(directory, files, None if place == 0 else seed)
         frame, size = spark.read.parquet(str(files)), _size(files)
         _load(here, spark, frame.limit(1000), "by tasks")  # workers are there
-        with _measuring() as measured:
+        with common.measuring() as measured:
             frame.write.format("noop").mode("overwrite").save()
         yield Load(sf, order, "scan by Spark", expected[0], size, *measured())
         for way in WAYS:
@@ -148,7 +144,7 @@ def _views(
                 rows[table] = db.load(table, str(directory / f"{table}.parquet")).rows
             for query in queries:
                 common.progress().print(f"{sf:g}, {query.name}, {placement}")
-                with _measuring() as measured:
+                with common.measuring() as measured:
                     db.sql(query.create_sql)
                 found = sorted(db.view(query.name).rows(), key=repr)
                 if found != expected.setdefault(query.name, found):
@@ -180,7 +176,7 @@ def _floods(
                     db.sql(query.create_sql)
                 common.progress().print(f"{sf:g}, flood, {placement}")
                 frames = {t: spark.read.parquet(str(here / f"{t}.parquet")) for t in tables}
-                with _measuring() as measured, db.transaction(placement=placement) as tx:
+                with common.measuring() as measured, db.transaction(placement=placement) as tx:
                     for table, frame in frames.items():
                         tx.insert(table, frame)
                 for query in queries:
@@ -219,7 +215,7 @@ def _load(
         sqlview.connect(Path(name) / "store", spark=spark, placement=placement) as db,
     ):
         db.sql(TABLES_BY_NAME[_TABLE].sql)
-        with _measuring() as measured:
+        with common.measuring() as measured:
             db.load(_TABLE, data)
         cost = measured()
         if expected is not None:
@@ -228,44 +224,6 @@ def _load(
             if found != expected:
                 raise common.WrongAnswerError(f"{found} was loaded, not {expected}")
     return cost
-
-
-@contextmanager
-def _measuring() -> Iterator[Callable[[], tuple[float, float, float, int]]]:
-    """What the block took: seconds, this process's CPU seconds and that with all its children's,
-    and bytes of its heap."""
-    budget.release()
-    heap, cpu, children = budget.anonymous_bytes(), time.process_time(), _children_seconds()
-    started = time.perf_counter()
-    taken: list[tuple[float, float, float, int]] = []
-    yield lambda: taken[0]
-    seconds = time.perf_counter() - started
-    own = time.process_time() - cpu
-    budget.release()
-    heap = budget.anonymous_bytes() - heap
-    taken.append((seconds, own, own + _children_seconds() - children, heap))
-
-
-def _children_seconds() -> float:
-    """CPU time of all processes under this one, those that have ended included."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            text = Path(f"/proc/{name}/stat").read_text(encoding="utf-8")
-        except OSError:
-            continue
-        fields = text.rpartition(")")[2].split()
-        parents[int(name)] = int(fields[1])
-        ticks[int(name)] = sum(map(int, fields[11:15]))
-    total = 0
-    for process, own in ticks.items():
-        above = parents[process]
-        while above in parents and above != os.getpid():
-            above = parents[above]
-        if above == os.getpid():
-            total += own
-    return total / os.sysconf("SC_CLK_TCK")
 
 
 def _size(files: Path) -> int:

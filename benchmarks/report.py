@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks import (
     arrangements,
+    clusters,
     commits,
     common,
     compare,
@@ -56,6 +57,7 @@ BENCHMARKS: dict[str, Any] = {
     "recursion": recursion,
     "placement": placement,
     "loads": loads,
+    "clusters": clusters,
     "compare": compare,
     "differential": differential_peer,
 }

@@ -9,6 +9,7 @@ step. So is what no relation has the rows of, and what runs in rounds.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from typing_extensions import assert_never
 
@@ -28,6 +29,17 @@ def is_stateless(node: ir.Node) -> bool:
             return False
         case _:
             assert_never(node)
+
+
+def flows_at_first(node: ir.Node) -> bool:
+    """Whether the node's first rows are made of its input's in any task: nothing has state then
+    that changes, and scalars stand still."""
+    return is_stateless(node) or isinstance(node, ir.Threshold)
+
+
+def is_of_partitions(node: ir.Node) -> TypeGuard[ir.TopK | ir.Window]:
+    """Whether the node's rows are those of each partition of an index by itself."""
+    return isinstance(node, ir.Window) or (isinstance(node, ir.TopK) and bool(node.index.partition))
 
 
 def why_in_driver(node: ir.Node) -> str | None:

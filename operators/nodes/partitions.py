@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from operators.flight.column import Column, Ints, is_textual
 from operators.kernels import fronts, sorting, versions, windows
 from operators.state import encode, equality
-from operators.state.arrangement import ArrangementState, Matches, order_keys
+from operators.state.arrangement import IndexReader, Matches, order_keys
 from operators.state.order import sort_keys
-from operators.state.relation import Relation
+from operators.state.rows import Rows
 from operators.state.spine import keys_at
 from planner import dataflow as ir
 from planner.algebra import SortKey
@@ -35,7 +35,7 @@ class Partitions:
     mixed: bool
 
 
-def partitions_of(index: ArrangementState, columns: list[Column], n: int) -> Partitions:
+def partitions_of(index: IndexReader, columns: list[Column], n: int) -> Partitions:
     """The partitions of n rows with these values in the index's partition columns."""
     words = index.partition_words(columns, n)
     order = sort_keys(words)
@@ -47,7 +47,7 @@ def partitions_of(index: ArrangementState, columns: list[Column], n: int) -> Par
 
 
 def partition_fronts(
-    index: ArrangementState, partitions: Partitions, wanted: Ints, since: int
+    index: IndexReader, partitions: Partitions, wanted: Ints, since: int
 ) -> tuple[Ints, Ints, int]:
     """For each partition its first `wanted` rows that did not die before `since`, and some more, in
     exact order: (group, row), int64[n] each, and how many groups there are."""
@@ -73,9 +73,7 @@ def partition_fronts(
     return group, rows, groups
 
 
-def front_rows(
-    index: ArrangementState, probes: Ints, wanted: Ints, since: int
-) -> tuple[Ints, Ints]:
+def front_rows(index: IndexReader, probes: Ints, wanted: Ints, since: int) -> tuple[Ints, Ints]:
     """Of the partitions with these words their first `wanted` rows that did not die before `since`,
     and some more, in exact order by partition: (partition, row), int64[n] each.
 
@@ -100,9 +98,7 @@ def front_rows(
     return _exactly(index, group[:count], rows[:count])
 
 
-def neighbouring_rows(
-    index: ArrangementState, keys: Ints, reach: int, since: int
-) -> tuple[Ints, Ints]:
+def neighbouring_rows(index: IndexReader, keys: Ints, reach: int, since: int) -> tuple[Ints, Ints]:
     """The rows around keys int64[w, n] of the index, in the order of order.sort_keys: `reach` of
     them on each side, in the key's partition, that live through the step from `since` on, and all
     others between them that did not die before it. Returns: (group, row), int64[m] each, in exact
@@ -127,7 +123,7 @@ def neighbouring_rows(
     return _exactly(index, group[:count], rows[:count])
 
 
-def _exactly(index: ArrangementState, group: Ints, rows: Ints) -> tuple[Ints, Ints]:
+def _exactly(index: IndexReader, group: Ints, rows: Ints) -> tuple[Ints, Ints]:
     assert isinstance(index.spec, ir.OrderedArrangement)
     relation, keys = index.relation, order_keys(index.spec)
     types = [relation.schema[k.column].type for k in keys]
@@ -137,7 +133,7 @@ def _exactly(index: ArrangementState, group: Ints, rows: Ints) -> tuple[Ints, In
     return group[order], rows[order]
 
 
-def lives(relation: Relation, rows: Ints) -> tuple[Ints, Ints]:
+def lives(relation: Rows, rows: Ints) -> tuple[Ints, Ints]:
     """When rows were born and died (versions.NEVER: not yet), int64[n] each."""
     born, died = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     dead, born_first, born_time, died_row, died_time = relation.versions

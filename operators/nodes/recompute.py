@@ -30,7 +30,7 @@ from operators.nodes.operator import Inputs, Operator, Place
 from operators.nodes.reduce import gather_or_null, normal_key, own_rows
 from operators.nodes.runs import CHUNK_ROWS, chunks, elements, group_rows
 from operators.state import encode, equality
-from operators.state.arrangement import ArrangementState
+from operators.state.arrangement import ArrangementState, IndexReader
 from operators.state.order import order_of
 from operators.state.relation import Relation
 from operators.state.spine import keys_at
@@ -72,7 +72,7 @@ class RecomputeOperator(Operator[ir.Recompute]):
         node: ir.Recompute,
         relation: Relation,
         index: ArrangementState,
-        members: ArrangementState,
+        members: IndexReader,
     ) -> None:
         self.node = node
         self.relation = relation

@@ -29,7 +29,7 @@ from operators.kernels.extremes import extremes
 from operators.nodes.extreme_rows import first_rows
 from operators.nodes.operator import Inputs, Operator, Place
 from operators.nodes.partitions import exact_words, sort_rows
-from operators.nodes.runs import Runs, Totals, group_rows
+from operators.nodes.runs import Runs, Totals, first_of_runs, group_rows
 from operators.scalar import exact_sum
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState
@@ -43,7 +43,6 @@ from planner.expr import Column as ColumnRef
 _ALL_VALID = np.empty(0, np.bool_)
 _NONE_TOUCHED = np.empty(0, np.bool_)
 _IN_ORDER = np.empty(0, np.int64)
-_NO_ROW = np.full(1, -1, np.int64)
 
 #: Accumulators that are the extreme of rows that never leave, and whether it is the greatest.
 EXTREME = {"least": False, "greatest": True}
@@ -167,7 +166,7 @@ class ReduceOperator(Operator[ir.Reduce]):
             time=np.array([time], np.int64),
             change=np.zeros((len(self.mode), 1), np.int64),
             exact=(exact_sum.nothing(1),) * self._exact,
-            extreme=(_NO_ROW,) * len(self._extremes),
+            extreme=tuple(null_column(self.node.schema[s.column].type, 1) for s in self._extremes),
         )
 
     def by_themselves(self, delta: Delta) -> list[Column]:
@@ -175,7 +174,7 @@ class ReduceOperator(Operator[ir.Reduce]):
         order of their keys; nothing is kept. Accumulators are not `first`."""
         runs = self.runs(delta)
         every, nothing = np.arange(len(runs.time)), np.full(len(runs.time), -1, np.int64)
-        valued = self._running_extremes(delta, runs, nothing)
+        valued = self._running_extremes(runs, nothing)
         states = self._exact_states(runs, every, nothing)
         return self._rows(delta, runs, valued, every, runs.change, states)
 
@@ -189,7 +188,7 @@ class ReduceOperator(Operator[ir.Reduce]):
         first_row = grouped.first_row
         change = np.empty((len(self.mode), count), np.int64)
         exact: list[pa.Array] = []
-        extreme: list[Ints] = []
+        extreme: list[Column] = []
         for slot in self._slots:
             column = None if slot.arg is None else delta.column(slot.arg)
             valid = _ALL_VALID if column is None or column.valid is None else column.valid
@@ -213,10 +212,7 @@ class ReduceOperator(Operator[ir.Reduce]):
                     )
                 case kind if kind in EXTREME:
                     assert column is not None
-                    ranked = sort_rows([column], (_extreme_key(slot),))
-                    rank = np.empty(len(delta), np.int64)
-                    rank[ranked] = np.arange(len(delta))
-                    extreme.append(ranked[np.minimum.reduceat(rank[order], starts[:-1])])
+                    extreme.append(first_of_runs(column, extreme_key(slot), order, starts))
                 case _:  # first comes from its index, sum_top with its sum
                     pass
         return Runs(
@@ -236,7 +232,7 @@ class ReduceOperator(Operator[ir.Reduce]):
         if self.relation.next_row == 0 and groups == count and self.keys:
             return self._born(delta, runs)
         old_row, old = self._stored(delta, runs)
-        valued = self._firsts(delta, runs, old_row) | self._running_extremes(delta, runs, old_row)
+        valued = self._firsts(delta, runs, old_row) | self._running_extremes(runs, old_row)
         for slot, value in valued.items():
             self._enter(slot, value, old_row, runs.change, old)
         touched = _NONE_TOUCHED
@@ -289,7 +285,7 @@ class ReduceOperator(Operator[ir.Reduce]):
             raise AssertionError("a group lost more rows than it had: its input is not a multiset")
         nothing_stored = np.full(len(count), -1, np.int64)
         valued = self._firsts(delta, runs, nothing_stored)
-        valued |= self._running_extremes(delta, runs, nothing_stored)
+        valued |= self._running_extremes(runs, nothing_stored)
         run = count.nonzero()[0]
         n = len(run)
         if n == 0:
@@ -330,18 +326,15 @@ class ReduceOperator(Operator[ir.Reduce]):
         change[slot.word : slot.word + slot.width] = words[:, : len(value)]
         old[slot.word : slot.word + slot.width] = words[:, len(value) :]
 
-    def _running_extremes(self, delta: Delta, runs: Runs, old_row: Ints) -> dict[Slot, Column]:
+    def _running_extremes(self, runs: Runs, old_row: Ints) -> dict[Slot, Column]:
         """For each accumulator of EXTREME its value after each run: the
         best so far of the group's stored value and its runs'."""
         values: dict[Slot, Column] = {}
         groups, count = len(old_row), len(runs.time)
-        for slot, best in zip(self._extremes, runs.extreme, strict=True):
-            assert slot.arg is not None
-            kind = self.node.schema[slot.column].type
+        for slot, found in zip(self._extremes, runs.extreme, strict=True):
             stored = gather_or_null(self.relation, slot.column, old_row)
-            found = delta.peek(slot.arg, best) if best[0] >= 0 else null_column(kind, count)
             candidates = concat([stored, found])
-            ranked = sort_rows([candidates], (_extreme_key(slot),))
+            ranked = sort_rows([candidates], (extreme_key(slot),))
             rank = np.empty(groups + count, np.int64)
             rank[ranked] = np.arange(groups + count)
             # In turn, for each group: its stored value, then its runs. Lower numbers for each
@@ -469,7 +462,7 @@ class ReduceOperator(Operator[ir.Reduce]):
         ]
 
 
-def _extreme_key(slot: Slot) -> SortKey:
+def extreme_key(slot: Slot) -> SortKey:
     """The order whose first value is the extreme."""
     return SortKey(0, EXTREME[slot.kind], nulls_first=False)
 

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from operators.flight.column import Column, Ints, concat
+from operators.flight.column import Column, Ints, concat, counting
 from operators.flight.delta import Delta
 from operators.kernels import grouping
+from operators.nodes.partitions import sort_rows
 from operators.quick import quick
 from operators.scalar import exact_sum
 from operators.slabs import joined, kept, scratch
@@ -25,6 +26,7 @@ from operators.state import encode, equality
 from operators.state.order import sort_keys
 from operators.state.relation import PIECE_ROWS
 from operators.state.spine import keys_at
+from planner.algebra import SortKey
 
 #: So many groups of pieces are added up before the last piece, where that makes them fewer.
 _MOST_GROUPS = 2 * PIECE_ROWS
@@ -109,7 +111,7 @@ class Runs:
     int64[groups + 1] into the runs; first_row int64[runs]: an input row of each run; time
     int64[runs]; change int64[words, runs] as `sweep_groups` takes it, but for values, which
     `apply` enters; exact[a]: for the a-th exact sum, the states of what each run adds;
-    extreme[e]: for the e-th accumulator of EXTREME, the input row of each run that has it, int64.
+    extreme[e]: for the e-th accumulator of EXTREME, the value of each run.
     grouped: the delta's rows by run, where they are at hand.
     """
 
@@ -119,7 +121,7 @@ class Runs:
     time: Ints
     change: Ints
     exact: tuple[pa.Array, ...]
-    extreme: tuple[Ints, ...] = ()
+    extreme: tuple[Column, ...] = ()
     grouped: Grouping | None = None
 
 
@@ -131,9 +133,11 @@ def add_up(
     change: Ints,
     exact: tuple[pa.Array, ...],
     mode: Ints,
+    extreme: Sequence[tuple[Column, SortKey]] = (),
 ) -> Runs:
     """What parts add to groups, as one; of each part and run, its key (see group_rows), its time,
-    and change int64[words, n] and states as Runs has them. `first_row` is a part's, by position."""
+    and change int64[words, n], states and extremes as Runs has them, these with the order in which
+    each is the first. `first_row` is a part's, by position."""
     grouped = group_rows(words, time, columns, hashed)
     order, starts, first_row = grouped.order, grouped.starts, grouped.first_row
     added = scratch((len(mode), len(first_row)), np.int64)
@@ -145,7 +149,16 @@ def add_up(
         time=time[first_row],
         change=added,
         exact=tuple(exact_sum.added_up(states, order, starts) for states in exact),
+        extreme=tuple(first_of_runs(values, key, order, starts) for values, key in extreme),
     )
+
+
+def first_of_runs(values: Column, key: SortKey, order: Ints, starts: Ints) -> Column:
+    """Of runs of values, as Grouping has them, the first of each in the order of a key."""
+    ranked = sort_rows([values], (key,))
+    rank = np.empty(len(values), np.int64)
+    rank[ranked] = counting(len(values))
+    return values.take(ranked[np.minimum.reduceat(rank[order], starts[:-1])])
 
 
 class Totals:

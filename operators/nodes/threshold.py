@@ -24,7 +24,7 @@ from operators.kernels import ranges
 from operators.nodes.operator import Inputs, Operator, Place
 from operators.nodes.runs import group_rows
 from operators.state import encode, equality
-from operators.state.arrangement import ArrangementState, Matches
+from operators.state.arrangement import IndexReader, Matches
 from operators.state.ranges import Bound, between
 from planner import dataflow as ir
 from planner.expr import Call, column
@@ -38,9 +38,7 @@ _SIDES = {"gt": (True, False), "ge": (True, True), "lt": (False, False), "le": (
 class ThresholdOperator(Operator[ir.Threshold]):
     """State: `index` of the rows, and `bound`, the index that finds the scalar."""
 
-    def __init__(
-        self, node: ir.Threshold, index: ArrangementState, bound: ArrangementState
-    ) -> None:
+    def __init__(self, node: ir.Threshold, index: IndexReader, bound: IndexReader) -> None:
         if node.index.order[0].descending:
             raise ValueError("a threshold's index is ascending")
         self.node = node
@@ -165,7 +163,7 @@ class ThresholdOperator(Operator[ir.Threshold]):
         return there & self._passes(rows, scalars.take(np.where(there, at, at.max())))
 
 
-def merged(index: ArrangementState, parts: list[Delta]) -> Delta:
+def merged(index: IndexReader, parts: list[Delta]) -> Delta:
     """Deltas of rows of one relation as one."""
     rows = [p.bindings[0].rows for p in parts]
     if not parts:

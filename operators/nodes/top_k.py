@@ -24,7 +24,7 @@ from operators.flight.delta import Delta
 from operators.kernels import fronts, versions
 from operators.nodes.operator import Inputs, Kept, Operator, Place
 from operators.nodes.partitions import group_starts, lives, partition_fronts, partitions_of
-from operators.state.arrangement import ArrangementState, order_keys
+from operators.state.arrangement import IndexReader, order_keys
 from planner import dataflow as ir
 
 
@@ -32,7 +32,7 @@ class TopKOperator(Operator[ir.TopK]):
     """Rows [offset, offset + limit) of `index`. State: that index, and the ids of those rows where
     it has no partitions."""
 
-    def __init__(self, node: ir.TopK, index: ArrangementState) -> None:
+    def __init__(self, node: ir.TopK, index: IndexReader) -> None:
         self.node = node
         self.index = index
         self._partition = node.index.partition
@@ -57,9 +57,11 @@ class TopKOperator(Operator[ir.TopK]):
             yield self._replace(inputs.time)
 
     def rows(self, inputs: Inputs) -> Iterator[Delta]:
-        rows = self._first(inputs.time)
-        time, births = np.full(len(rows), inputs.time, np.int64), np.ones(len(rows), np.int64)
-        yield deltas.bound(self.index.relation, rows, time, births)
+        yield self._births(self._first(inputs.time), inputs.time)
+
+    def rows_among(self, rows: Ints, time: int) -> Iterator[Delta]:
+        """The node's rows as of `time`, the latest, of partitions all of whose rows are these."""
+        yield self._births(self._first(time, rows), time)
 
     def step(self, changes: Sequence[Delta | None]) -> Delta:
         """What the input's changes do to the first rows."""
@@ -99,11 +101,15 @@ class TopKOperator(Operator[ir.TopK]):
         diff[: len(left)] = -1
         return deltas.bound(self.index.relation, rows, np.full(len(rows), time, np.int64), diff)
 
-    def _first(self, time: int) -> Ints:
-        """Rows at ranks [offset, offset + limit) of every partition as of `time`, the latest."""
+    def _births(self, rows: Ints, time: int) -> Delta:
+        return deltas.births(self.index.relation, rows, np.full(len(rows), time, np.int64))
+
+    def _first(self, time: int, everything: Ints | None = None) -> Ints:
+        """Rows at ranks [offset, offset + limit) of every partition as of `time`, the latest, or of
+        those with the rows `everything`."""
         relation = self.index.relation
         if self._partition:
-            everything = relation.visible(time)
+            everything = relation.visible(time) if everything is None else everything
             columns = [relation.gather(c, everything) for c in self._partition]
             partitions = partitions_of(self.index, columns, len(everything))
         else:

@@ -36,7 +36,7 @@ from operators.nodes.partitions import (
 from operators.nodes.runs import CHUNK_ROWS, chunks, elements
 from operators.nodes.window_values import Rows, window_value
 from operators.state import encode
-from operators.state.arrangement import ArrangementState
+from operators.state.arrangement import IndexReader
 from operators.state.order import sort_keys
 from operators.state.spine import keys_at
 from planner import dataflow as ir
@@ -75,7 +75,7 @@ class _Held:
 class WindowOperator(Operator[ir.Window]):
     """The window of `node`. State: its index alone."""
 
-    def __init__(self, node: ir.Window, index: ArrangementState) -> None:
+    def __init__(self, node: ir.Window, index: IndexReader) -> None:
         self.node = node
         self.index = index
         self._partition = node.index.partition
@@ -88,8 +88,11 @@ class WindowOperator(Operator[ir.Window]):
         yield from self.rows(inputs)
 
     def rows(self, inputs: Inputs) -> Iterator[Delta]:
-        relation, now = self.index.relation, inputs.time
-        everything = relation.visible(now)
+        yield from self.rows_among(self.index.relation.visible(inputs.time), inputs.time)
+
+    def rows_among(self, everything: Ints, now: int) -> Iterator[Delta]:
+        """The node's rows as of `now`, the latest, of partitions all of whose rows are these."""
+        relation = self.index.relation
         columns = [relation.gather(c, everything) for c in self._partition]
         partitions = partitions_of(self.index, columns, len(everything) if columns else 1)
         wanted = np.diff(partitions.starts) if columns else np.array([len(everything)])

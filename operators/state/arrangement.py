@@ -27,7 +27,7 @@ from operators.state.filters import Filter
 from operators.state.probes import Probes, sort_probes
 from operators.state.relation import PIECE_ROWS, Relation
 from operators.state.rows import Rows
-from operators.state.spine import Batch, Spine, make_batch, table_of
+from operators.state.spine import Batch, Spine, make_batch, skips_of, table_of, with_skips
 from operators.state.work import Work
 from planner import dataflow as ir
 from planner.algebra import SortKey
@@ -273,8 +273,14 @@ class IndexVersion(IndexReader):
 
     def __init__(self, spec: ir.Index, relation: Rows, batches: Iterable[Batch]) -> None:
         super().__init__(spec, relation)
-        self.spine: Entries = _Frozen(self.width, [b for b in batches if len(b)])
+        self._batches = [b for b in batches if len(b)]
+        self.spine: Entries = _Frozen(self.width, self._batches)
         self.seeks = 0
+
+    def rows_in(self, start: int, end: int) -> Ints:
+        """The rows of all entries in buckets [start, end), ascending."""
+        found = [b.rows[b.offsets[start] : b.offsets[end]] for b in self._batches]
+        return np.sort(np.concatenate(found)) if found else _EMPTY
 
     def looked_up(self, counts: Ints) -> None:
         self.seeks += int(counts[1])
@@ -289,7 +295,8 @@ class _Frozen:
         self._batches = batches
 
     def table_with_skips(self) -> Ints:
-        raise NotImplementedError("no version of an ordered index is read")
+        self._batches = [with_skips(b) for b in self._batches]
+        return skips_of(self._batches)
 
 
 def index_of(spec: ir.Index, relation: Rows, rows: Ints) -> IndexVersion:

@@ -283,7 +283,7 @@ class Attachment:
             {block: self._own.only(home) for block, home in bits},
         )
 
-    def index(self, ref: IndexRef, relation: Rows) -> IndexReader:
+    def index(self, ref: IndexRef, relation: Rows) -> IndexVersion:
         width = IndexReader(ref.spec, relation).width
         return IndexVersion(ref.spec, relation, self._batches(ref, width))
 

@@ -346,11 +346,10 @@ class Spine:
         """int64[b, 5]: `table`, and the address of each batch's skips, made where missing."""
         for at, part in enumerate(self._parts):
             if isinstance(part, _Merge):
-                part.inputs = [_with_skips(b) for b in part.inputs]
+                part.inputs = [with_skips(b) for b in part.inputs]
             else:
-                self._parts[at] = _with_skips(part)
-        entries = [(*b.entry, b.skips_at) for b in self.batches if len(b)]
-        return np.array(entries, np.int64).reshape(-1, 5)
+                self._parts[at] = with_skips(part)
+        return skips_of([b for b in self.batches if len(b)])
 
     @property
     def nbytes(self) -> int:
@@ -422,7 +421,13 @@ class Spine:
         self._merging += 1
 
 
-def _with_skips(batch: Batch) -> Batch:
+def skips_of(batches: Sequence[Batch]) -> Ints:
+    """int64[b, 5] for kernels: the entry of each batch and the address of its skips."""
+    return np.array([(*b.entry, b.skips_at) for b in batches], np.int64).reshape(-1, 5)
+
+
+def with_skips(batch: Batch) -> Batch:
+    """The batch with skips, none of which leaps yet where it had none."""
     if batch.skips is not None:
         return batch
     skips = np.zeros(len(batch), np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import decimal
 import json
 import os
@@ -16,6 +17,7 @@ import pytest
 import sqlview
 from benchmarks import (
     arrangements,
+    clusters,
     commits,
     common,
     compare,
@@ -244,6 +246,36 @@ def test_loads(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ]
     assert [each["placement"] for each in found["floods"]] == list(loads.PLACEMENTS)
     assert len(loads.targets(found)) == 9
+
+
+def test_predictions_of_clusters() -> None:
+    """Lines go through what was measured: the fixed part does not grow with rows, or cores."""
+    costs = [
+        clusters.Cost(
+            tasks, sf, phase, "x", int(1e6 * sf), int(1e8 * sf), 5 + 3 * sf, 0.1 + 0.2 * sf,
+            0.1 + 0.2 * sf + 4 + 8 * sf, 1000,
+        )
+        for tasks in (1, 2)
+        for sf in (0.5, 1.0, 10.0)
+        for phase in clusters.PHASES
+    ]  # fmt: skip
+    result = json.loads(
+        json.dumps({"costs": costs, "job_seconds": 0.3}, default=dataclasses.asdict)
+    )
+    line = clusters.lines(result)["hydration"]
+    assert line == {
+        "rows": pytest.approx(1e6),
+        "fixed_seconds": pytest.approx(5),
+        "driver_cpu_seconds": pytest.approx(0.2e-6),
+        "others_cpu_seconds": pytest.approx(8e-6),
+    }
+    for phase, cores, expected in (
+        ("load", 8, 5 + 20 + 100), ("load", 512, 5 + 20 + 800 / 512), ("flood", 512, 5 + 20 + 12.5),
+    ):  # fmt: skip
+        assert clusters.predicted_seconds(line, phase, 100, cores) == pytest.approx(expected)
+    assert len(clusters.tables(result)) == 5
+    assert len(clusters.targets(result)) == 4
+    assert clusters.fit([10], [2.0]) == (0.0, pytest.approx(0.2))
 
 
 @pytest.mark.parametrize(

@@ -28,13 +28,13 @@ def test_auto(
     """Costs are measured when a step is large, on many cores, once for a store; kept where it lies,
     and measured again for another Spark, or if the file is damaged."""
     measured: list[int] = []
-    job = costs._job_seconds
+    job = costs.job_seconds
 
     def measuring(spark: Any, tasks: int) -> float:
         measured.append(tasks)
         return job(spark, 2) / 10_000
 
-    monkeypatch.setattr(costs, "_job_seconds", measuring)
+    monkeypatch.setattr(costs, "job_seconds", measuring)
     monkeypatch.setattr("sqlview.session.LEAST_WORK", 100)
 
     def placed(rows: int, cores: int) -> str:
@@ -58,6 +58,6 @@ def test_auto(
     (tmp_path / "store" / costs._NAME).write_text("{")
     assert (placed(many, 64), len(measured)) == ("spark", 6)
     (tmp_path / "store" / costs._NAME).unlink()
-    monkeypatch.setattr(costs, "_job_seconds", lambda spark, tasks: 1 / 0)
+    monkeypatch.setattr(costs, "job_seconds", lambda spark, tasks: 1 / 0)
     assert placed(many, 64) == "inline"
     assert "cannot be measured" in caplog.text

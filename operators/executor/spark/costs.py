@@ -38,7 +38,7 @@ def costs_of(spark: SparkSession, directory: str | None) -> SparkCosts:
         return known
     if cores <= TASK_COST:
         return SparkCosts(0.0, cores)
-    found = SparkCosts(min(_job_seconds(spark, cores) for _ in range(2)), cores)
+    found = SparkCosts(min(job_seconds(spark, cores) for _ in range(2)), cores)
     if directory is not None:
         _write(directory, of, found)
     return found
@@ -50,7 +50,8 @@ def cores_of(spark: SparkSession) -> int:
     return 1 if context is None else max(int(context.defaultParallelism), 1)
 
 
-def _job_seconds(spark: SparkSession, tasks: int) -> float:
+def job_seconds(spark: SparkSession, tasks: int) -> float:
+    """What one job takes that has two stages and nothing to do."""
     started = time.perf_counter()
     frame = spark.range(0, tasks, 1, tasks).mapInArrow(_targets, _SCHEMA)
     frame.repartitionById(tasks, "target").mapInArrow(_targets, _SCHEMA).toArrow()

@@ -12,7 +12,7 @@ node may be in several, and counts its failing rows in the first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from operators.dataflow import Dataflow, Installed, Key, node_key
@@ -85,21 +85,23 @@ def is_local(node: ir.Node) -> bool:
 
 def edges(node: ir.Node) -> tuple[tuple[ir.Node, int], ...]:
     """Nodes whose updates this one takes, and with which sign: a union that names one twice takes
-    them twice."""
+    them twice. Of a threshold those of its rows: tasks run it where its scalars stand still."""
+    if isinstance(node, ir.Threshold):
+        return ((node.index.relation, 1),)
     if isinstance(node, ir.Union):
         negated = node.negated or (False,) * len(node.inputs)
         return tuple(zip(node.inputs, (-1 if minus else 1 for minus in negated), strict=True))
     return tuple((i, 1) for i in ir.inputs(node))
 
 
-def cut_of(sink: Installed) -> SinkCut:
-    """What lies under a sink."""
+def cut_of(sink: Installed, flows: Callable[[ir.Node], bool] = is_stateless) -> SinkCut:
+    """What lies under a sink. `flows`: whether a node is of its region."""
     region: dict[Key, None] = {}
     leaves: dict[Key, None] = {}
 
     def visit(node: ir.Node) -> None:
         key = node_key(node, sink.owner)
-        if is_stateless(node):
+        if flows(node):
             if key not in region:
                 for i in ir.inputs(node):
                     visit(i)

@@ -31,6 +31,7 @@ from operators.executor.spark.run import Probe, Run, running
 from operators.executor.spark.sinks import SinkOperator, sink_of
 from operators.flight.delta import Delta
 from operators.nodes.map import MapOperator
+from operators.nodes.recompute import RecomputeOperator
 from operators.nodes.reduce import ReduceOperator
 from operators.nodes.store import StoreOperator
 from operators.state.arrangement import ArrangementState
@@ -279,7 +280,7 @@ class SparkExecutor:
 
 def _operator_of(cut: SinkCut) -> SinkOperator:
     operator = cut.sink.operator
-    assert isinstance(operator, ReduceOperator | StoreOperator)
+    assert isinstance(operator, ReduceOperator | StoreOperator | RecomputeOperator)
     return operator
 
 

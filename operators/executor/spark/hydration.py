@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 
 from operators.dataflow import Dataflow, Installed, Key, node_key
 from operators.executor.spark import blobs
-from operators.executor.spark.cut import SinkCut, cut_of, is_local, is_of_the_driver
+from operators.executor.spark.cut import SinkCut, cut_of
 from operators.executor.spark.job import (
     JobBuilder,
     Limits,
+    PartitionsRef,
     SinkRef,
     SnapshotRef,
     is_applied,
@@ -28,13 +29,18 @@ from operators.executor.spark.sinks import sink_of
 from operators.flight import delta as deltas
 from operators.flight.delta import Delta
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
+from operators.kernels.sorting import BUCKETS
 from operators.nodes.delta_join import DeltaJoinOperator
-from operators.nodes.reduce import EXTREME, ReduceOperator
+from operators.nodes.recompute import RecomputeOperator
+from operators.nodes.reduce import ReduceOperator
+from operators.nodes.threshold import ThresholdOperator
+from operators.nodes.top_k import TopKOperator
+from operators.nodes.window import WindowOperator
 from operators.state.hashing import Hashing
 from operators.state.publish import Publication
 from operators.state.relation import Relation
 from planner import dataflow as ir
-from planner.distribution import is_stateless
+from planner.distribution import flows_at_first, is_of_partitions
 
 #: More rows than this a task are more than it is to take at once.
 MOST_ROWS = 1 << 23
@@ -53,7 +59,8 @@ class Everything:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How a sink is hydrated: `leaves`, all rows of which are taken, and of each join the input
-    that it is computed from. `counted`: maps that have counted their failing rows."""
+    that it is computed from; nodes whose rows are those of partitions are leaves like what they
+    read. `counted`: maps that have counted their failing rows."""
 
     cut: SinkCut
     counted: frozenset[Key]
@@ -67,14 +74,12 @@ class Plan:
 
 def plan(dataflow: Dataflow, sink: Installed, new: Mapping[ir.Node, Delta | None]) -> Plan | None:
     """How tasks may compute the first rows of a sink that is `new`, as other nodes, with the rows
-    that the driver has of them, if it has them; None where they cannot: it reads events or an
-    order, or something that only the driver has."""
-    if not isinstance(sink.node, ir.Reduce | ir.Store) or is_local(sink.node):
+    that the driver has of them, if it has them; None where they cannot: it reads events, or
+    something that only the driver has."""
+    if not isinstance(sink.node, ir.Reduce | ir.Store | ir.Recompute):
         return None
-    if isinstance(sink.node, ir.Reduce) and any(a.kind in EXTREME for a in sink.node.accumulators):
-        return None
-    cut = cut_of(sink)
-    if is_of_the_driver(cut) or any(new.get(node) is not None for _, node in cut.region):
+    cut = cut_of(sink, flows_at_first)
+    if any(new.get(node) is not None for _, node in cut.region):
         return None
     counted = frozenset(key for key in cut.region if key[1] not in new)
     leaves: dict[Key, Everything] = {}
@@ -87,11 +92,15 @@ def plan(dataflow: Dataflow, sink: Installed, new: Mapping[ir.Node, Delta | None
         if isinstance(operator, DeltaJoinOperator):
             sources[reader] = operator.first_source()
             inputs = inputs[sources[reader] :][:1]
+        elif isinstance(reader[1], ir.Threshold):
+            inputs = inputs[:1]
         for i in inputs:
+            key = node_key(i, sink.owner)
             if ir.is_stored(i):
-                relation = dataflow.relation(i, sink.owner)
-                leaves[node_key(i, sink.owner)] = Everything(relation)
-            elif not is_stateless(i):
+                leaves[key] = Everything(dataflow.relation(i, sink.owner))
+            elif is_of_partitions(i) and new.get(i) is None:
+                leaves[key] = Everything(dataflow.relation(i.index.relation, sink.owner))
+            elif not flows_at_first(i):
                 return None
     return Plan(cut, counted, leaves, sources)
 
@@ -123,14 +132,32 @@ class HydrationBuilder(JobBuilder):
     def _combines(self, tasks: int) -> bool:
         return True
 
+    def _node(self, key: Key) -> ir.Node:
+        return by_themselves(key[1])
+
     def _applied(self) -> tuple[SinkRef, ...]:
         sinks = (cut.sink for cut in self.active if is_applied(cut.sink.node))
-        return tuple(SinkRef(self.keys[sink.key], None, None) for sink in sinks)
+        return tuple(SinkRef(self.keys[s.key], None, None, self._members(s)) for s in sinks)
+
+    def _members(self, sink: Installed) -> int | None:
+        operator = sink.operator
+        if not isinstance(operator, RecomputeOperator):
+            return None
+        number = self._relation(operator.members.relation)
+        self._relation_blocks[number] = None
+        return number
 
     def _follows(self, join: Key, source: int) -> bool:
         return self._plan.sources[join] == source
 
-    def _source(self, key: Key, needed: set[int], tasks: int) -> SnapshotRef:
+    def _source(self, key: Key, needed: set[int], tasks: int) -> SnapshotRef | PartitionsRef:
+        if is_of_partitions(key[1]):
+            operator = self._operators[key]
+            assert isinstance(operator, TopKOperator | WindowOperator)
+            read = operator.index.relation
+            self._relation_blocks[self._relation(read, range(len(read.schema)))] = None
+            buckets = tuple(BUCKETS * t // tasks for t in range(tasks + 1))
+            return PartitionsRef(self.keys[key], self._index(operator.index), buckets)
         relation = self._plan.leaves[key].relation
         number = self._relation(relation, needed)
         self._relation_blocks[number] = None
@@ -139,10 +166,27 @@ class HydrationBuilder(JobBuilder):
         return SnapshotRef(self.keys[key], number, starts)
 
 
-def is_left_to_readers(join: Installed, least: int) -> bool:
-    """Whether a new node with more readers than one, which would be computed as a whole, is better
-    computed by each of them: a join of many rows, which tasks can do."""
-    operator = join.operator
+def by_themselves(node: ir.Node) -> ir.Node:
+    """A node as tasks compute its first rows: MIN and MAX need no order where all rows come."""
+    if not isinstance(node, ir.Reduce):
+        return node
+    return replace(node, accumulators=tuple(map(_by_itself, node.accumulators)))
+
+
+def _by_itself(accumulator: ir.Accumulator) -> ir.Accumulator:
+    if accumulator.index is None:
+        return accumulator
+    kind = "greatest" if accumulator.index.order[0].descending else "least"
+    return ir.Accumulator(kind, accumulator.arg)
+
+
+def is_left_to_readers(new: Installed, least: int) -> bool:
+    """Whether a new node that keeps no rows, and would be computed as a whole, is better computed
+    by each who reads it: one of many rows, which tasks can do."""
+    operator = new.operator
+    if isinstance(operator, ThresholdOperator | TopKOperator | WindowOperator):
+        flows = flows_at_first(new.node) or is_of_partitions(new.node)
+        return flows and operator.index.relation.live_rows >= least
     if not isinstance(operator, DeltaJoinOperator) or operator.takes_events:
         return False
     return max(o.relation.live_rows for o in operator.occurrences) >= least
@@ -150,11 +194,12 @@ def is_left_to_readers(join: Installed, least: int) -> bool:
 
 def add_up(sink: Installed, payloads: Sequence[bytes], hashing: Hashing, time: int) -> None:
     """Let a new group without keys have its row as of `time`, of what tasks told."""
-    operator = sink.operator
-    assert isinstance(operator, ReduceOperator)
+    operator, node = sink.operator, by_themselves(sink.node)
+    assert isinstance(operator, ReduceOperator) and isinstance(node, ir.Reduce)
     if payloads:
-        sums = sink_of(sink.node, hashing)
-        sums.apply(operator, [blobs.decode_columns(p, sums.types) for p in payloads])
+        sums = sink_of(node, hashing)
+        own = ReduceOperator(node, operator.relation, operator.index, {})
+        sums.apply(own, [blobs.decode_columns(p, sums.types) for p in payloads])
     else:
         nothing = deltas.empty(operator.node.input.schema)
         operator.apply(nothing, operator.no_runs(time))

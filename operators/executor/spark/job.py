@@ -19,8 +19,9 @@ from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
 from operators.nodes.delta_join import DeltaJoinOperator
 from operators.nodes.half_join import HalfJoinOperator
 from operators.nodes.map import MapOperator
-from operators.nodes.reduce import EXTREME, ReduceOperator
+from operators.nodes.reduce import ReduceOperator
 from operators.nodes.store import StoreOperator
+from operators.nodes.threshold import ThresholdOperator
 from operators.state.arrangement import ArrangementState, IndexReader
 from operators.state.filters import Filter, FilterReader
 from operators.state.pieces import Place
@@ -61,6 +62,26 @@ class SnapshotRef:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionsRef:
+    """The rows of one node as of the job's time, which are those of each partition of index number
+    `index` by itself: task t takes buckets [starts[t], starts[t + 1])."""
+
+    node: int
+    index: int
+    starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdRef:
+    """A threshold, node number `node`, over rows of relation number `rows`, whose scalars stand
+    still; index number `bound` finds them."""
+
+    node: int
+    rows: int
+    bound: int
+
+
+@dataclass(frozen=True, slots=True)
 class JoinRef:
     """A join, node number `node`. Relations, filters and indexes by number, None where an input has
     no filter, or the job does not read an index; these as ir.indexes(node) lists them. `sources`:
@@ -88,11 +109,13 @@ class Route:
 @dataclass(frozen=True, slots=True)
 class SinkRef:
     """A sink, node number `node`, whose changes tasks may apply: its rows and the index that finds
-    them, by number. None: there are no rows yet, or the index has none of them."""
+    them, by number. None: there are no rows yet, or the index has none of them. `members`: of a
+    sink that is computed from all rows of a group, the relation that has them."""
 
     node: int
     relation: int | None
     index: int | None
+    members: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +135,8 @@ class Job:
     consumers: tuple[tuple[tuple[int, int], ...], ...]
     sinks: tuple[int, ...]
     counted: frozenset[int]
-    sources: tuple[SourceRef | SnapshotRef, ...]
+    sources: tuple[SourceRef | SnapshotRef | PartitionsRef, ...]
+    thresholds: tuple[ThresholdRef, ...]
     joins: tuple[JoinRef, ...]
     routes: tuple[Route, ...]
     relations: tuple[RelationRef, ...]
@@ -214,15 +238,17 @@ class JobBuilder:
                 joins.append(self._join(key, found, needed[key]))
                 routes += found
         sources = [self._source(k, needed[k], tasks) for k in self._leaves]
+        thresholds = [self._threshold(k) for k in self.keys if isinstance(k[1], ir.Threshold)]
         exchanges = max((sum(r.exchanged) for r in routes), default=0)
         publication, combined = self._publication, self._combines(tasks)
         applied = self._applied() if combined and self._time is not None else ()
         return Job(
-            nodes=tuple(node for _, node in self.keys),
+            nodes=tuple(map(self._node, self.keys)),
             consumers=tuple(map(tuple, consumers)),
             sinks=tuple(self.keys[c.sink.owner, c.sink.node] for c in self.active),
             counted=frozenset(self.keys[k] for k in self.keys if k in self._counted),
             sources=tuple(sources),
+            thresholds=tuple(thresholds),
             joins=tuple(joins),
             routes=tuple(routes),
             relations=tuple(
@@ -258,6 +284,10 @@ class JobBuilder:
     def active(self) -> tuple[SinkCut, ...]:
         """The sinks that something changes under."""
         return tuple(c for c in self._cuts if (c.sink.owner, c.sink.node) in self.keys)
+
+    def _node(self, key: Key) -> ir.Node:
+        """What tasks run for a node."""
+        return key[1]
 
     def _one_time(self) -> int | None:
         """The time of all changes, if it is one."""
@@ -301,6 +331,11 @@ class JobBuilder:
                     own = {e.index for e in (*node.keys, *args) if isinstance(e, ColumnRef)}
                 case ir.Store() if key not in self._changes:
                     own = set(range(len(node.schema)))
+                case ir.Recompute() if key not in self._changes:
+                    own = {*node.index.columns, *(c for v in node.values for c in v.args)}
+                case ir.Threshold() if key not in self._changes:
+                    columns = (*node.index.partition, node.index.order[0].column)
+                    own = {*needed[key], *columns}
                 case ir.Map():
                     operator = self._operators[key]
                     assert isinstance(operator, MapOperator)
@@ -314,7 +349,7 @@ class JobBuilder:
                     own = {*(c for c in needed[key] if c < width), node.array}
                 case _:
                     continue
-            for i in ir.inputs(node):
+            for i, _ in edges(node):
                 if node_key(i, owner) in needed:
                     needed[node_key(i, owner)] |= own
         return needed
@@ -383,7 +418,17 @@ class JobBuilder:
             operator.wanted,
         )
 
-    def _source(self, key: Key, needed: set[int], tasks: int) -> SourceRef | SnapshotRef:
+    def _threshold(self, key: Key) -> ThresholdRef:
+        operator, node = self._operators[key], key[1]
+        assert isinstance(operator, ThresholdOperator) and isinstance(node, ir.Threshold)
+        bound = self._index(operator.bound)
+        scalars = self._relation(operator.bound.relation, (*node.bound.columns, node.scalar))
+        self._relation_blocks[scalars] = None
+        return ThresholdRef(self.keys[key], self._relation(operator.index.relation), bound)
+
+    def _source(
+        self, key: Key, needed: set[int], tasks: int
+    ) -> SourceRef | SnapshotRef | PartitionsRef:
         delta = self._changes[key]
         assert isinstance(delta, Delta), "of a step"
         binding = delta.bindings[0]
@@ -435,8 +480,8 @@ class JobBuilder:
 def is_applied(node: ir.Node) -> bool:
     """Whether tasks can apply the changes of a sink."""
     if isinstance(node, ir.Reduce):
-        return bool(node.keys) and not any(a.kind in EXTREME for a in node.accumulators)
-    return isinstance(node, ir.Store)
+        return bool(node.keys)
+    return isinstance(node, ir.Store | ir.Recompute)
 
 
 def loaded_blocks(delta: Delta) -> range | None:
@@ -477,7 +522,18 @@ def chunks(delta: Delta, count: int) -> tuple[Ints, tuple[int, ...], tuple[int, 
 JOB_FORMAT = Format(
     "sqlview job",
     1,
-    (*PLAN_CLASSES, Job, SourceRef, SnapshotRef, JoinRef, Route, SinkRef, *REFERENCES),
+    (
+        *PLAN_CLASSES,
+        Job,
+        SourceRef,
+        SnapshotRef,
+        PartitionsRef,
+        ThresholdRef,
+        JoinRef,
+        Route,
+        SinkRef,
+        *REFERENCES,
+    ),
 )
 
 

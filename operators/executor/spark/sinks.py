@@ -19,12 +19,14 @@ import numpy as np
 from operators.flight import delta as deltas
 from operators.flight.column import Column, Ints, concat
 from operators.flight.delta import Delta
-from operators.kernels import sorting
-from operators.nodes.reduce import ReduceOperator, slots_of
+from operators.kernels import grouping, sorting
+from operators.nodes.recompute import RecomputeOperator
+from operators.nodes.reduce import EXACT, EXTREME, ReduceOperator, extreme_key, slots_of
 from operators.nodes.runs import Runs, add_up
 from operators.nodes.store import StoreOperator, consolidate
-from operators.state.arrangement import ArrangementState
+from operators.state.arrangement import ArrangementState, IndexReader
 from operators.state.hashing import Hashing
+from operators.state.order import order_of
 from operators.state.relation import Relation
 from operators.state.shared import Shared
 from planner import dataflow as ir
@@ -51,19 +53,23 @@ class Part:
 
 
 class GroupSink:
-    """Changes of a Reduce: its keys, the time, the words to add, the exact sums to add."""
+    """Changes of a Reduce: its keys, the time, the words to add, the exact sums to add, and the
+    extremes of rows that come."""
 
     def __init__(self, node: ir.Reduce, hashing: Hashing) -> None:
         self._operator = _group_operator(node, hashing)
         self._node, self._hashing = node, hashing
         self._keys = [k.index for k in node.keys if isinstance(k, ColumnRef)]
         slots, self._mode = slots_of(node)
-        self._exact = sum(s.width == 0 for s in slots)
+        self._added = self._mode != grouping.SET
+        self._exact = sum(s.kind in EXACT for s in slots)
+        self._extremes = [(s.column, extreme_key(s)) for s in slots if s.kind in EXTREME]
         self.types: tuple[t.SqlType, ...] = (
             *(node.input.schema[k].type for k in self._keys),
             t.BIGINT,
-            *(t.BIGINT,) * len(self._mode),
+            *(t.BIGINT,) * int(self._added.sum()),
             *(t.BINARY,) * self._exact,
+            *(node.schema[column].type for column, _ in self._extremes),
         )
 
     def part(self, delta: Delta) -> Part:
@@ -108,10 +114,14 @@ class GroupSink:
         keys = columns[:width]
         time = columns[width].values
         words = self._operator.index.probe_words(keys, n)
-        added = np.stack([c.values for c in columns[width + 1 : width + 1 + len(self._mode)]])
-        exact = tuple(c.values for c in columns[len(columns) - self._exact :])
+        added = np.zeros((len(self._mode), n), np.int64)
+        at = width + 1
+        for word in self._added.nonzero()[0].tolist():
+            added[word], at = columns[at].values, at + 1
+        exact = tuple(c.values for c in columns[at : at + self._exact])
+        keyed = zip(columns[at + self._exact :], (k for _, k in self._extremes), strict=True)
         hashed = self._operator.index.hashed
-        return keys, add_up(words, keys, hashed, time, added, exact, self._mode)
+        return keys, add_up(words, keys, hashed, time, added, exact, self._mode, tuple(keyed))
 
     def _part(self, runs: Runs, keys: list[Column]) -> Part:
         buckets = np.empty(runs.words.shape[1], np.int64)
@@ -119,8 +129,9 @@ class GroupSink:
         columns = [
             *keys,
             Column(t.BIGINT, runs.time),
-            *(Column(t.BIGINT, words) for words in runs.change),
+            *(Column(t.BIGINT, words) for words in runs.change[self._added]),
             *(Column(t.BINARY, states) for states in runs.exact),
+            *runs.extreme,
         ]
         return Part(columns, np.repeat(buckets, np.diff(runs.key_starts)))
 
@@ -177,14 +188,72 @@ class BagSink:
         return Part([*out, Column(t.BIGINT, time[net.row]), Column(t.BIGINT, net.sum)], buckets)
 
 
-Sink: TypeAlias = GroupSink | BagSink
-SinkOperator: TypeAlias = ReduceOperator | StoreOperator
+class MembersSink:
+    """Changes of a Recompute: row ids of its input, whose rows are where tasks can read them, the
+    time, and whether they come or go. `members`: the index of its input by group, once it is read.
+    """
+
+    types: tuple[t.SqlType, ...] = (t.BIGINT,) * 3
+
+    def __init__(self, node: ir.Recompute, hashing: Hashing) -> None:
+        self._node = node
+        nothing = Relation(node.index.relation.schema, Shared(hashing=hashing))
+        self.members: IndexReader = IndexReader(node.index, nothing)
+
+    def part(self, delta: Delta) -> Part:
+        """The changes of one delta of the node's input."""
+        keys = [delta.column(c) for c in self._node.index.columns]
+        return self._part([delta.bindings[0].rows, delta.time, delta.diff], keys)
+
+    def merge(self, parts: Sequence[list[Column]]) -> Part:
+        """Several parts together."""
+        changed = self._joined(parts)
+        gather = self.members.relation.gather
+        return self._part(changed, [gather(c, changed[0]) for c in self._node.index.columns])
+
+    @property
+    def index(self) -> ir.Index:
+        """What finds the rows that go."""
+        return ir.group_index(self._node)
+
+    def operator_over(
+        self, relation: Relation, index: ArrangementState, is_indexed: bool
+    ) -> RecomputeOperator:
+        """The operator of the groups in `relation`."""
+        return RecomputeOperator(self._node, relation, index, self.members)
+
+    def needs_index(self, parts: Sequence[list[Column]]) -> bool:
+        """Whether parts can be applied only where the index has all rows."""
+        return True
+
+    def apply(self, operator: SinkOperator, parts: Sequence[list[Column]]) -> Delta:
+        """Apply several parts together to the operator's state."""
+        assert isinstance(operator, RecomputeOperator)
+        rows, time, diff = self._joined(parts)
+        order = order_of(rows)
+        delta = deltas.bound(operator.members.relation, rows[order], time[order], diff[order])
+        return operator.step([delta])
+
+    def _joined(self, parts: Sequence[list[Column]]) -> list[Ints]:
+        return [np.concatenate([p[i].values for p in parts]) for i in range(3)]
+
+    def _part(self, changed: Sequence[Ints], keys: list[Column]) -> Part:
+        buckets = np.empty(len(changed[0]), np.int64)
+        sorting.buckets_of(self.members.probe_words(keys, len(buckets))[0], buckets)
+        order = np.argsort(buckets.astype(np.uint8), kind="stable")
+        return Part([Column(t.BIGINT, each[order]) for each in changed], buckets[order])
+
+
+Sink: TypeAlias = GroupSink | BagSink | MembersSink
+SinkOperator: TypeAlias = ReduceOperator | StoreOperator | RecomputeOperator
 
 
 def sink_of(node: ir.Node, hashing: Hashing) -> Sink:
     """The sink of a node that keeps rows; `hashing`: how the store makes keys."""
     if isinstance(node, ir.Reduce):
         return GroupSink(node, hashing)
+    if isinstance(node, ir.Recompute):
+        return MembersSink(node, hashing)
     assert isinstance(node, ir.Store)
     return BagSink(node, hashing)
 

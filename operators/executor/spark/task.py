@@ -23,6 +23,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,7 @@ import pyarrow as pa
 from operators.executor.spark import applied, blobs
 from operators.executor.spark.job import (
     Job,
+    PartitionsRef,
     Route,
     SinkRef,
     SnapshotRef,
@@ -37,7 +39,7 @@ from operators.executor.spark.job import (
     read_manifest,
 )
 from operators.executor.spark.run import Probe
-from operators.executor.spark.sinks import Part, Sink, sink_of
+from operators.executor.spark.sinks import MembersSink, Part, Sink, sink_of
 from operators.flight import delta as deltas
 from operators.flight.column import Column, Ints
 from operators.flight.delta import Delta, Pairs
@@ -50,10 +52,14 @@ from operators.nodes.errors import ErrorState
 from operators.nodes.explode import ExplodeOperator
 from operators.nodes.half_join import HalfJoinOperator
 from operators.nodes.map import MapOperator
+from operators.nodes.partitions import lives
 from operators.nodes.range_join import RangeJoinOperator
 from operators.nodes.repeat import RepeatOperator
+from operators.nodes.threshold import ThresholdOperator
+from operators.nodes.top_k import TopKOperator
+from operators.nodes.window import WindowOperator
 from operators.state import encode
-from operators.state.arrangement import ArrangementState, IndexReader
+from operators.state.arrangement import ArrangementState, IndexReader, IndexVersion
 from operators.state.files import check_directory, create
 from operators.state.hashing import Hashing
 from operators.state.publish import Attachment
@@ -70,6 +76,8 @@ RESULT_SCHEMA = (
 #: Results of a task beyond this are handed over in a file.
 RESULT_BYTES = 1 << 20
 _KEPT_JOBS = 2
+#: What takes updates of one input, in any task.
+_Linear: TypeAlias = MapOperator | RepeatOperator | ExplodeOperator | ThresholdOperator
 #: Prefixes of so many rows are extended at once.
 _MOST_ROWS = 1 << 20
 
@@ -266,12 +274,29 @@ class AttachedJob:
             self._joins.append(operator)
         self._maps = {n: MapOperator(m) for n, m in enumerate(job.nodes) if isinstance(m, ir.Map)}
         #: Unions need no operator: each takes its inputs' updates as they come.
-        self._linear: dict[int, MapOperator | RepeatOperator | ExplodeOperator] = {
+        self._linear: dict[int, _Linear] = {
             **self._maps,
             **{n: RepeatOperator(r) for n, r in enumerate(job.nodes) if isinstance(r, ir.Repeat)},
             **{n: ExplodeOperator(x) for n, x in enumerate(job.nodes) if isinstance(x, ir.Explode)},
         }
+        for each in job.thresholds:
+            threshold = job.nodes[each.node]
+            assert isinstance(threshold, ir.Threshold)
+            rows = IndexReader(threshold.index, self._relations[each.rows])
+            self._linear[each.node] = ThresholdOperator(threshold, rows, indexes[each.bound])
+        self._partitioned = {
+            source.node: _partitioned(job.nodes[source.node], indexes[source.index])
+            for source in job.sources
+            if isinstance(source, PartitionsRef)
+        }
+        self._indexes = indexes
         self._sinks = {n: sink_of(job.nodes[n], hashing) for n in job.sinks}
+        for applied_to in job.applied:
+            sink = self._sinks[applied_to.node]
+            if isinstance(sink, MembersSink):
+                assert applied_to.members is not None
+                read = self._relations[applied_to.members]
+                sink.members = IndexVersion(sink.members.spec, read, ())
         self._sink_tags = {n: len(job.routes) + i for i, n in enumerate(job.sinks)}
         self._error_tag = len(job.routes) + len(job.sinks)
         self._applied = {ref.node: ref for ref in job.applied}
@@ -429,7 +454,7 @@ class AttachedJob:
                 self._keep_few(consumer, some)
                 continue
             operator = self._linear.get(consumer)
-            output = taken if operator is None else operator.step([taken])
+            output = taken if operator is None else operator.step(_given(operator, taken))
             if len(output):
                 self._push(consumer, output, parts)
 
@@ -438,16 +463,27 @@ class AttachedJob:
         if sum(map(len, parts[1:])) >= max(2 * PIECE_ROWS, len(parts[0])):
             parts[:] = [self._sinks[sink].merge([part.columns for part in parts])]
 
-    def _chunks(self, source: SourceRef | SnapshotRef, task: int) -> Iterator[Delta]:
+    def _chunks(
+        self, source: SourceRef | SnapshotRef | PartitionsRef, task: int
+    ) -> Iterator[Delta]:
         """What of a node's changes, or of its rows, is this task's; nothing that is empty."""
         if isinstance(source, SourceRef):
             delta = self._chunk(source, task)
             if len(delta):
                 yield delta
             return
-        assert self.job.time is not None
+        time = self.job.time
+        assert time is not None
+        if isinstance(source, PartitionsRef):
+            rows = self._indexes[source.index].rows_in(*source.starts[task : task + 2])
+            operator = self._partitioned[source.node]
+            born, died = lives(operator.index.relation, rows)
+            rows = rows[(born <= time) & (time < died)]
+            if len(rows):
+                yield from (d for d in operator.rows_among(rows, time) if len(d))
+            return
         first, end = (block << BLOCK_BITS for block in source.starts[task : task + 2])
-        yield from pieces_of(self._relations[source.relation], self.job.time, first, end)
+        yield from pieces_of(self._relations[source.relation], time, first, end)
 
     def _chunk(self, source: SourceRef, task: int) -> Delta:
         """The part of a node's changes that is this task's."""
@@ -463,6 +499,18 @@ class AttachedJob:
             old, new = np.arange(middle - updated, middle), np.arange(middle, n)
             pairs = Pairs(old, new, may_be_equal=True)
         return deltas.bound(self._relations[source.relation], rows, time, diff, pairs)
+
+
+def _partitioned(node: ir.Node, index: IndexReader) -> TopKOperator | WindowOperator:
+    if isinstance(node, ir.TopK):
+        return TopKOperator(node, index)
+    assert isinstance(node, ir.Window)
+    return WindowOperator(node, index)
+
+
+def _given(operator: _Linear, taken: Delta) -> list[Delta | None]:
+    """What one takes whose input changes so; scalars do not."""
+    return [taken, None] if isinstance(operator, ThresholdOperator) else [taken]
 
 
 def _in_pieces(payloads: list[bytes], row_bytes: int) -> Iterator[list[bytes]]:
