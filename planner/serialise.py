@@ -18,6 +18,7 @@ import base64
 import dataclasses
 import datetime
 import decimal
+import functools
 import hashlib
 import json
 import math
@@ -187,22 +188,33 @@ class _Entry:
 
 
 class Format:
-    """`classes` in a plain form, called `name`, as of `version`.
+    """`classes` in a plain form, called `name`, as of `version`. They are looked at when something
+    is first written or read: most processes do neither.
 
-    Raises: TypeError for a class with a field that has no plain form.
+    Raises: TypeError then for a class with a field that has no plain form.
     """
 
     def __init__(self, name: str, version: int, classes: Iterable[type]) -> None:
         self._name = name
         self._version = version
-        every = tuple(classes)
-        self._entries = {c: _entry(c, every) for c in every}
-        self._by_tag = {e.tag: e for e in self._entries.values()}
-        if len(self._by_tag) < len(every):
+        self._classes = tuple(classes)
+
+    @functools.cached_property
+    def _entries(self) -> dict[type, _Entry]:
+        return {c: _entry(c, self._classes) for c in self._classes}
+
+    @functools.cached_property
+    def _by_tag(self) -> dict[str, _Entry]:
+        found = {e.tag: e for e in self._entries.values()}
+        if len(found) < len(self._classes):
             raise TypeError("two classes of one name")
-        described = [[e.tag, [[n, str(s)] for n, s in e.fields]] for e in self._entries.values()]
-        #: Of what the classes are made of: another one means another version of this library.
-        self._digest = hashlib.sha256(_JSON.encode(described).encode()).hexdigest()[:16]
+        return found
+
+    @functools.cached_property
+    def _digest(self) -> str:
+        """Of what the classes are made of: another one means another version of this library."""
+        described = [[e.tag, [[n, str(s)] for n, s in e.fields]] for e in self._by_tag.values()]
+        return hashlib.sha256(_JSON.encode(described).encode()).hexdigest()[:16]
 
     def write(self, root: object) -> str:
         """ASCII text. Raises: TypeError for an object of a class that is not in the format, or

@@ -18,7 +18,7 @@ import hashlib
 import os
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +129,9 @@ class KernelCache(caching.FunctionCache):
     """numba's cache of one kernel."""
 
     _impl_class = _Kept
+
+    def has(self, signatures: Sequence[tuple[Any, ...]], target: Any) -> bool:
+        """Whether code for all `signatures` is there, for this processor."""
+        there = self._cache_file._load_index()
+        codegen = target.codegen()
+        return all(self._index_key(s, codegen) in there for s in signatures)

@@ -4,11 +4,12 @@ Kernels take arrays and scalars only, release the GIL, and are kept on disk (`ca
 results must not depend on the machine. With NUMBA_DISABLE_JIT=1 they run as plain Python, where
 64-bit arithmetic wraps silently too.
 
-`@kernel(signatures=…)` compiles for the types given, when the module is imported (from the cache in
-milliseconds), and for no others; an input declared read-only takes both sorts of array, an output
-has to be writable. A bare `@kernel` is a helper: it is compiled for the kernels that call it, once
-for each combination of argument types, and cannot be called from Python. The constant 0 and an
-int32 are the type int64 to it, but a read-only array is another type than a writable one.
+`@kernel(signatures=…)` compiles for the types given and for no others: when the module is imported,
+or, where the cache has it, loads it when it is first called, some 5 ms. An input declared read-only
+takes both sorts of array, an output has to be writable. A bare `@kernel` is a helper: it is
+compiled for the kernels that call it, once for each combination of argument types, and cannot be
+called from Python. The constant 0 and an int32 are the type int64 to it, but a read-only array is
+another type than a writable one.
 
 Every function costs some 50 ms to compile, and its code is optimised again in each kernel that
 calls it. So a kernel passes no arrays of both sorts to one helper, assigns no array to a slice
@@ -21,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
@@ -65,14 +67,61 @@ def _compile(function: F, signatures: Sequence[tuple[Any, ...]] | None) -> F:
         return _interpreted(function)
     options = {"fastmath": False, "boundscheck": False, "no_cfunc_wrapper": True}
     if signatures:
-        with _without_collections():
-            compiled: Any = numba.njit(error_model="numpy", nogil=True, **options)(function)
-            compiled._cache = KernelCache(function)
-            for signature in signatures:
-                compiled.compile(signature)
-            compiled.disable_compile()
+        compiled: Any = numba.njit(error_model="numpy", nogil=True, **options)(function)
+        compiled._cache = KernelCache(function)
+        if compiled._cache.has(signatures, compiled.targetctx):
+            _wait(compiled, signatures)
+        else:
+            _load(compiled, signatures)
         return compiled  # type: ignore[no-any-return]
     return _helper(numba.njit(error_model="numpy", no_cpython_wrapper=True, **options)(function))
+
+
+def _load(compiled: Any, signatures: Sequence[tuple[Any, ...]]) -> None:
+    """Have the code for the signatures, and for no others."""
+    with _without_collections():
+        for signature in signatures:
+            compiled.compile(signature)
+    compiled.disable_compile()
+
+
+#: Kernels that wait for their first call.
+_WAITING: dict[Any, Callable[[], None]] = {}
+_LOADING = threading.RLock()
+
+
+def _wait(compiled: Any, signatures: Sequence[tuple[Any, ...]]) -> None:
+    """Load the code when the kernel is first called, or first used by another one."""
+    template = compiled.get_call_template
+
+    def load() -> None:
+        with _LOADING:
+            if _WAITING.pop(compiled, None) is not None:
+                compiled.get_call_template = template
+                _load(compiled, signatures)
+
+    def called(*args: Any, **kws: Any) -> Any:
+        # What numba calls for types that it has no code for; it calls what this returns.
+        load()
+        given = [numba.typeof(a) for a in args]
+        convert = compiled.typingctx.can_convert
+        for result in compiled.overloads.values():
+            if all(convert(a, b) is not None for a, b in zip(given, result.signature.args)):
+                return result.entry_point
+        raise TypeError(f"no matching definition of {compiled.py_func.__name__} for {given}")
+
+    def used(args: Sequence[Any], kws: Any) -> Any:
+        load()
+        return template(args, kws)
+
+    compiled._compile_for_args, compiled.get_call_template = called, used
+    _WAITING[compiled] = load
+
+
+def load_all() -> None:
+    """Load all kernels that were imported, for processes that are forked from this one."""
+    for load in list(_WAITING.values()):
+        load()
 
 
 @contextlib.contextmanager

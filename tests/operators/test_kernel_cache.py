@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,27 @@ def test_a_place_of_others_is_left_aside(monkeypatch: pytest.MonkeyPatch, tmp_pa
     ours.chmod(0o777)
     found = Path(cache.directory_of.__wrapped__("texts"))
     assert found.parent == _FILES[0].parent / "__pycache__"
+
+
+@pytest.mark.skipif(not hasattr(lookup.seek, "_cache"), reason="interpreted")
+def test_kernels_in_the_cache_are_loaded_when_they_are_called() -> None:
+    """In a process of its own: here nearly all have been."""
+    program = """
+import numpy as np
+from operators.kernels import fronts, jit, lookup, memory
+assert not memory.all_same.overloads and not lookup.emit.overloads
+rows = np.arange(4)
+with_doubles = rows.astype(float)
+for wrong in ((), (with_doubles,), (rows, rows)):
+    try:
+        memory.all_same(*wrong)
+    except TypeError:
+        continue
+    raise AssertionError(wrong)
+rows.flags.writeable = False
+assert not memory.all_same(rows)
+assert memory.all_same.overloads and not lookup.emit.overloads
+jit.load_all()
+assert all(k.overloads for k in (lookup.emit, fronts.first_visible))
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)

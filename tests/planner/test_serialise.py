@@ -263,4 +263,4 @@ def test_what_has_no_plain_form() -> None:
         PLAN.write(Literal(object(), t.INT))  # type: ignore[arg-type]
     for cls in (_Odd, _Free):
         with pytest.raises(TypeError, match="no plain form"):
-            Format("x", 1, (*PLAN_CLASSES, cls))
+            Format("x", 1, (*PLAN_CLASSES, cls)).write(_Free(1))

@@ -13,8 +13,10 @@ from __future__ import annotations
 from pyspark.daemon import manager
 
 import operators.executor.spark.task
+from operators.kernels import jit
 
 __all__ = ["operators"]
 
 if __name__ == "__main__":
+    jit.load_all()
     manager()
