@@ -1,9 +1,10 @@
 """What of a step that is placed on Spark its tasks run, and what stays in the driver, and why.
 
 Tasks run what has no state on the changes that are dealt out to them, and take those of groups and
-bags together by the buckets of their keys. What reads rows in an order, or all rows of a group,
-is the driver's: it visits a few rows for each change, in indexes as they are in the middle of the
-step. So is what no relation has the rows of, and what runs in rounds.
+bags together by the buckets of their keys; groups that look their rows up (MIN, MAX, recomputed
+ones) find them in the indexes that are published for these. What reads rows in an order that is not
+of groups is the driver's: it visits a few rows for each change, in indexes as they are in the
+middle of the step. So is what no relation has the rows of, and what runs in rounds.
 """
 
 from __future__ import annotations
@@ -42,11 +43,18 @@ def is_of_partitions(node: ir.Node) -> TypeGuard[ir.TopK | ir.Window]:
     return isinstance(node, ir.Window) or (isinstance(node, ir.TopK) and bool(node.index.partition))
 
 
+def reads_members(node: ir.Node) -> TypeGuard[ir.Reduce | ir.Recompute]:
+    """Whether the node's groups look their rows up in indexes of its input."""
+    if isinstance(node, ir.Reduce):
+        return any(a.index is not None for a in node.accumulators)
+    return isinstance(node, ir.Recompute)
+
+
 def why_in_driver(node: ir.Node) -> str | None:
     """Why the driver runs a node that keeps or looks up rows; None if tasks do, or those who read
     it."""
     own = why_local(node)
-    if own is not None or not isinstance(node, (ir.Reduce, ir.Store)):
+    if own is not None or not isinstance(node, (ir.Reduce, ir.Store, ir.Recompute)):
         return own
     return next((why for leaf in _leaves(node) if (why := why_not_sent(leaf)) is not None), None)
 
@@ -57,17 +65,19 @@ def why_local(node: ir.Node) -> str | None:
     match node:
         case ir.TopK():
             return "it reads the front of an order"
-        case ir.Reduce() if any(a.index is not None for a in node.accumulators):
+        case ir.Reduce() if not node.keys and reads_members(node):
             return "it reads the front of an order"
         case ir.Threshold():
             return "it reads a range of an order"
         case ir.Window():
             return "it reads partitions in their order"
-        case ir.Recompute():
-            return "it reads all rows of a group"
+        case ir.Recompute() if not node.index.columns:
+            return "it reads all rows of its one group"
         case ir.Loop() | ir.Timeline():
             return "each round follows from the one before"
         case ir.Variable() | ir.Source() | ir.Stream() | ir.Store() | ir.Reduce():
+            return None
+        case ir.Recompute():
             return None
         case ir.Map() | ir.Union() | ir.Repeat() | ir.Explode() | ir.DeltaJoin() | ir.Constant():
             return None

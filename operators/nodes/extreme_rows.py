@@ -12,14 +12,14 @@ from operators.flight.column import Column, Ints
 from operators.kernels import fronts
 from operators.nodes.partitions import front_rows, lives, sort_rows
 from operators.state import encode, equality
-from operators.state.arrangement import ArrangementState, Matches, order_keys
+from operators.state.arrangement import IndexReader, Matches, order_keys
 from operators.state.order import sort_keys
 from operators.state.spine import keys_at
 from planner import dataflow as ir
 
 
 def first_rows(
-    index: ArrangementState, keys: list[Column], times: Ints, changed: Ints | None = None
+    index: IndexReader, keys: list[Column], times: Ints, changed: Ints | None = None
 ) -> Ints:
     """The row in front of each partition as of its time, or -1; ties on the index's words (texts
     that share their first bytes) are broken by the values.
@@ -76,7 +76,7 @@ def first_rows(
 
 
 def _over_time(
-    index: ArrangementState,
+    index: IndexReader,
     keys: list[Column],
     words: Ints,
     times: Ints,
@@ -110,7 +110,7 @@ def _partitions(words: Ints) -> Ints:
     return np.flatnonzero(begins)
 
 
-def _is_exact(index: ArrangementState) -> bool:
+def _is_exact(index: IndexReader) -> bool:
     """Whether rows whose words are equal are equal in what they are ordered by."""
     assert isinstance(index.spec, ir.OrderedArrangement)
     schema = index.relation.schema

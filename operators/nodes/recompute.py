@@ -14,7 +14,7 @@ Source: K-Pg §5.3.2; DESIGN §6 (basic).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,6 +85,11 @@ class RecomputeOperator(Operator[ir.Recompute]):
     def install(cls, node: ir.Recompute, place: Place) -> Self:
         relation = place.own_relation(node)
         return cls(node, relation, place.index(ir.group_index(node)), place.index(node.index))
+
+    @property
+    def reads(self) -> Mapping[ir.Index, IndexReader]:
+        """The indexes of its input in which it looks rows up."""
+        return {self.node.index: self.members}
 
     def rows(self, inputs: Inputs) -> Iterator[Delta]:
         return inputs.read(self.relation)

@@ -12,7 +12,7 @@ Source: Shared Arrangements §5.3.2 (output arrangements); K-Pg §5.3.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -32,9 +32,10 @@ from operators.nodes.partitions import exact_words, sort_rows
 from operators.nodes.runs import Runs, Totals, first_of_runs, group_rows
 from operators.scalar import exact_sum
 from operators.state import encode, equality
-from operators.state.arrangement import ArrangementState
+from operators.state.arrangement import ArrangementState, IndexReader
 from operators.state.order import order_of
 from operators.state.relation import Relation
+from operators.state.rows import Rows
 from operators.state.spine import keys_at
 from planner import dataflow as ir
 from planner.algebra import SortKey
@@ -98,7 +99,7 @@ class ReduceOperator(Operator[ir.Reduce]):
         node: ir.Reduce,
         relation: Relation,
         index: ArrangementState,
-        ordered: dict[ir.OrderedArrangement, ArrangementState],
+        ordered: Mapping[ir.Index, IndexReader],
     ) -> None:
         self.node = node
         self.relation = relation
@@ -110,6 +111,7 @@ class ReduceOperator(Operator[ir.Reduce]):
         added = [(s.column, s.word) for s in self._slots if s.kind not in valued and s.width]
         self._added = relation.word_slots(added)
         self._exact = sum(s.kind in EXACT for s in self._slots)
+        self._ordered = ordered
         self._firsts_of = [
             (slot, ordered[a.index])
             for slot, a in zip(self._slots, node.accumulators, strict=True)
@@ -122,6 +124,11 @@ class ReduceOperator(Operator[ir.Reduce]):
         index = place.index(ir.group_index(node))
         firsts = (a.index for a in node.accumulators if a.index is not None)
         return cls(node, relation, index, {spec: place.index(spec) for spec in firsts})
+
+    @property
+    def reads(self) -> Mapping[ir.Index, IndexReader]:
+        """The indexes of its input in which it looks rows up."""
+        return self._ordered
 
     def rows(self, inputs: Inputs) -> Iterator[Delta]:
         return inputs.read(self.relation)
@@ -388,7 +395,7 @@ class ReduceOperator(Operator[ir.Reduce]):
         return values
 
     def _told(
-        self, delta: Delta, runs: Runs, old_row: Ints, slot: Slot, index: ArrangementState
+        self, delta: Delta, runs: Runs, old_row: Ints, slot: Slot, index: IndexReader
     ) -> tuple[Ints, Bools]:
         """Of each run the row in front after it, as `extremes` finds it, and whether that is sure.
         It is not for the one group of a global aggregate, whose stored NULL may stand for no
@@ -483,7 +490,7 @@ def _position(expr: object) -> int:
     return expr.index
 
 
-def gather_or_null(relation: Relation, column: int, rows: Ints) -> Column:
+def gather_or_null(relation: Rows, column: int, rows: Ints) -> Column:
     """Values of a column at `rows`; NULL for row -1."""
     present = rows >= 0
     if present.all():

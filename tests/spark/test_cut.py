@@ -16,10 +16,12 @@ TABLES = (
 VIEWS = {
     "SELECT g, count(*) AS n, sum(x) AS x FROM t GROUP BY g": {},
     "SELECT t.k, u.x FROM t JOIN t u ON t.x = u.g": {},
-    "SELECT g, min(x) AS x FROM t GROUP BY g": {"front of an order": 1},
+    "SELECT g, min(x) AS x FROM t GROUP BY g": {},
+    "SELECT min(x) AS x FROM t": {"front of an order": 1},
     "SELECT k FROM t ORDER BY x LIMIT 3": {"front of an order": 1},
     "SELECT k FROM t WHERE x > (SELECT avg(x) FROM t)": {"range of an order": 1},
-    "SELECT g, median(x) AS x FROM t GROUP BY g": {"all rows of a group": 1},
+    "SELECT g, median(x) AS x FROM t GROUP BY g": {},
+    "SELECT median(x) AS x FROM t": {"all rows of its one group": 1},
     "SELECT k, sum(x) OVER (PARTITION BY g ORDER BY k) AS x FROM t": {
         "partitions in their order": 1,
         "values of a window": 1,

@@ -13,6 +13,7 @@ import pytest
 import sqlview
 from operators.executor.spark import SparkExecutor, applied
 from operators.kernels.memory import BLOCK_ROWS
+from planner.distribution import reads_members
 from tests.spark.in_process import InProcess, opened
 from tests.spark.twins import TABLES, VIEWS, Twins, _rows, changes
 from tests.store.test_hydration import MORE, _change, _fill, _same
@@ -20,14 +21,24 @@ from tests.store.test_hydration import MORE, _change, _fill, _same
 MakeTwins = Callable[..., Twins]
 
 
+class Counted(list[int]):
+    """How many tasks each sink's changes were applied by; `members`: the kinds of those whose
+    groups look their rows up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.members: set[str] = set()
+
+
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many tasks each sink's changes were applied by."""
-    found: list[int] = []
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    found = Counted()
     take = applied.take
 
     def counting(operator: Any, some: Any, time: int) -> Any:
         found.append(len(some))
+        if reads_members(operator.node):
+            found.members.add(type(operator.node).__name__)
         return take(operator, some, time)
 
     monkeypatch.setattr(applied, "take", counting)
@@ -57,7 +68,7 @@ def twins(tmp_path: Path) -> Iterator[MakeTwins]:
 
 
 @pytest.mark.parametrize(("seed", "apply_rows"), [(1, 0), (2, 6)])
-def test_random_steps(twins: MakeTwins, counted: list[int], seed: int, apply_rows: int) -> None:
+def test_random_steps(twins: MakeTwins, counted: Counted, seed: int, apply_rows: int) -> None:
     """All kinds of views, steps of one epoch and of several; where few changes of a sink meet in a
     task the driver applies them, beside what others have."""
     pair, stream, changed = twins(VIEWS | MORE, apply_rows=apply_rows), changes(seed), 0
@@ -66,9 +77,10 @@ def test_random_steps(twins: MakeTwins, counted: list[int], seed: int, apply_row
     assert changed > 200
     assert len(counted) > 15
     assert max(counted) > 1
+    assert counted.members == {"Reduce", "Recompute"}
 
 
-def test_rows_that_go(twins: MakeTwins, counted: list[int]) -> None:
+def test_rows_that_go(twins: MakeTwins, counted: Counted) -> None:
     """A bag that loses its first rows is the driver's, which has no index of them yet, and the
     tasks' from then on; groups and bags are emptied and come back."""
     pair = twins({"bag": VIEWS["everything"], "groups": VIEWS["linear"], "twice": VIEWS["twice"]})
@@ -125,7 +137,7 @@ def _failing(take: Any, after: int) -> Any:
     return failing
 
 
-def test_many_rows_of_a_task(twins: MakeTwins, counted: list[int]) -> None:
+def test_many_rows_of_a_task(twins: MakeTwins, counted: Counted) -> None:
     """More than a block has, in files with and without NULLs; they are changed by the next step."""
     pair = twins({"copies": "SELECT k, s FROM a WHERE x > 0"}, tasks=2)
     n = 2 * BLOCK_ROWS + 5000
@@ -136,13 +148,13 @@ def test_many_rows_of_a_task(twins: MakeTwins, counted: list[int]) -> None:
     pair.step([[("delete", "a", [{"k": k} for k in range(0, n, 999)])]])
 
 
-def test_in_a_store(tmp_path: Path, counted: list[int]) -> None:
+def test_in_a_store(tmp_path: Path, counted: Counted) -> None:
     """What tasks applied is in the next checkpoint, and what is there is the same when the store is
     opened again, from the log and from that."""
     path, views, names = (
         tmp_path / "store",
         VIEWS | MORE,
-        ["three", "everything", "on_view", "twice", "texts", "spread", "deep"],
+        ["three", "everything", "on_view", "twice", "texts", "spread", "deep", "least", "medians"],
     )
     limits = {"apply_rows": 0, "combine_rows": 0, "task_rows": 1}
     with opened(path, step_limits=limits) as db, sqlview.connect() as other:

@@ -12,6 +12,7 @@ Source: DESIGN §7.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,8 +26,8 @@ from operators.checkpoint import stored_dead, stored_values
 from operators.dataflow import Dataflow, Installed, Key
 from operators.executor.spark import applied, bitmaps, blobs, hydration, indexes, task
 from operators.executor.spark.applied import Applied
-from operators.executor.spark.cut import Layer, SinkCut, layers
-from operators.executor.spark.job import JOB_FORMAT, Job, JobBuilder, Limits
+from operators.executor.spark.cut import SinkCut, layers
+from operators.executor.spark.job import JOB_FORMAT, Job, JobBuilder, Limits, time_of
 from operators.executor.spark.run import Probe, Run, running
 from operators.executor.spark.sinks import SinkOperator, sink_of
 from operators.flight.delta import Delta
@@ -40,6 +41,7 @@ from operators.state.filters import Filter
 from operators.state.publish import Publisher
 from operators.state.values import ValueFiles
 from planner import dataflow as ir
+from planner.distribution import reads_members
 
 _log = logging.getLogger("sqlview.executor")
 
@@ -123,8 +125,10 @@ class SparkExecutor:
             for installed in layer.local:
                 dataflow.run(installed, changes)
             run_inline(layer.events, dataflow, changes, counted)
-            if not inline and not self._is_small(layer, changes):
-                if self._run(layer, dataflow, changes, counted):
+            here = () if inline else self._sent(layer.sinks, changes)
+            if not self._is_small(here, changes):
+                if self._run(here, dataflow, changes, counted):
+                    run_inline(_without(layer.sinks, here), dataflow, changes, counted)
                     continue
                 inline = True
             run_inline(layer.sinks, dataflow, changes, counted)
@@ -198,13 +202,32 @@ class SparkExecutor:
         """Delete what was published. The Spark session stays."""
         self._publisher.close()
 
-    def _is_small(self, layer: Layer, changes: dict[Key, Delta]) -> bool:
-        leaves = {leaf for cut in layer.sinks for leaf in cut.leaves}
+    def _sent(self, sinks: tuple[SinkCut, ...], changes: dict[Key, Delta]) -> tuple[SinkCut, ...]:
+        """The sinks whose changes tasks take: of groups that look their rows up many of one time,
+        which the task of the bucket applies."""
+        limits = self._limits
+        leaves = {leaf for cut in sinks for leaf in cut.leaves if leaf in changes}
+        least: float = max(limits.combine_rows, limits.task_rows + 1)
+        if limits.tasks < 2 or time_of(changes[leaf] for leaf in leaves) is None:
+            least = math.inf
+
+        def is_sent(cut: SinkCut) -> bool:
+            rows = sum(len(changes[leaf]) for leaf in cut.leaves if leaf in changes)
+            return rows >= least or not reads_members(cut.sink.node)
+
+        return tuple(filter(is_sent, sinks))
+
+    def _is_small(self, sinks: tuple[SinkCut, ...], changes: dict[Key, Delta]) -> bool:
+        leaves = {leaf for cut in sinks for leaf in cut.leaves}
         rows = sum(len(changes[leaf]) for leaf in leaves if leaf in changes)
         return rows == 0 or (bool(self.jobs) and rows < self._driver_rows)
 
     def _run(
-        self, layer: Layer, dataflow: Dataflow, changes: dict[Key, Delta], counted: set[Key]
+        self,
+        sinks: tuple[SinkCut, ...],
+        dataflow: Dataflow,
+        changes: dict[Key, Delta],
+        counted: set[Key],
     ) -> bool:
         """One job, and its outcome applied; False, with nothing applied, if Spark gives it up."""
         publisher = self._publisher
@@ -215,7 +238,7 @@ class SparkExecutor:
                 builder = JobBuilder(
                     dataflow,
                     changes,
-                    layer.sinks,
+                    sinks,
                     frozenset(counted),
                     self._limits,
                     publication,
@@ -348,6 +371,10 @@ def run_inline(
         key = (cut.sink.owner, cut.sink.node)
         if key in known:
             changes[key] = known[key]
+
+
+def _without(sinks: tuple[SinkCut, ...], others: tuple[SinkCut, ...]) -> tuple[SinkCut, ...]:
+    return tuple(cut for cut in sinks if cut not in others)
 
 
 def maps_of(cuts: tuple[SinkCut, ...]) -> Iterator[Key]:

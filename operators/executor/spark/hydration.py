@@ -25,7 +25,7 @@ from operators.executor.spark.job import (
     SnapshotRef,
     is_applied,
 )
-from operators.executor.spark.sinks import sink_of
+from operators.executor.spark.sinks import members_of, sink_of
 from operators.flight import delta as deltas
 from operators.flight.delta import Delta
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
@@ -137,15 +137,13 @@ class HydrationBuilder(JobBuilder):
 
     def _applied(self) -> tuple[SinkRef, ...]:
         sinks = (cut.sink for cut in self.active if is_applied(cut.sink.node))
-        return tuple(SinkRef(self.keys[s.key], None, None, self._members(s)) for s in sinks)
+        return tuple(SinkRef(self.keys[s.key], None, None, self._read(s)) for s in sinks)
 
-    def _members(self, sink: Installed) -> int | None:
-        operator = sink.operator
-        if not isinstance(operator, RecomputeOperator):
+    def _read(self, sink: Installed) -> int | None:
+        """The rows of groups that are computed from all of them, if the sink's are."""
+        if not isinstance(sink.operator, RecomputeOperator):
             return None
-        number = self._relation(operator.members.relation)
-        self._relation_blocks[number] = None
-        return number
+        return self._members(members_of(sink.operator))
 
     def _follows(self, join: Key, source: int) -> bool:
         return self._plan.sources[join] == source

@@ -13,12 +13,14 @@ import numpy as np
 
 from operators.dataflow import Dataflow, Key, node_key
 from operators.executor.spark.cut import SinkCut, edges
+from operators.executor.spark.sinks import members_of, reads_of
 from operators.flight.column import Ints
 from operators.flight.delta import Delta
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
 from operators.nodes.delta_join import DeltaJoinOperator
 from operators.nodes.half_join import HalfJoinOperator
 from operators.nodes.map import MapOperator
+from operators.nodes.recompute import RecomputeOperator
 from operators.nodes.reduce import ReduceOperator
 from operators.nodes.store import StoreOperator
 from operators.nodes.threshold import ThresholdOperator
@@ -29,6 +31,7 @@ from operators.state.publish import REFERENCES, FilterRef, IndexRef, Publication
 from operators.state.relation import Relation
 from operators.state.rows import Rows
 from planner import dataflow as ir
+from planner.distribution import reads_members
 from planner.expr import Column as ColumnRef
 from planner.expr import columns_used
 from planner.serialise import PLAN_CLASSES, Format
@@ -110,12 +113,14 @@ class Route:
 class SinkRef:
     """A sink, node number `node`, whose changes tasks may apply: its rows and the index that finds
     them, by number. None: there are no rows yet, or the index has none of them. `members`: of a
-    sink that is computed from all rows of a group, the relation that has them."""
+    sink whose groups look their rows up, the relation that has these; `reads`: the indexes of it,
+    as sinks.reads_of lists them, none where all rows come."""
 
     node: int
     relation: int | None
     index: int | None
     members: int | None = None
+    reads: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,34 +296,43 @@ class JobBuilder:
 
     def _one_time(self) -> int | None:
         """The time of all changes, if it is one."""
-        times = set[int]()
+        found: list[Delta] = []
         for key in self._leaves:
             delta = self._changes[key]
             assert isinstance(delta, Delta), "of a step"
-            if not delta.one_time:
-                return None
-            times.update(delta.time[:1].tolist())
-        return times.pop() if len(times) == 1 else None
+            found.append(delta)
+        return time_of(found)
 
     def _combines(self, tasks: int) -> bool:
         """Whether one more stage adds up the changes of sinks."""
         return tasks > 1 and self.rows >= self._limits.combine_rows
 
     def _applied(self) -> tuple[SinkRef, ...]:
-        """The sinks whose changes tasks may apply. Who has no keys has one row, and who keeps an
-        order, or what is running, in state of its own, is the driver's."""
+        """The sinks whose changes tasks may apply. Who has no keys has one row, and is the
+        driver's."""
         found: list[SinkRef] = []
         for cut in self.active:
             operator = cut.sink.operator
-            assert isinstance(operator, ReduceOperator | StoreOperator)
+            assert isinstance(operator, ReduceOperator | StoreOperator | RecomputeOperator)
             if is_applied(cut.sink.node):
                 relation, index = operator.relation, None
                 if not isinstance(operator, StoreOperator) or operator.retracts:
                     index = self._index(operator.index)
                 number = self._relation(relation, range(len(relation.schema)))
                 self._relation_blocks[number] = None
-                found.append(SinkRef(self.keys[cut.sink.key], number, index))
+                node, members, reads = cut.sink.node, None, tuple[int, ...]()
+                if reads_members(node):
+                    assert not isinstance(operator, StoreOperator)
+                    members = self._members(members_of(operator))
+                    reads = tuple(self._index(operator.reads[spec]) for spec in reads_of(node))
+                found.append(SinkRef(self.keys[cut.sink.key], number, index, members, reads))
         return tuple(found)
+
+    def _members(self, rows: Rows) -> int:
+        """A relation whose rows are looked up by tasks that are told ids."""
+        number = self._relation(rows, range(len(rows.schema)))
+        self._relation_blocks[number] = None
+        return number
 
     def _needed(self) -> dict[Key, set[int]]:
         """For each node of the job the columns that its consumers read."""
@@ -475,6 +489,16 @@ class JobBuilder:
         operator = self._operators[key]
         assert isinstance(operator, DeltaJoinOperator)
         return operator
+
+
+def time_of(changes: Iterable[Delta]) -> int | None:
+    """The time of all updates, if it is one."""
+    times = set[int]()
+    for delta in changes:
+        if not delta.one_time:
+            return None
+        times.update(delta.time[:1].tolist())
+    return times.pop() if len(times) == 1 else None
 
 
 def is_applied(node: ir.Node) -> bool:

@@ -10,7 +10,7 @@ Invariant: applying the merged parts to the operator is applying all the deltas 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -28,9 +28,11 @@ from operators.state.arrangement import ArrangementState, IndexReader
 from operators.state.hashing import Hashing
 from operators.state.order import order_of
 from operators.state.relation import Relation
+from operators.state.rows import Rows
 from operators.state.shared import Shared
 from planner import dataflow as ir
 from planner import types as t
+from planner.distribution import reads_members
 from planner.expr import Column as ColumnRef
 
 
@@ -59,7 +61,7 @@ class GroupSink:
     def __init__(self, node: ir.Reduce, hashing: Hashing) -> None:
         self._operator = _group_operator(node, hashing)
         self._node, self._hashing = node, hashing
-        self._keys = [k.index for k in node.keys if isinstance(k, ColumnRef)]
+        self._keys = keys_of(node)
         slots, self._mode = slots_of(node)
         self._added = self._mode != grouping.SET
         self._exact = sum(s.kind in EXACT for s in slots)
@@ -189,27 +191,29 @@ class BagSink:
 
 
 class MembersSink:
-    """Changes of a Recompute: row ids of its input, whose rows are where tasks can read them, the
-    time, and whether they come or go. `members`: the index of its input by group, once it is read.
-    """
+    """Changes of a node that looks its input's rows up by group: their ids, the time, and whether
+    they come or go. `members`: the input's rows, and `indexes` of them, once they are read."""
 
     types: tuple[t.SqlType, ...] = (t.BIGINT,) * 3
 
-    def __init__(self, node: ir.Recompute, hashing: Hashing) -> None:
+    def __init__(self, node: ir.Recompute | ir.Reduce, hashing: Hashing) -> None:
         self._node = node
-        nothing = Relation(node.index.relation.schema, Shared(hashing=hashing))
-        self.members: IndexReader = IndexReader(node.index, nothing)
+        shared = Shared(hashing=hashing)
+        self._groups = IndexReader(self.index, Rows(node.schema, shared))
+        self._keys = keys_of(node)
+        (read,) = ir.inputs(node)
+        self.members = Rows(read.schema, shared)
+        self.indexes: Mapping[ir.Index, IndexReader] = {}
 
     def part(self, delta: Delta) -> Part:
         """The changes of one delta of the node's input."""
-        keys = [delta.column(c) for c in self._node.index.columns]
+        keys = [delta.column(c) for c in self._keys]
         return self._part([delta.bindings[0].rows, delta.time, delta.diff], keys)
 
     def merge(self, parts: Sequence[list[Column]]) -> Part:
         """Several parts together."""
         changed = self._joined(parts)
-        gather = self.members.relation.gather
-        return self._part(changed, [gather(c, changed[0]) for c in self._node.index.columns])
+        return self._part(changed, [self.members.gather(c, changed[0]) for c in self._keys])
 
     @property
     def index(self) -> ir.Index:
@@ -218,9 +222,12 @@ class MembersSink:
 
     def operator_over(
         self, relation: Relation, index: ArrangementState, is_indexed: bool
-    ) -> RecomputeOperator:
+    ) -> ReduceOperator | RecomputeOperator:
         """The operator of the groups in `relation`."""
-        return RecomputeOperator(self._node, relation, index, self.members)
+        node = self._node
+        if isinstance(node, ir.Recompute):
+            return RecomputeOperator(node, relation, index, self.indexes[node.index])
+        return ReduceOperator(node, relation, index, self.indexes)
 
     def needs_index(self, parts: Sequence[list[Column]]) -> bool:
         """Whether parts can be applied only where the index has all rows."""
@@ -228,18 +235,17 @@ class MembersSink:
 
     def apply(self, operator: SinkOperator, parts: Sequence[list[Column]]) -> Delta:
         """Apply several parts together to the operator's state."""
-        assert isinstance(operator, RecomputeOperator)
+        assert isinstance(operator, ReduceOperator | RecomputeOperator)
         rows, time, diff = self._joined(parts)
-        order = order_of(rows)
-        delta = deltas.bound(operator.members.relation, rows[order], time[order], diff[order])
-        return operator.step([delta])
+        order, members = order_of(rows), members_of(operator)
+        return operator.step([deltas.bound(members, rows[order], time[order], diff[order])])
 
     def _joined(self, parts: Sequence[list[Column]]) -> list[Ints]:
         return [np.concatenate([p[i].values for p in parts]) for i in range(3)]
 
     def _part(self, changed: Sequence[Ints], keys: list[Column]) -> Part:
         buckets = np.empty(len(changed[0]), np.int64)
-        sorting.buckets_of(self.members.probe_words(keys, len(buckets))[0], buckets)
+        sorting.buckets_of(self._groups.probe_words(keys, len(buckets))[0], buckets)
         order = np.argsort(buckets.astype(np.uint8), kind="stable")
         return Part([Column(t.BIGINT, each[order]) for each in changed], buckets[order])
 
@@ -250,12 +256,32 @@ SinkOperator: TypeAlias = ReduceOperator | StoreOperator | RecomputeOperator
 
 def sink_of(node: ir.Node, hashing: Hashing) -> Sink:
     """The sink of a node that keeps rows; `hashing`: how the store makes keys."""
+    if reads_members(node):
+        return MembersSink(node, hashing)
     if isinstance(node, ir.Reduce):
         return GroupSink(node, hashing)
-    if isinstance(node, ir.Recompute):
-        return MembersSink(node, hashing)
     assert isinstance(node, ir.Store)
     return BagSink(node, hashing)
+
+
+def keys_of(node: ir.Recompute | ir.Reduce) -> tuple[int, ...]:
+    """The columns of the input that groups are by."""
+    if isinstance(node, ir.Recompute):
+        return node.index.columns
+    return tuple(k.index for k in node.keys if isinstance(k, ColumnRef))
+
+
+def reads_of(node: ir.Node) -> tuple[ir.Index, ...]:
+    """The indexes of its input in which a sink's groups look their rows up."""
+    if isinstance(node, ir.Recompute):
+        return (node.index,)
+    assert isinstance(node, ir.Reduce)
+    return tuple(dict.fromkeys(a.index for a in node.accumulators if a.index is not None))
+
+
+def members_of(operator: ReduceOperator | RecomputeOperator) -> Rows:
+    """The rows of those groups."""
+    return next(iter(operator.reads.values())).relation
 
 
 def _group_operator(node: ir.Reduce, hashing: Hashing) -> ReduceOperator:

@@ -39,7 +39,7 @@ from operators.executor.spark.job import (
     read_manifest,
 )
 from operators.executor.spark.run import Probe
-from operators.executor.spark.sinks import MembersSink, Part, Sink, sink_of
+from operators.executor.spark.sinks import MembersSink, Part, Sink, reads_of, sink_of
 from operators.flight import delta as deltas
 from operators.flight.column import Column, Ints
 from operators.flight.delta import Delta, Pairs
@@ -295,8 +295,12 @@ class AttachedJob:
             sink = self._sinks[applied_to.node]
             if isinstance(sink, MembersSink):
                 assert applied_to.members is not None
-                read = self._relations[applied_to.members]
-                sink.members = IndexVersion(sink.members.spec, read, ())
+                sink.members = self._relations[applied_to.members]
+                read = reads_of(job.nodes[applied_to.node])
+                sink.indexes = {spec: IndexVersion(spec, sink.members, ()) for spec in read}
+                if applied_to.reads:
+                    found = (indexes[i] for i in applied_to.reads)
+                    sink.indexes = dict(zip(read, found, strict=True))
         self._sink_tags = {n: len(job.routes) + i for i, n in enumerate(job.sinks)}
         self._error_tag = len(job.routes) + len(job.sinks)
         self._applied = {ref.node: ref for ref in job.applied}
