@@ -41,7 +41,7 @@ import bisect
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -229,10 +229,16 @@ def _changes(plan: TablePlan, rows: pa.Table) -> Iterator[Change]:
 
 def delivered(rows: pa.Table) -> pa.Table:
     """A copy in memory of its own, as a source would deliver it."""
-    sink = pa.BufferOutputStream()
+    size = pa.MockOutputStream()
+    _write_rows(rows, size)
+    message = pa.allocate_buffer(size.size())
+    _write_rows(rows, pa.FixedSizeBufferWriter(message))
+    return pa.ipc.open_stream(message).read_all()
+
+
+def _write_rows(rows: pa.Table, sink: Any) -> None:
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
-    return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
 def _updated_rows(
