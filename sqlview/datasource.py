@@ -41,6 +41,7 @@ from planner.errors import DataError, suggestion
 from sqlview.lending import spark_schema
 from sqlview.reads import Planned, given, names_in, values_in
 from sqlview.session import Session
+from sqlview.store import check_directory_name
 from sqlview.store.hold import hold
 
 #: Options of a read, and of a stream of changes.
@@ -130,6 +131,7 @@ class _Asked:
                 "a read names a store and a table or view",
                 hint='Write spark.read.format("sqlview").option("store", DIRECTORY).load(NAME).',
             )
+        check_directory_name(store)
         self._store, self._name = os.path.abspath(store), name
         self._columns = names_in(said["columns"]) if "columns" in said else None
         self._where = values_in(said["where"]) if "where" in said else None

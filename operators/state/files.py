@@ -1,4 +1,10 @@
-"""Files that only the user who runs this can read: 0600, in a directory of 0700.
+"""Files of a store and of jobs, which only the user who runs this can read: 0600, in a directory of
+0700.
+
+A file is of one of three kinds. What never changes is written under another name and has its own
+when it is complete (`Draft`, `written`); whoever reads it reads or maps the whole. The log is
+written at its end (`Appended`). What says who has the store is locked (`Locked`). Who writes and
+reads a store does it by these alone: what another kind of storage had to do is said here.
 
 What tasks of a job read and write lies in such a directory. It may go at any time, as when a
 cleaner of temporary files takes it, wholly or in part: who uses it makes it anew, and takes what is
@@ -9,12 +15,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import logging
+import mmap
 import os
 import stat
-from typing import BinaryIO
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, TypeAlias
 
 _log = logging.getLogger(__name__)
+
+#: At the end of the name of a file that is not complete.
+PART = ".part"
+#: The kernel takes no more buffers at once.
+_MOST_BUFFERS = 512
+Bytes: TypeAlias = "bytes | memoryview"
 
 
 def make_directory(path: str) -> None:
@@ -58,10 +73,15 @@ def sync_directory(path: str) -> None:
         os.close(directory)
 
 
+def listed(directory: str) -> list[str]:
+    """What is in the directory, in no order. Raises: OSError."""
+    return os.listdir(directory)
+
+
 def names(directory: str) -> list[str]:
-    """What is in the directory; nothing if it is gone."""
+    """What is in the directory, in no order; nothing if it is gone. Raises: OSError."""
     try:
-        return os.listdir(directory)
+        return listed(directory)
     except FileNotFoundError:
         return []
 
@@ -70,11 +90,15 @@ def discard(path: str) -> None:
     """Delete a file that may be gone already. One that cannot be deleted stays, with a warning: it
     is nobody's any more, and no reason to fail."""
     try:
-        os.remove(path)
-    except FileNotFoundError:
-        pass
+        remove(path)
     except OSError:
         _log.warning("a file that is used no more cannot be deleted", exc_info=True)
+
+
+def remove(path: str) -> None:
+    """Delete a file that may be gone already. Raises: OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(path)
 
 
 def discard_named(directory: str, part: str) -> None:
@@ -87,3 +111,177 @@ def discard_named(directory: str, part: str) -> None:
     for name in found:
         if part in name:
             discard(os.path.join(directory, name))
+
+
+# ------------------------------------------------------------------------ what never changes
+
+
+class Draft:
+    """A file in the making, `file`, whose name is `path` once it is finished; it is gone if it is
+    closed before. What another draft of that name has left is gone. Raises: OSError, as all that
+    follows."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.temporary = path, path + PART
+        discard(self.temporary)
+        self.file = create(self.temporary)
+
+    def complete(self, durable: bool) -> None:
+        """All is written; `durable`: and on disk."""
+        if durable:
+            self.file.flush()
+            os.fsync(self.file.fileno())
+        self.file.close()
+
+    def rename(self) -> None:
+        """Have its name, which may be another file's before."""
+        os.rename(self.temporary, self.path)
+
+    def close(self) -> None:
+        self.file.close()
+        discard(self.temporary)  # which is not there once it has its name
+
+
+@contextlib.contextmanager
+def written(path: str, durable: bool = False) -> Iterator[BinaryIO]:
+    """A new file, which has its name when the block ends, and with `durable` is on disk under it;
+    if the block raises there is none of that name. Raises: OSError."""
+    draft = Draft(path)
+    try:
+        yield draft.file
+        draft.complete(durable)
+        draft.rename()
+    finally:
+        draft.close()
+    if durable:
+        sync_directory(os.path.dirname(path))
+
+
+def read(path: str) -> bytes:
+    """All of a file. Raises: OSError."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def size(path: str) -> int:
+    """Bytes of a file. Raises: OSError."""
+    return os.path.getsize(path)
+
+
+def mapped(path: str) -> mmap.mmap:
+    """A file, which is not empty, mapped read-only. Raises: OSError."""
+    with open(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def identity(path: str) -> tuple[int, int, int]:
+    """What another file of that name has not, one day. Raises: OSError."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+# ------------------------------------------------------------------------------------ the log
+
+
+class Appended:
+    """A file that is written at its end, open: to be read and written in place. Raises: OSError, as
+    its methods."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    @staticmethod
+    def made(path: str) -> Appended:
+        """A new one, empty; its name is on disk."""
+        with create(path) as made:
+            os.fsync(made.fileno())
+        file = Appended(path)
+        sync_directory(os.path.dirname(path))
+        return file
+
+    def read_from(self, offset: int) -> bytes:
+        """What there is from a byte on."""
+        return os.pread(self._file, max(os.fstat(self._file).st_size - offset, 0), offset)
+
+    def write(self, parts: Sequence[Bytes], offset: int) -> int:
+        """Write parts at a byte, one after the other; returns how many bytes these are."""
+        start = offset
+        waiting = [memoryview(part) for part in parts if len(part)]
+        while waiting:
+            count = os.pwritev(self._file, waiting[:_MOST_BUFFERS], offset)
+            offset += count
+            while waiting and count >= len(waiting[0]):
+                count -= len(waiting.pop(0))
+            if count:
+                waiting[0] = waiting[0][count:]
+        return offset - start
+
+    def start_sync(self, offset: int, nbytes: int) -> None:
+        """Have the disk take these bytes soon, while more are on their way; nobody reads them."""
+        os.posix_fadvise(self._file, offset, nbytes, os.POSIX_FADV_DONTNEED)
+
+    def sync(self) -> None:
+        """What is written is on disk when this returns."""
+        os.fdatasync(self._file)
+
+    def cut(self, offset: int) -> None:
+        """End it at a byte, on disk, too."""
+        os.ftruncate(self._file, offset)
+        os.fsync(self._file)
+
+    def reserve(self, nbytes: int) -> bool:
+        """Have room for so many bytes from the start on; False where the file system has no such
+        thing, and the file grows as it is written."""
+        try:
+            os.posix_fallocate(self._file, 0, nbytes)
+        except OSError as error:
+            if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
+                return False
+            raise
+        return True
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+# -------------------------------------------------------------------------------------- locks
+
+
+class Locked:
+    """A file that processes lock, open; the lock goes with it. Raises: OSError, as its methods."""
+
+    def __init__(self, path: str, make: bool = False) -> None:
+        """`make`: to be written, and made if it is not there."""
+        flags = os.O_RDWR | os.O_CREAT if make else os.O_RDONLY
+        self._path = path
+        self._file = os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+    def share(self) -> None:
+        """Lock it beside others who do that; waits for who has it alone."""
+        fcntl.flock(self._file, fcntl.LOCK_SH)
+
+    def take(self) -> bool:
+        """Lock it alone; False if anybody else has it."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):  # the latter over NFS
+            return False
+        return True
+
+    def read(self, most: int) -> bytes:
+        """What it says, at most so many bytes."""
+        return os.pread(self._file, most, 0)
+
+    def write(self, text: bytes) -> None:
+        """Have it say this, on disk."""
+        os.pwrite(self._file, text, 0)
+        os.ftruncate(self._file, len(text))
+        os.fsync(self._file)
+
+    def is_there(self) -> bool:
+        """Whether it is what has its name. Raises: FileNotFoundError if nothing has."""
+        there, mine = os.stat(self._path), os.fstat(self._file)
+        return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+
+    def close(self) -> None:
+        os.close(self._file)

@@ -7,7 +7,6 @@ the file.
 
 from __future__ import annotations
 
-import mmap
 import os
 import weakref
 import zlib
@@ -18,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from operators.flight.column import Ints
-from operators.state.files import create, discard, sync_directory
+from operators.state.files import identity, mapped, written
 
 _ALIGNMENT = 64
 #: Smaller arrays are written together.
@@ -117,9 +116,7 @@ class Pack:
         when this returns. Raises: OSError, with no file of that name."""
         if not self._arrays:
             return False
-        temporary = f"{self.path}.part"
-        discard(temporary)
-        with create(temporary) as out:
+        with written(self.path, durable) as out:
             small: list[bytes] = []
             for array in self._arrays:
                 padding = bytes((-array.nbytes) % _ALIGNMENT)
@@ -131,12 +128,6 @@ class Pack:
                 small = [padding]
             # An empty file cannot be mapped.
             out.write(b"".join(small) if self.nbytes else bytes(_ALIGNMENT))
-            if durable:
-                out.flush()
-                os.fsync(out.fileno())
-        os.rename(temporary, self.path)
-        if durable:
-            sync_directory(os.path.dirname(self.path))
         return True
 
 
@@ -178,8 +169,7 @@ class MappedFile:
     """One file, mapped read-only."""
 
     def __init__(self, path: str) -> None:
-        with open(path, "rb") as file:
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._map = mapped(path)
         self._bytes = np.frombuffer(self._map, np.uint8)
         self.address: int = self._bytes.ctypes.data
         self.nbytes = len(self._bytes)
@@ -199,9 +189,8 @@ _open_files: weakref.WeakValueDictionary[_Identity, MappedFile] = weakref.WeakVa
 
 def open_file(path: str) -> MappedFile:
     """The file, mapped once in a process while anybody uses it."""
-    found = os.stat(path)
-    identity = found.st_dev, found.st_ino, found.st_mtime_ns
-    file = _open_files.get(identity)
+    found = identity(path)
+    file = _open_files.get(found)
     if file is None:
-        file = _open_files[identity] = MappedFile(path)
+        file = _open_files[found] = MappedFile(path)
     return file

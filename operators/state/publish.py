@@ -26,7 +26,7 @@ import numpy as np
 from operators.flight.column import Ints
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
 from operators.state.arrangement import ArrangementState, IndexReader, IndexVersion
-from operators.state.files import discard, discard_named, make_directory
+from operators.state.files import discard, discard_named, make_directory, size
 from operators.state.filters import Filter, FilterReader
 from operators.state.pieces import (
     Array,
@@ -216,7 +216,7 @@ class Publication:
     def write(self) -> None:
         """Write what is for this job alone."""
         if self._step.write():
-            self.written_bytes = os.path.getsize(self._step.path)
+            self.written_bytes = size(self._step.path)
 
     def drop(self) -> None:
         """Delete what was for this job alone."""

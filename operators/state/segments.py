@@ -12,7 +12,6 @@ one after the other, aligned and uncompressed).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,7 +19,7 @@ import pyarrow as pa
 
 from operators.flight.arrow import arrow_type
 from operators.flight.column import Ints, text_type
-from operators.state.files import create, discard
+from operators.state.files import Draft, mapped
 from operators.state.pieces import Array, checksum, flat
 from operators.state.relation import Block, Form
 from operators.state.storage import Layout
@@ -79,10 +78,9 @@ class SegmentWriter:
 
     def __init__(self, path: str, form: Form, durable: bool) -> None:
         """Raises: OSError, here and in all that follows."""
-        self.path, self._temporary = path, f"{path}.part"
+        self.path = path
         self._form, self._durable = form, durable
-        discard(self._temporary)
-        self._out = create(self._temporary)
+        self._out = Draft(path)
         self._writer: pa.RecordBatchFileWriter | None = None
         self._sums: list[dict[int, tuple[int, int]]] = []
 
@@ -94,7 +92,6 @@ class SegmentWriter:
 
     def close(self) -> None:
         self._out.close()
-        discard(self._temporary)  # which is not there once it was finished
 
     def __len__(self) -> int:
         """Blocks so far."""
@@ -105,19 +102,16 @@ class SegmentWriter:
         self._sums.append({slot: (len(a), checksum(a)) for slot, a in arrays.items()})
         batch = _batch(self._form, rows, arrays)
         if self._writer is None:
-            self._writer = pa.ipc.new_file(pa.PythonFile(self._out, mode="w"), batch.schema)
+            self._writer = pa.ipc.new_file(pa.PythonFile(self._out.file, mode="w"), batch.schema)
         self._writer.write_batch(batch)
 
     def finish(self) -> list[Ints]:
         """Where each block's arrays lie."""
         assert self._writer is not None, "a file has a block"
         self._writer.close()
-        if self._durable:
-            self._out.flush()
-            os.fsync(self._out.fileno())
-        self._out.close()
-        places = _places(self._temporary, self._form, self._sums)
-        os.rename(self._temporary, self.path)
+        self._out.complete(self._durable)
+        places = _places(self._out.temporary, self._form, self._sums)
+        self._out.rename()
         return places
 
 
@@ -156,8 +150,7 @@ def _arrow_type(kind: t.SqlType, layout: Layout) -> pa.DataType:
 
 def _places(path: str, form: Form, sums: list[dict[int, tuple[int, int]]]) -> list[Ints]:
     """Where the slots of each record batch lie in the file."""
-    mapped = pa.memory_map(path)
-    data = mapped.read_buffer()
+    data = pa.py_buffer(mapped(path))
     reader = pa.ipc.open_file(pa.BufferReader(data))
     found: list[Ints] = []
     for number, told in enumerate(sums):
@@ -179,6 +172,4 @@ def _places(path: str, form: Form, sums: list[dict[int, tuple[int, int]]]) -> li
             for slot, (nbytes, summed) in told.items()
         ]
         found.append(np.array(rows, np.int64).reshape(-1, 4))
-    del reader, data
-    mapped.close()
     return found

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from operators.flight.column import Ints
-from operators.state.files import discard, discard_named, sync_directory
+from operators.state.files import discard, discard_named, size, sync_directory
 from operators.state.pieces import Array, Home, Pack, Stored, checksum
 from operators.state.relation import Block, Form
 from operators.state.segments import alike, write_segment
@@ -99,11 +99,11 @@ class ValueFiles:
         all that there are."""
         for file, some in self._by_file(values).items():
             try:
-                size = os.path.getsize(os.path.join(self.directory, file))
+                nbytes = size(os.path.join(self.directory, file))
             except FileNotFoundError:  # somebody took it; what is mapped is still there
-                size = None
+                nbytes = None
             used = sum(home.nbytes for _, home in some)
-            if size is None or used < _LEAST_USED * size:
+            if nbytes is None or used < _LEAST_USED * nbytes:
                 for stored, _ in some:
                     stored.home, stored.mapped = None, False
 
@@ -173,7 +173,7 @@ class Writing:
         for some in alike(form, homeless):
             path = self._path("rows")
             places = write_segment(path, form, some, self._files.durable)
-            self.written_bytes += os.path.getsize(path)
+            self.written_bytes += size(path)
             for block, where in zip(some, places, strict=True):
                 home = Home(os.path.basename(path), where)
                 homes[block.number] = home
@@ -204,7 +204,7 @@ class Writing:
 
     def _write(self, pack: Pack) -> None:
         if pack.write(self._files.durable):
-            self.written_bytes += os.path.getsize(pack.path)
+            self.written_bytes += size(pack.path)
 
     def _path(self, kind: str) -> str:
         """A fresh one."""

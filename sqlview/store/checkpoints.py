@@ -24,7 +24,7 @@ import numpy as np
 from operators import checkpoint
 from operators.checkpoint import NAME_CLASSES, Cut, Document, Names
 from operators.flight.column import Ints
-from operators.state.files import discard
+from operators.state.files import discard, listed, size
 from operators.state.pieces import MappedFiles, Pack, checksum
 from operators.state.values import ValueFiles
 from planner.errors import FormatError, StoreError
@@ -125,13 +125,13 @@ def read(directory: str, mark: bytes) -> Checkpoint | None:
     Raises: StoreError if it is damaged; OSError. What it needs is open when `Checkpoint.files` was
     told so.
     """
-    found = sorted(m[0] for m in map(_NAME.fullmatch, os.listdir(directory)) if m is not None)
+    found = sorted(m[0] for m in map(_NAME.fullmatch, listed(directory)) if m is not None)
     if not found:
         return None
     path, files = os.path.join(directory, found[-1]), MappedFiles(directory)
     try:
-        size = os.path.getsize(path)
-        tail = files.array(found[-1], size - _TAIL_BYTES, _TAIL_BYTES, np.dtype(np.uint8))
+        length = size(path)
+        tail = files.array(found[-1], length - _TAIL_BYTES, _TAIL_BYTES, np.dtype(np.uint8))
         found_mark, offset, nbytes, written = _TAIL.unpack_from(tail.data)
         text = files.array(found[-1], offset, nbytes, np.dtype(np.uint8))
         if found_mark != mark or checksum(text) != written:
@@ -212,7 +212,7 @@ def discard_old(
     """Delete what the latest checkpoint does not need, and what was not finished, but for files of
     values that may be used."""
     needed = set() if found is None else {os.path.basename(found.path), *found.values}
-    for name in os.listdir(directory):
+    for name in listed(directory):
         whole = name.removesuffix(".part")
         mine = _NAME.fullmatch(whole) or _VALUES.fullmatch(whole)
         old = found is not None and log.is_old(name, found.end)

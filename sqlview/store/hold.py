@@ -11,26 +11,25 @@ hold, so that all it names is there.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
-from operators.state.files import create, discard, names
+from operators.state.files import PART, Locked, discard, names, read, written
 
 #: As long as a DataFrame may wait for its next job, or a task for its turn.
 LASTING_SECONDS = 3600.0
-_CLAIM, _PART = "reader-", ".part"
+_CLAIM = "reader-"
 
 
 @contextmanager
 def hold(directory: str) -> Iterator[None]:
     """In the block no file of the store goes. Raises: OSError."""
     with _opened(directory) as file:
-        fcntl.flock(file, fcntl.LOCK_SH)
+        file.share()
         yield
 
 
@@ -38,30 +37,21 @@ def hold(directory: str) -> Iterator[None]:
 def unheld(directory: str) -> Iterator[bool]:
     """Whether nobody holds the store, and begins to in the block. Raises: OSError."""
     with _opened(directory) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield file.take()
 
 
 @contextmanager
-def _opened(directory: str) -> Iterator[int]:
-    file = os.open(os.path.join(directory, "store.json"), os.O_RDONLY | os.O_CLOEXEC)
-    try:
+def _opened(directory: str) -> Iterator[Locked]:
+    with closing(Locked(os.path.join(directory, "store.json"))) as file:
         yield file
-    finally:
-        os.close(file)
 
 
 def claim(directory: str, files: Iterable[str]) -> str:
     """Have files of the store kept for a while, whatever its writer does; whoever calls holds the
     store. Returns: the path of the claim, which is renewed by `os.utime`. Raises: OSError."""
     path = os.path.join(directory, f"{_CLAIM}{uuid.uuid4().hex}")
-    with create(path + _PART) as file:
+    with written(path) as file:
         file.write(json.dumps(sorted(set(files))).encode())
-    os.rename(path + _PART, path)
     return path
 
 
@@ -74,11 +64,10 @@ def claimed(directory: str) -> set[str]:
         if not name.startswith(_CLAIM):
             continue
         try:
-            if name.endswith(_PART) or time.time() - os.stat(path).st_mtime > LASTING_SECONDS:
+            if name.endswith(PART) or time.time() - os.stat(path).st_mtime > LASTING_SECONDS:
                 discard(path)
                 continue
-            with open(path, "rb") as file:
-                found.update(json.load(file))
+            found.update(json.loads(read(path)))
         except FileNotFoundError:
             pass  # who made it let it go
         except ValueError:  # the machine stopped before it was on disk, and its reader with it

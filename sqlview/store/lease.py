@@ -8,12 +8,12 @@ file is another one or says another number, has lost the store and writes nothin
 from __future__ import annotations
 
 import datetime
-import fcntl
 import json
 import os
 import socket
 from typing import Any
 
+from operators.state.files import Locked
 from planner.errors import StoreError
 
 
@@ -24,13 +24,10 @@ class Lease:
     """
 
     def __init__(self, directory: str) -> None:
-        self._path = os.path.join(directory, "lease")
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = Locked(os.path.join(directory, "lease"), make=True)
         try:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise _in_use(directory, _said(self._file)) from None
+            if not self._file.take():
+                raise _in_use(directory, _said(self._file))
             self.number = int(_said(self._file).get("number", 0)) + 1
             holder = {
                 "number": self.number,
@@ -39,20 +36,16 @@ class Lease:
                 "since": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             }
             self._text = json.dumps(holder).encode()
-            os.pwrite(self._file, self._text, 0)
-            os.ftruncate(self._file, len(self._text))
-            os.fsync(self._file)
+            self._file.write(self._text)
         except BaseException:
-            os.close(self._file)
+            self._file.close()
             raise
 
     def check(self) -> None:
         """Raises: StoreError if the store is not this writer's any more."""
         try:
-            there, mine = os.stat(self._path), os.fstat(self._file)
-            if (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino):
-                if os.pread(self._file, len(self._text) + 1, 0) == self._text:
-                    return
+            if self._file.is_there() and self._file.read(len(self._text) + 1) == self._text:
+                return
             detail = "Another writer has taken it over, or its directory was replaced."
         except FileNotFoundError:
             detail = "Its directory was removed."
@@ -64,13 +57,13 @@ class Lease:
 
     def close(self) -> None:
         """Give it back."""
-        os.close(self._file)
+        self._file.close()
 
 
-def _said(file: int) -> dict[str, Any]:
+def _said(file: Locked) -> dict[str, Any]:
     """Who the file says has it; nothing where it says nothing."""
     try:
-        holder = json.loads(os.pread(file, 1 << 12, 0))
+        holder = json.loads(file.read(1 << 12))
     except ValueError:
         return {}
     return holder if isinstance(holder, dict) else {}

@@ -14,7 +14,6 @@ so.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import os
@@ -26,7 +25,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from operators.state.files import create, sync_directory
+from operators.state.files import Appended, listed, remove, sync_directory
+from operators.state.files import read as read_file
 from planner.errors import StoreError
 
 _log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class End:
 
 def log_files(directory: str) -> list[tuple[int, str]]:
     """Number of the first record and path of each file, in order."""
-    found = [m for m in map(_NAME.fullmatch, os.listdir(directory)) if m is not None]
+    found = [m for m in map(_NAME.fullmatch, listed(directory)) if m is not None]
     return sorted((int(m[1]), os.path.join(directory, m[0])) for m in found)
 
 
@@ -98,8 +98,7 @@ def read(directory: str, mark: bytes, end: End) -> Iterator[Record]:
         before = None
         while True:
             try:
-                with open(path, "rb") as file:
-                    data = memoryview(file.read())
+                data = memoryview(read_file(path))
             except FileNotFoundError:
                 raise _damaged(path, "It is missing.") from None
             if end.offset > len(data):
@@ -217,13 +216,13 @@ class Pending:
             for pieces in _pieces(parts):
                 for piece in pieces:
                     checksum = zlib.crc32(piece, checksum)
-                size = _write(log._file, pieces, at)
+                size = log._file.write(pieces, at)
                 if log._sync_each:  # the disk takes them while the next ones are on their way
-                    os.posix_fadvise(log._file, at, size, os.POSIX_FADV_DONTNEED)
+                    log._file.start_sync(at, size)
                 at += size
-            _write(log._file, [bytes(-length % 8)], at)
+            log._file.write([bytes(-length % 8)], at)
             if log._sync_each:
-                os.fdatasync(log._file)
+                log._file.sync()
             self._header = _HEADER.pack(log._mark, checksum, length, number, durable)
         except BaseException as error:
             self._error = error
@@ -237,7 +236,7 @@ class Pending:
             if self._error is not None:
                 raise self._error
             try:
-                _write(log._file, [self._header], log._offset)
+                log._file.write([self._header], log._offset)
                 return log._appended(self._length)
             except BaseException:
                 log._undo(log._offset)
@@ -274,6 +273,7 @@ class Log:
         self._left: int | None = None
         self.number, self._first, self._offset = end.number, end.file, end.offset
         self._durable = self._reserved = 0
+        self._closed = False
         #: That were appended since it was opened.
         self.appended_bytes = 0
         if self._first == 0:
@@ -281,9 +281,8 @@ class Log:
             self._first = self.number + 1
             return
         path = _path(directory, self._first)
-        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        length = max(os.fstat(self._file).st_size - self._offset, 0)
-        if os.pread(self._file, length, self._offset).rstrip(b"\0"):
+        self._file = Appended(path)
+        if self._file.read_from(self._offset).rstrip(b"\0"):
             _log.warning("what was being written to %s was never committed: cut off", path)
         self._cut(self._offset)
         self._durable = self.number
@@ -307,7 +306,7 @@ class Log:
                 number, durable = self.number + 1, self._durable
                 checksum = _checksum(length, number, durable, parts)
                 header = _HEADER.pack(self._mark, checksum, length, number, durable)
-                _write(self._file, [header, *parts, bytes(-length % 8)], self._offset)
+                self._file.write([header, *parts, bytes(-length % 8)], self._offset)
                 return self._appended(length)
             except BaseException:
                 self._undo(self._offset)
@@ -336,7 +335,7 @@ class Log:
     def _appended(self, length: int) -> int:
         """A record with a body of `length` bytes is written. Returns: its number."""
         if self._sync_each:
-            os.fdatasync(self._file)
+            self._file.sync()
         self._offset, self.number = self._offset + _size(length), self.number + 1
         self.appended_bytes += _size(length)
         if self._sync_each:
@@ -369,7 +368,7 @@ class Log:
             if self._durable == self.number or self.broken is not None:
                 return
             try:
-                os.fdatasync(self._file)
+                self._file.sync()
             except OSError as error:
                 self.broken = error  # what the kernel dropped cannot be written again
                 raise
@@ -377,16 +376,15 @@ class Log:
 
     def close(self) -> None:
         """Sync, and give back what is reserved."""
-        if self._file < 0:
+        if self._closed:
             return
+        self._closed = True
         try:
             if self.broken is None:
                 with self._lock:
-                    os.ftruncate(self._file, self._offset)
-                    os.fsync(self._file)
+                    self._file.cut(self._offset)
         finally:
-            os.close(self._file)
-            self._file = -1
+            self._file.close()
 
     def _check(self) -> None:
         if self._left is not None and self.broken is None:
@@ -409,8 +407,7 @@ class Log:
             _log.exception("the log's end could not be cut off")
 
     def _cut(self, offset: int) -> None:
-        os.ftruncate(self._file, offset)
-        os.fsync(self._file)
+        self._file.cut(offset)
         self._reserved, self._left = offset, None
 
     def _reserve(self, needed: int) -> None:
@@ -418,24 +415,16 @@ class Log:
             return
         for size in (max(needed, FILE_BYTES), needed):
             try:
-                os.posix_fallocate(self._file, 0, size)
+                if self._file.reserve(size):
+                    self._reserved = size
+                return
             except OSError as error:
-                if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
-                    return  # a file system without it: the file grows as it is written
                 if error.errno != errno.ENOSPC or size == needed:
                     raise
-            else:
-                self._reserved = size
-                return
 
-    def _new_file(self) -> int:
+    def _new_file(self) -> Appended:
         """An empty file for the next record, open; its name is on disk."""
-        path = _path(self._directory, self.number + 1)
-        with create(path) as made:
-            os.fsync(made.fileno())
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        sync_directory(self._directory)
-        return file
+        return Appended.made(_path(self._directory, self.number + 1))
 
     def _next_file(self) -> None:
         """Go on in another file. Raises: OSError; then it goes on in this one."""
@@ -447,26 +436,11 @@ class Log:
         except BaseException as error:
             try:
                 # It would be taken for where the next record is.
-                with contextlib.suppress(FileNotFoundError):
-                    os.remove(path)
+                remove(path)
                 sync_directory(self._directory)
             except OSError:
                 self.broken = error
             raise
-        os.close(self._file)
+        self._file.close()
         self._first, self._file, self._durable = self.number + 1, file, self.number
         self._offset = self._reserved = 0
-
-
-def _write(file: int, parts: Parts, offset: int) -> int:
-    """Returns: how many bytes these are."""
-    start = offset
-    waiting = [memoryview(part) for part in parts if len(part)]
-    while waiting:
-        written = os.pwritev(file, waiting[:_MOST_BUFFERS], offset)
-        offset += written
-        while waiting and written >= len(waiting[0]):
-            written -= len(waiting.pop(0))
-        if written:
-            waiting[0] = waiting[0][written:]
-    return offset - start

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import threading
 import time
@@ -25,7 +26,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
-from operators.state.files import create, make_directory, sync_directory
+from operators.state.files import listed, make_directory, read, size, written
 from operators.state.undo import Undo
 from operators.state.values import ValueFiles
 from planner.errors import StoreError
@@ -54,6 +55,7 @@ CHECKPOINT_BYTES, CHECKPOINT_SECONDS, CHECKPOINT_SHARE = 256 << 20, 10.0, 0.1
 #: So many bytes are compared with their checksums in a second; one of the log takes as long to be
 #: read as so many of those.
 _COMPARED_AT_CLOSE, _LOG_COST = 1 << 30, 16
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 #: Between looks at whether one is due.
 _LOOK_SECONDS = 0.5
 
@@ -62,11 +64,12 @@ class Store:
     """The store in `path`, made if there is nothing; `read_only`: as it is now.
 
     Raises: StoreError for a directory that is no store, of another version, in use or not to be
-    written.
+    written, and for a URL.
     """
 
     def __init__(self, path: str, durability: str, read_only: bool, repair: bool = False) -> None:
         """`repair`: files of the checkpoint may be missing."""
+        check_directory_name(path)
         self._repair = repair
         self.path = os.path.abspath(path)
         self.read_only = read_only
@@ -127,7 +130,7 @@ class Store:
         if not os.path.exists(os.path.join(self.path, "store.json")):
             _begin(self.path)
         self._mark = _mark(self.path)
-        for name in os.listdir(self.path):
+        for name in listed(self.path):
             if name.startswith("session-"):  # what Spark tasks read, of a writer that was killed
                 shutil.rmtree(os.path.join(self.path, name), ignore_errors=True)
         self._find_checkpoint()
@@ -162,7 +165,7 @@ class Store:
     @property
     def nbytes(self) -> int:
         """What its records take on disk."""
-        return sum(os.path.getsize(path) for _, path in log_files(self.path))
+        return sum(size(path) for _, path in log_files(self.path))
 
     @property
     def appended_bytes(self) -> int:
@@ -175,7 +178,7 @@ class Store:
         if self.checkpoint is None:
             return 0
         names = (self.checkpoint.path, *self.checkpoint.values)
-        return sum(os.path.getsize(os.path.join(self.path, name)) for name in names)
+        return sum(size(os.path.join(self.path, name)) for name in names)
 
     def begin(self) -> None:
         """All is read; from now on records are appended, or it is a reader's."""
@@ -415,6 +418,18 @@ class Store:
                 return
 
 
+def check_directory_name(path: str) -> None:
+    """Raises: StoreError for a URL, as of an object store."""
+    if _URL.match(path):
+        raise StoreError(
+            f'a store is a directory, and "{path}" is a URL',
+            detail="Its files are mapped into memory, appended to and locked, by a local file "
+            "system or one of a network, which object stores do not do.",
+            hint='Give a directory that all executors see. The files of a copy ("python -m sqlview '
+            'backup PATH DEST") can be kept anywhere.',
+        )
+
+
 def _unusable(path: str, error: OSError) -> StoreError:
     return StoreError(
         f'cannot open the store "{path}"',
@@ -424,17 +439,10 @@ def _unusable(path: str, error: OSError) -> StoreError:
 
 
 def _begin(path: str) -> None:
-    temporary = os.path.join(path, "store.json.part")
-    if os.path.lexists(temporary):
-        os.remove(temporary)
-    with create(temporary) as file:
+    with written(os.path.join(path, "store.json"), durable=True) as file:
         mark = os.urandom(log.MARK_BYTES)
         said = {"format": FORMAT, "version": VERSION, "mark": mark.hex(), "check": _check_of(mark)}
         file.write(json.dumps(said).encode())
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(temporary, os.path.join(path, "store.json"))
-    sync_directory(path)
 
 
 def _is_store(path: str) -> bool:
@@ -442,7 +450,7 @@ def _is_store(path: str) -> bool:
 
     Raises: StoreError for anything else.
     """
-    there = set(os.listdir(path))
+    there = set(listed(path))
     if "store.json" in there:
         return True
     if there - {"lease", "store.json.part"}:
@@ -464,8 +472,7 @@ def _mark(path: str) -> bytes:
     version, mark, whole = None, b"", False
     name = os.path.join(path, "store.json")
     try:
-        with open(name, "rb") as file:
-            said = json.loads(file.read())
+        said = json.loads(read(name))
         version = said["version"] if said["format"] == FORMAT else None
         mark = bytes.fromhex(said["mark"])
         whole = len(mark) == log.MARK_BYTES and said["check"] == _check_of(mark)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from operators.state import files, pieces, relation, segments, values
+from operators.state import files, relation, values
 from sqlview.store import log, records, rows, store
 
 #: Calls that change the disk, beside the making of files and writes to them.
@@ -58,8 +58,7 @@ class Disk:
             patch.setattr(store, "CHECKPOINT_SECONDS", 1e9)  # when they are said to be written
             patch.setattr(relation, "BULK_ROWS", 3)  # so that there are full blocks
             patch.setattr(values, "_OWN_FILE", 500)
-            for module in (log, store, pieces, segments):
-                patch.setattr(module, "create", self._creating(files.create))
+            patch.setattr(files, "create", self._creating(files.create))
             yield
 
     def before(self, half: tuple[Path, int, bytes] | None) -> None:

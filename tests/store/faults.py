@@ -150,6 +150,6 @@ def _abandon(db: Any) -> None:
     held = db._store
     held.stop()
     if held._log is not None:
-        os.close(held._log._file)
+        held._log._file.close()
         held._log = None
     held._released.close()

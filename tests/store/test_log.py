@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 from pathlib import Path
 
 import pytest
 
+from operators.state.files import Appended
 from planner.errors import StoreError
 from sqlview.store import log
 from sqlview.store.log import End, Log, is_old, log_files, read
@@ -33,7 +33,7 @@ def _written(directory: Path, *bodies: bytes) -> Path:
     end = _log(directory)
     for body in bodies:
         end.append([body])
-    os.close(end._file)
+    end._file.close()
     ((_, path),) = log_files(str(directory))
     return Path(path)
 
@@ -62,7 +62,7 @@ def test_another_file_comes_when_nothing_is_behind_the_records_of_the_one_before
         pass
     made, left = end._new_file, []
 
-    def making() -> int:
+    def making() -> Appended:
         file = made()
         left.append(_bodies(tmp_path))  # what there is if the process is killed here
         return file
@@ -107,8 +107,8 @@ def test_records_are_read_while_they_are_written(
     """A read that met the second record half written, and the third whole, is no damage."""
     path = _written(tmp_path, b"first", b"second", b"third", b"fourth")
     whole = path.read_bytes()
-    halves = [io.BytesIO(whole[:60] + bytes(36) + whole[96:]), io.BytesIO(whole)]
-    monkeypatch.setattr(log, "open", lambda path, mode: halves.pop(0), raising=False)
+    halves = [whole[:60] + bytes(36) + whole[96:], whole]
+    monkeypatch.setattr(log, "read_file", lambda path: halves.pop(0))
     assert _bodies(tmp_path) == [b"first", b"second", b"third", b"fourth"]
     assert not halves
 
@@ -213,7 +213,7 @@ def test_a_record_is_written_beside_its_step(tmp_path: Path) -> None:
     assert _bodies(tmp_path) == [b"first", b"second", b"third"]
     with end.begin(lambda: [b"stopped" * 1000]) as pending:
         pending._thread.join()
-        os.close(end._file)  # the process ends here
+        end._file.close()  # the process ends here
         again = _log(tmp_path)
     assert again.append([b"fourth"]) == 4
     again.close()

@@ -22,7 +22,7 @@ from operators.state import relation, values
 from planner.errors import CatalogError, DataError, StoreError
 from sqlview.__main__ import main
 from sqlview.oracle import TooLarge, compare
-from sqlview.store import Store
+from sqlview.store import Store, backup
 from tests.harness import Checked
 from tests.properties.cases import Tally, make, run
 from tests.properties.values import MAX_ROWS, MAX_WORK
@@ -261,6 +261,20 @@ def test_what_is_no_store_is_refused(kind: str, tmp_path: Path) -> None:
         sqlview.connect(path, read_only=read_only)
     assert raised.value.hint is not None and str(path) in str(raised.value)
     assert sorted(p.name for p in tmp_path.rglob("*")) == there
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/s", "s3a://b", "file:///tmp/s", "hdfs://host/s"])
+def test_a_url_is_refused(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is made of that name; a directory with a colon is one."""
+    monkeypatch.chdir(tmp_path)
+    sqlview.connect("s3:").close()
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match="a store is a directory") as raised:
+            sqlview.connect(url, read_only=read_only)
+        assert url in raised.value.message and raised.value.hint is not None
+    with pytest.raises(StoreError, match="a store is a directory"):
+        backup("s3:", url)
+    assert os.listdir() == ["s3:"]
 
 
 def test_a_damaged_store_is_not_opened(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from operators.executor.spark.run import Probe, Run
 from operators.flight.column import Ints
 from operators.kernels import memory
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
-from operators.state.files import check_directory
+from operators.state.files import check_directory, read
 from operators.state.filters import Filter
 from operators.state.hashing import Hashing
 from operators.state.pieces import Array, Home, MappedFiles, Pack, checksum
@@ -91,8 +91,7 @@ def run(
     """Do the tasks whose numbers are given."""
     directory = os.path.dirname(path)
     check_directory(directory)
-    with open(path, "rb") as file:
-        job = _JOB.read(file.read(), FilterJob)
+    job = _JOB.read(read(path), FilterJob)
     check_directory(job.values)
     shared = Shared(hashing=Hashing(job.hashing))
     relation = Attachment(job.values, directory, shared).relation(job.relation)

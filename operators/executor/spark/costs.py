@@ -16,7 +16,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from operators.executor.placement import TASK_COST, SparkCosts
-from operators.state.files import create, discard
+from operators.state.files import written
 
 _log = logging.getLogger("sqlview.executor")
 
@@ -79,9 +79,7 @@ def _write(directory: str, of: dict[str, Any], costs: SparkCosts) -> None:
     """It is no reason to fail if it cannot be written: the next session measures again."""
     path = os.path.join(directory, _NAME)
     try:
-        discard(f"{path}.part")
-        with create(f"{path}.part") as out:
+        with written(path) as out:
             out.write(json.dumps({"of": of, **asdict(costs)}).encode())
-        os.replace(f"{path}.part", path)
     except OSError:
         _log.warning("what Spark costs cannot be kept", exc_info=True)

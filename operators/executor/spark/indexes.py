@@ -29,7 +29,7 @@ from operators.kernels.sorting import BUCKETS
 from operators.state import bulk, unique
 from operators.state.arrangement import ArrangementState, IndexReader
 from operators.state.bulk import Built
-from operators.state.files import check_directory
+from operators.state.files import check_directory, read
 from operators.state.filters import FilterReader
 from operators.state.hashing import Hashing
 from operators.state.pieces import Home, MappedFiles, Pack, Place, checksum
@@ -187,8 +187,7 @@ class _Task:
     def __init__(self, path: str) -> None:
         directory = os.path.dirname(path)
         check_directory(directory)
-        with open(path, "rb") as file:
-            self.job = job = _JOB.read(file.read(), IndexJob)
+        self.job = job = _JOB.read(read(path), IndexJob)
         check_directory(job.values)
         attachment = Attachment(job.values, directory, Shared(hashing=Hashing(job.hashing)))
         self.relation = attachment.relation(job.relation)

@@ -25,6 +25,7 @@ from operators.nodes.reduce import ReduceOperator
 from operators.nodes.store import StoreOperator
 from operators.nodes.threshold import ThresholdOperator
 from operators.state.arrangement import ArrangementState, IndexReader
+from operators.state.files import read
 from operators.state.filters import Filter, FilterReader
 from operators.state.pieces import Place
 from operators.state.publish import REFERENCES, FilterRef, IndexRef, Publication, RelationRef
@@ -563,5 +564,4 @@ JOB_FORMAT = Format(
 
 def read_manifest(path: str) -> Job:
     """Raises: FormatError for a file that is no job of this version; OSError."""
-    with open(path, "rb") as file:
-        return JOB_FORMAT.read(file.read(), Job)
+    return JOB_FORMAT.read(read(path), Job)

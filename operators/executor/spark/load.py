@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from operators.executor.spark.ingest import check_types
 from operators.flight import arrow
 from operators.naive import naive_in
+from operators.state.files import read
 from operators.state.pieces import Home, MappedFiles
 from operators.state.stored import Segment, StoredBlock, StoredRows, write_rows
 from operators.state.values import ValueFiles
@@ -152,8 +153,7 @@ def has_mark(directory: str, mark: bytes) -> bool:
 
 
 def _mark(directory: str) -> bytes:
-    with open(os.path.join(directory, "store.json"), "rb") as file:
-        return file.read()
+    return read(os.path.join(directory, "store.json"))
 
 
 def _written(df: DataFrame, read: Read | None, target: Target) -> StoredRows:

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from operators import interrupts
 from operators.checkpoint import stored_dead, stored_values
 from operators.dataflow import Dataflow
-from operators.state.files import create, discard
+from operators.state.files import discard, written
 from operators.state.publish import Publication, Publisher
 from planner.serialise import Format
 
@@ -71,10 +71,8 @@ class Run:
 
     def write(self, format: Format, job: object) -> None:
         """Write the job's file, complete when the name appears. Raises: OSError."""
-        temporary = f"{self.path}.part"
-        with create(temporary) as out:
+        with written(self.path) as out:
             out.write(format.write(job).encode())
-        os.replace(temporary, self.path)
 
     def collect(self, module: str, tasks: int, schemas: Sequence[str]) -> pa.Table:
         """The rows of the last stage. Stage s of a task is `run(path, s, batches, probe)` of the

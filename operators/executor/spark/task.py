@@ -60,7 +60,7 @@ from operators.nodes.top_k import TopKOperator
 from operators.nodes.window import WindowOperator
 from operators.state import encode
 from operators.state.arrangement import ArrangementState, IndexReader, IndexVersion
-from operators.state.files import check_directory, create
+from operators.state.files import check_directory, written
 from operators.state.hashing import Hashing
 from operators.state.publish import Attachment
 from operators.state.relation import PIECE_ROWS, Relation
@@ -209,11 +209,10 @@ class _Outbox:
         attempt = 0 if context is None else context.taskAttemptId()
         name = f"{path}-result-{attempt}-{uuid.uuid4().hex}"
         offsets = []
-        with create(f"{name}.part") as file:
+        with written(name) as file:
             for payload in self._payloads:
                 offsets.append(file.tell())
                 file.write(payload)
-        os.replace(f"{name}.part", name)
         n = len(offsets)
         yield pa.record_batch(
             [
