@@ -36,7 +36,6 @@ from pyspark.errors import (
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from operators.flight.rows import represented
 from operators.state.files import make_directory
 from operators.state.stored import StoredRows
 from operators.state.values import ValueFiles
@@ -231,9 +230,9 @@ class SparkSide:
                 read, target = partial(read_part, parts), self._target(table, cast, zone)
                 written = write_parts(self.spark, len(parts), read, target)
             except PartError as refused:
-                path, error = represented(parts[refused.part].path), refused.error
+                path, error = parts[refused.part].path, refused.error
                 raise DataError(
-                    f'cannot load {path} into "{table.name}": {error.message}',
+                    f'cannot load {path!r} into "{table.name}": {error.message}',
                     detail=error.detail,
                     hint=error.hint,
                 ) from None

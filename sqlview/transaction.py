@@ -21,7 +21,7 @@ import pyarrow as pa
 from operators.flight import arrow
 from operators.flight.column import Column, Ints, joined
 from operators.flight.misfits import merged
-from operators.flight.rows import by_name, inferred, represented
+from operators.flight.rows import by_name, inferred
 from operators.kernels.memory import BLOCK_ROWS
 from operators.naive import naive_in
 from operators.state.changes import DELETE, INSERT, UPSERT
@@ -419,8 +419,7 @@ class Transaction(_Changes):
         try:
             self._take(entry, INSERT, file.read(entry.schema, advance), cast, None)
         except DataError as error:
-            path = represented(file.path)
-            raise about(f'load {path} into "{entry.name}"', error) from None
+            raise about(f'load {file.path!r} into "{entry.name}"', error) from None
 
     def _insert_written(self, table: str, write: Callable[[Table], StoredRows | None]) -> bool:
         """Insert what `write` has written for a table into files; whether there is such a thing.

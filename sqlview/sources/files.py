@@ -18,11 +18,12 @@ import io
 import itertools
 import json
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -58,6 +59,9 @@ PART_BYTES = 256 << 20
 #: A row of a CSV file has at most so many bytes.
 _BLOCK_BYTES = 64 << 20
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+#: The size of a file, and when it was changed, in nanoseconds.
+Seen: TypeAlias = "tuple[int, int]"
+_Piece = TypeVar("_Piece")
 _REFUSALS = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
@@ -74,13 +78,15 @@ class Loaded:
 class File:
     """`format`: csv, tsv, json, parquet or arrow. `named`: the columns that its directories are
     named for. `groups`: of a Parquet file, its row groups of which this is, None for all; `first`:
-    how many rows precede them."""
+    how many rows precede them. `seen`: see `_seen`, when somebody else is to read it; None: when it
+    is opened."""
 
     path: str
     format: str
     named: Mapping[str, str | None]
     groups: tuple[int, ...] | None = None
     first: int = 0
+    seen: Seen | None = None
 
     @property
     def is_text(self) -> bool:
@@ -90,16 +96,20 @@ class File:
     def read(self, schema: Schema, advance: Advance) -> Given:
         """The rows, for a table with these columns. `advance` is told as they are read.
 
-        Raises: DataError, now and while the pieces are taken.
+        Raises: DataError, now and while the pieces are taken, also if the file is changed then.
         """
         with _reading():
+            seen = _seen(self.path) if self.seen is None else self.seen
+            _check_same(self.path, seen)
             if self.format == "json":
-                return Rows(_told(_json_rows(self.path, schema, self.named), advance))
+                rows = _told(_json_rows(self.path, schema, self.named), advance)
+                return Rows(_while_same(self.path, seen, rows))
             if self.groups is None:
                 schema, batches = _READERS[self.format](self.path)
             else:
                 schema, batches = _parquet(self.path, self.groups)
-            return Pieces(schema, _completed(schema, batches, self.named, advance))
+            tables = _completed(schema, batches, self.named, advance)
+            return Pieces(schema, _while_same(self.path, seen, tables))
 
 
 def find_files(paths: Paths, wanted: str | None = None) -> list[File]:
@@ -191,7 +201,7 @@ def _file(path: str, below: str, wanted: str | None) -> File:
     form = ENDINGS.get(endings[-1]) if endings else None
     if form is None:
         raise DataError(
-            f"the format of {represented(path)} is not known",
+            f"the format of {path!r} is not known",
             detail=f"Names of files end with {', '.join(ENDINGS)}.",
             hint='Say it: format="csv".',
         )
@@ -209,6 +219,27 @@ def _reading() -> Iterator[None]:
         raise DataError(
             "the file cannot be read", detail=f"{said[0].rstrip('.')}." if said else None
         ) from None
+
+
+def _seen(path: str) -> Seen:
+    """What changes when somebody changes the file; nothing of one that is none, as a pipe."""
+    found = os.stat(path)
+    return (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else (0, 0)
+
+
+def _check_same(path: str, seen: Seen) -> None:
+    """Raises: DataError if the file is not what it was."""
+    if _seen(path) != seen:
+        raise DataError(
+            "the file was changed while it was read",
+            hint="Load files that are complete, and that nobody writes.",
+        )
+
+
+def _while_same(path: str, seen: Seen, pieces: Iterator[_Piece]) -> Iterator[_Piece]:
+    yield from pieces
+    with _reading():
+        _check_same(path, seen)
 
 
 # --------------------------------------------------------------------------------------- formats
@@ -276,15 +307,13 @@ def parts_of(files: Iterable[File]) -> list[File]:
     """
     found: list[File] = []
     for file in files:
-        if file.format != "parquet":
-            found.append(file)
-            continue
         try:
             with _reading():
-                found += _row_groups(file)
+                seen = replace(file, seen=_seen(file.path))
+                found += _row_groups(seen) if file.format == "parquet" else [seen]
         except DataError as error:
             raise DataError(
-                f"cannot load {represented(file.path)}: {error.message}", detail=error.detail
+                f"cannot load {file.path!r}: {error.message}", detail=error.detail
             ) from None
     return found
 

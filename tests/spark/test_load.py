@@ -388,6 +388,60 @@ def test_files(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert (db.epoch, len(_table(db)), len(_segments(path))) == (2, 3501, 4)
 
 
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_a_file_that_changes_before_tasks_read_it(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """What the driver has seen of it is not what there is: nothing is loaded, no file is left."""
+    path, data, parts_of = tmp_path / "store", tmp_path / f"data.{form}", sqlview.spark.parts_of
+
+    def write(rows: int) -> None:
+        table = pa.table({"id": range(rows)})
+        if form == "parquet":
+            pq.write_table(table, data, row_group_size=1000)
+        else:
+            pa.feather.write_feather(table, data)
+
+    def changed(files: Any) -> Any:
+        parts = parts_of(files)
+        write(3000)
+        return parts
+
+    write(2000)
+    with _open(path, spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+        with monkeypatch.context() as patch:
+            patch.setattr(sqlview.spark, "parts_of", changed)
+            with pytest.raises(DataError, match="the file was changed while it was read") as said:
+                db.load("t", data)
+        assert said.value.message.startswith(f"cannot load {str(data)!r} into")
+        assert (db.epoch, _segments(path)) == (0, [])
+        assert db.load("t", data).rows == 3000
+
+
+def test_types_that_differ_between_files(spark: Any, tmp_path: Path) -> None:
+    """A file whose values do not fit is named, in what order they are; one whose values do is
+    taken; a DataFrame of Spark that cannot read them changes nothing."""
+    path, files = tmp_path / "store", tmp_path / "files"
+    files.mkdir()
+    pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64())}), files / "a.parquet")
+    pq.write_table(pa.table({"id": pa.array([3, 4], pa.int16())}), files / "b.parquet")
+    pq.write_table(pa.table({"id": pa.array([["x"]])}), files / "c.parquet")
+    with _open(path, spark) as db:
+        db.sql("CREATE TABLE t (id BIGINT)")
+        with pytest.raises(DataError) as refused:
+            db.load("t", files)
+        said = f'cannot load {str(files / "c.parquet")!r} into "t": column "id" is BIGINT, but '
+        assert refused.value.message.startswith(said)
+        frame = spark.read.parquet(str(files / "a.parquet"), str(files / "c.parquet"))
+        with pytest.raises(Exception, match=re.escape("c.parquet")):
+            db.load("t", frame)
+        assert (db.epoch, _segments(path)) == (0, [])
+        (files / "c.parquet").unlink()
+        assert db.load("t", files).rows == 4
+        assert sorted(_table(db)["id"].to_pylist()) == [1, 2, 3, 4]
+
+
 def test_lost_attempt(spark: Any, tmp_path: Path, fail_once: Any) -> None:
     """A task fails after it has written a file: that of the second attempt counts."""
     path = tmp_path / "store"

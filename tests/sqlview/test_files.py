@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 import sqlview
 from sqlview import DataError, Session
@@ -223,6 +224,41 @@ def test_a_file_that_changes_later_changes_nothing(db: Session) -> None:
     db.load("p", "x.arrow")
     Path("x.arrow").write_bytes(b"")
     assert sum(row[0] for row in db.view("q").rows()) == 499_500
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl", "x.parquet", "x.arrow"])
+def test_a_file_that_is_changed_while_it_is_read(
+    db: Session, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it is loaded; it is when nobody changes it."""
+    rows = pa.table({"id": range(100), "day": ["a"] * 100, "n": [1] * 100})
+    match name.partition(".")[2]:
+        case "csv":
+            csv.write_csv(rows, name)
+        case "jsonl":
+            Path(name).write_text("".join(f"{json.dumps(row)}\n" for row in rows.to_pylist()))
+        case "parquet":
+            pq.write_table(rows, name)
+        case _:
+            pyarrow.feather.write_feather(rows, name)
+
+    def changing(call: Any) -> Any:
+        def called(*given: Any) -> Any:
+            for piece in call(*given):
+                os.utime(name, (1, 1))
+                yield piece
+
+        return called
+
+    with monkeypatch.context() as patch:
+        for reader in ("_completed", "_told"):
+            patch.setattr(files, reader, changing(getattr(files, reader)))
+        with pytest.raises(DataError) as refused:
+            db.load("p", name)
+    said = f"cannot load '{name}' into \"p\": the file was changed while it was read"
+    assert refused.value.message == said
+    assert db.epoch == 0 and len(db.view("q")) == 0
+    assert db.load("p", name).rows == 100
 
 
 def test_formats_of_other_types(db: Session) -> None:
