@@ -112,6 +112,13 @@ def add_stream_options(parser: argparse.ArgumentParser) -> None:
         help="a directory that Spark's executors see, where they are on other machines",
     )
     parser.add_argument(
+        "--store",
+        type=Path,
+        metavar="DIRECTORY",
+        help="keep the session there, a store that all executors see; a run with the same options "
+        "goes on from where one stopped",
+    )
+    parser.add_argument(
         "--private", action="store_true", help="no sharing of arrangements between views"
     )
     parser.add_argument(

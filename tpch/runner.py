@@ -114,6 +114,8 @@ class RunOptions:
             raise ValueError(f"a scale factor is at least {MINIMUM_SCALE_FACTOR}, not {self.sf:g}")
         if self.load_on_spark and self.order != "in-order":
             raise ValueError("the load on Spark reads the files as they are: in order")
+        if self.store is not None and self.mode != "together":
+            raise ValueError("a store keeps one session: of mode together")
         if self.assert_lively is not None and self.assert_lively < 1:
             raise ValueError(
                 f"a lively view changes in at least one epoch, not {self.assert_lively}"
@@ -309,7 +311,10 @@ class _Runner:
         table_rows = {name: rows.num_rows for name, rows in heads.items()}
         loaded = stream.loaded_rows(table_rows, _WARM_UP_LOAD)
         batches = stream.prebatch(stream.plan_stream(table_rows, loaded, options), heads)
-        with self._session(queries, replace(self.options, store=None)) as db:
+        path = self.options.path
+        if path is None and self.options.store is not None:
+            path = self.options.store.absolute().parent  # which executors see, too
+        with self._session(queries, replace(self.options, store=None, path=path)) as db:
             for batch in [stream.initial_batch(heads, loaded), *batches]:
                 with db.transaction() as tx:
                     stream.apply(batch, tx)

@@ -14,8 +14,12 @@ STOPPED = """
 import os
 import threading
 
+import pyarrow as pa
+
 import sqlview
+from operators.executor import placement
 from sqlview import SqlViewError
+from tests.spark.kills import orphans
 
 spark = sqlview.start_spark("local[1]")
 frame = spark.range(5).selectExpr("id AS a", "1 AS b")
@@ -74,6 +78,32 @@ with sqlview.connect(spark=spark) as db, sqlview.connect(spark=spark) as unused:
         assert one.verify("v").equal
     fails(selected.rows)
     assert sorted(db.view("v").rows()) == [(1, 1), (2, 1)]
+
+# In the middle of a job of the session's own: it is told, and nothing of it is left.
+placement.SPARK_ROWS = 1000
+spark = sqlview.start_spark("local[1]")
+
+def waits_once(stage, task):
+    if stage == 1:
+        open(FIFO).read()
+
+with sqlview.connect(os.path.join(DIRECTORY, "other"), spark=spark, placement="spark") as db:
+    db.sql("CREATE TABLE t (a BIGINT PRIMARY KEY, b INT)")
+    with db.transaction("inline") as tx:
+        tx.insert("t", pa.table({"a": range(100_000), "b": pa.array([1, 2] * 50_000, pa.int32())}))
+    executor = db._side().executor
+    executor._probe = waits_once
+    create = "CREATE MATERIALIZED VIEW v AS SELECT b, count(*) AS n FROM t GROUP BY b"
+    creating = threading.Thread(target=lambda: fails(lambda: db.sql(create)))
+    creating.start()
+    with open(FIFO, "w"):
+        spark.stop()
+        creating.join()
+    assert executor.failures == 1 and db.sql("SHOW VIEWS").to_arrow().num_rows == 0
+with sqlview.connect(os.path.join(DIRECTORY, "other"), placement="inline") as db:
+    assert orphans(db) == set()
+    db.sql(create)
+    assert sorted(db.view("v").rows()) == [(1, 50_000), (2, 50_000)]
 print("all as it should be")
 """
 

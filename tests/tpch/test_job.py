@@ -7,9 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import sqlview
+from sqlview.datasource import SqlViewDataSource
 from sqlview.java import ensure_java
 from tpch.generate import generate
 
@@ -18,7 +21,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_spark_submit(tmp_path: Path) -> None:
+@pytest.mark.cluster
+def test_spark_submit(tmp_path: Path, spark: Any) -> None:
+    """On executors of its own, into a store; another application reads a view there."""
     ensure_java()
     generate(0.01, tmp_path)
     programs = Path(sys.executable).parent
@@ -30,11 +35,11 @@ def test_spark_submit(tmp_path: Path) -> None:
     }
     done = subprocess.run(
         [
-            str(programs / "spark-submit"), "--master", "local[2,4]",
-            "--conf", "spark.ui.enabled=false",
+            str(programs / "spark-submit"), "--master", "local-cluster[2,1,1024]",
+            "--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=1g",
             "tpch/jobs/stream_views.py", "--sf", "0.01", "--queries", "q03,q05",
             "--changes", "9000", "--batch-rows", "3000", "--data", str(tmp_path),
-            "--json", str(figures),
+            "--json", str(figures), "--store", str(tmp_path / "store"),
         ],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -47,3 +52,8 @@ def test_spark_submit(tmp_path: Path) -> None:
     ]
     assert report["totals"]["load_rows"] > 30_000
     assert report["totals"]["rows"] == 9000
+    with sqlview.connect(tmp_path / "store", read_only=True) as db:
+        expected = sorted(db.view("q03").rows())
+    spark.dataSource.register(SqlViewDataSource)
+    read = spark.read.format("sqlview").option("store", str(tmp_path / "store"))
+    assert sorted(map(tuple, read.load("q03").collect())) == expected != []
