@@ -8,6 +8,10 @@ the step's own deltas. References to all that are small and without addresses; `
 them into `Rows`, an `IndexVersion` and a `FilterReader` over mapped files, for the same operators
 as in the driver.
 
+Where the values of a relation's blocks lie is a table that grows with the relation. It is written
+once, into a file of its own, and again when a quarter of it is no longer so; a job's file has what
+is others since. So what is written for a job is in proportion to what changed.
+
 Invariant: a file is complete when its name appears and never changes; a reference says how much of
 it counts, so whoever attaches it sees the state as of its publication. A file that is gone when the
 next job is made, whoever took it, counts as not written.
@@ -17,14 +21,16 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
 from operators.flight.column import Ints
-from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
+from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state.arrangement import ArrangementState, IndexReader, IndexVersion
 from operators.state.files import discard, discard_named, make_directory, size
 from operators.state.filters import Filter, FilterReader
@@ -49,23 +55,35 @@ from planner.expr import Expr
 
 
 @dataclass(frozen=True, slots=True)
-class ValuesRef:
-    """Values by number: `table` as pieces.table_of, the names of its files."""
+class TableRef:
+    """Where values lie, by number: `table` as pieces.table_of, the names of its files."""
 
     table: Place
     files: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class ValuesRef:
+    """Values by number: those of `latest`, and of `base`, which was written for an earlier job, but
+    for the numbers `gone` int64[n]."""
+
+    base: TableRef | None
+    gone: Place
+    latest: TableRef
+
+
+@dataclass(frozen=True, slots=True)
 class RelationRef:
-    """A published relation. `kept` int64[m, 2]: each block and its stored rows; `values` of full
-    blocks; `last`: the slots of the block that is being filled; `dead` bits, of files of the
-    session; `versions`, births and deaths."""
+    """A published relation. `kept` int64[m, 2]: each block and its stored rows, but where it is
+    published as a `whole` those of which no row was left out; `values` of full blocks; `last`: the
+    slots of the block that is being filled; `dead` bits, of files of the session; `versions`,
+    births and deaths."""
 
     schema: t.Schema
     next_row: int
     columns: frozenset[int]
     has_nulls: tuple[bool, ...]
+    whole: bool
     kept: Place
     values: ValuesRef
     last: tuple[tuple[int, Place], ...]
@@ -93,7 +111,57 @@ class FilterRef:
 
 
 #: For `planner.serialise`.
-REFERENCES: tuple[type, ...] = (Place, ValuesRef, RelationRef, IndexRef, FilterRef)
+REFERENCES: tuple[type, ...] = (Place, TableRef, ValuesRef, RelationRef, IndexRef, FilterRef)
+
+
+#: Fewer values than these are told as a whole for each job.
+_FEW_VALUES = 8
+#: So much of a table may be others before it is written anew.
+_MOST_CHANGED = 0.25
+
+
+@dataclass(slots=True, eq=False)
+class _Table:
+    """A table of homes in a file of its own, which goes with its owner."""
+
+    homes: dict[int, Home]
+    ref: TableRef
+    path: str
+    leaves: weakref.finalize[[str], object]
+
+
+class Tables:
+    """The tables that are written already, of each owner by kind. `new_path`: of a file."""
+
+    def __init__(self, new_path: Callable[[str], str]) -> None:
+        self._new_path = new_path
+        self._known: weakref.WeakKeyDictionary[object, dict[str, _Table]]
+        self._known = weakref.WeakKeyDictionary()
+        self.written_bytes = 0
+
+    def of(self, owner: object, kind: str, homes: dict[int, Home]) -> _Table | None:
+        """One that most of these homes are in; None where they are few. Raises: OSError.
+
+        Cost: a look at each home; a file where a quarter of them are others than before.
+        """
+        mine = self._known.setdefault(owner, {})
+        known = mine.get(kind)
+        if len(homes) < _FEW_VALUES:
+            return None
+        if known is not None and os.path.exists(known.path):
+            same = sum(known.homes.get(number) is home for number, home in homes.items())
+            if len(known.homes) + len(homes) - 2 * same <= _MOST_CHANGED * len(homes):
+                return known
+        pack, names = Pack(self._new_path("table")), dict[str, int]()
+        place = pack.add(table_of(homes.items(), names))
+        pack.write()
+        self.written_bytes += os.path.getsize(pack.path)
+        if known is not None:
+            known.leaves()
+        leaves = weakref.finalize(owner, discard, pack.path)
+        leaves.atexit = False
+        made = mine[kind] = _Table(dict(homes), TableRef(place, tuple(names)), pack.path, leaves)
+        return made
 
 
 class Publisher:
@@ -108,6 +176,7 @@ class Publisher:
         self._token = uuid.uuid4().hex[:12]
         self._files = 0
         self.written_bytes = 0
+        self._tables = Tables(self.name)
 
     def name(self, kind: str) -> str:
         """A fresh path that no other file has."""
@@ -127,9 +196,11 @@ class Publisher:
         with self.values.writing() as out, self.dead.writing() as out_dead:
             self.values.leave(values)
             self.dead.leave(dead)
-            made = Publication(Pack(self.name("step")), self.values, out, out_dead)
+            made = Publication(Pack(self.name("step")), self.values, out, out_dead, self._tables)
+            tables = self._tables.written_bytes
             yield made
         made.write()
+        self.written_bytes += self._tables.written_bytes - tables
         self.written_bytes += out.written_bytes + out_dead.written_bytes + made.written_bytes
 
     def collect(self, values: Iterable[Stored], dead: Iterable[Stored]) -> None:
@@ -151,7 +222,10 @@ class Publisher:
 class Publication:
     """The files of one job."""
 
-    def __init__(self, step: Pack, values: ValueFiles, out: Writing, out_dead: Writing) -> None:
+    def __init__(
+        self, step: Pack, values: ValueFiles, out: Writing, out_dead: Writing, tables: Tables
+    ) -> None:
+        self._tables = tables
         self._step = step
         self._values, self._out, self._out_dead = values, out, out_dead
         self.written_bytes = 0
@@ -174,6 +248,7 @@ class Publication:
         relation.published.update(wanted)
         full = relation.next_row >> BLOCK_BITS
         every = range((relation.next_row + BLOCK_MASK) >> BLOCK_BITS)
+        whole = blocks is None
         kept = [(b, relation.stored_rows(b)) for b in (every if blocks is None else blocks)]
         homes = self._blocks(relation, wanted, [b for b, rows in kept if rows and b < full])
         last: list[tuple[int, Place]] = []
@@ -190,10 +265,11 @@ class Publication:
             relation.next_row,
             wanted,
             tuple(relation.has_nulls),
-            self.array(np.array(kept, np.int64)),
-            self._told(homes),
+            whole,
+            self.array(np.array([k for k in kept if not whole or k[1] != BLOCK_ROWS], np.int64)),
+            self._told(homes, relation if whole else None, "values"),
             tuple(last),
-            self._told(dead),
+            self._told(dead, relation if whole else None, "dead"),
             (
                 self.array(born_first),
                 self.array(born_time),
@@ -211,7 +287,7 @@ class Publication:
         image = state.image()
         homes = [(block, self._out.arrays(image.stored[block], [x])) for block, x in image.full]
         last = tuple(self.array(bitmap) for bitmap in image.last)
-        return FilterRef(state.predicate, image.next_row, self._told(homes), last)
+        return FilterRef(state.predicate, image.next_row, self._told(homes, state), last)
 
     def write(self) -> None:
         """Write what is for this job alone."""
@@ -234,9 +310,19 @@ class Publication:
         found = [x if x.home is not None else relation.block(x.number, written) for x in found]
         return self._out.blocks(relation.form(written), found)
 
-    def _told(self, homes: Iterable[tuple[int, Home]]) -> ValuesRef:
-        names: dict[str, int] = {}
-        return ValuesRef(self.array(table_of(homes, names)), tuple(names))
+    def _told(
+        self, homes: Iterable[tuple[int, Home]], owner: object = None, kind: str = ""
+    ) -> ValuesRef:
+        """`owner`: of all these, some of which were told before."""
+        names, found = dict[str, int](), dict(homes)
+        base = None if owner is None else self._tables.of(owner, kind, found)
+        gone = list[int]()
+        if base is not None:
+            gone = [n for n, home in base.homes.items() if found.get(n) is not home]
+            found = {n: h for n, h in found.items() if base.homes.get(n) is not h}
+        latest = TableRef(self.array(table_of(found.items(), names)), tuple(names))
+        told = None if base is None else base.ref
+        return ValuesRef(told, self.array(np.array(gone, np.int64)), latest)
 
 
 class Attachment:
@@ -267,7 +353,11 @@ class Attachment:
         return relation, index
 
     def _map(self, ref: RelationRef, made: Rows) -> None:
-        kept = self.ints(ref.kept).reshape(-1, 2)
+        told = self.ints(ref.kept).reshape(-1, 2)
+        kept = dict(zip(told[:, 0].tolist(), told[:, 1].tolist(), strict=True))
+        if ref.whole:
+            blocks = (ref.next_row + BLOCK_MASK) >> BLOCK_BITS
+            kept = dict.fromkeys(range(blocks), BLOCK_ROWS) | kept
         born_first, born_time, died_row, died_time = map(self.ints, ref.versions)
         bits = self._told(ref.dead)
         map_rows(
@@ -276,7 +366,7 @@ class Attachment:
             ref.next_row,
             ref.has_nulls,
             (born_first, born_time, died_row, died_time),
-            dict(zip(kept[:, 0].tolist(), kept[:, 1].tolist(), strict=True)),
+            kept,
             self._told(ref.values),
             self._values,
             {slot: self._bytes(place) for slot, place in ref.last},
@@ -304,6 +394,16 @@ class Attachment:
         return self._own.ints(place)
 
     def _told(self, ref: ValuesRef) -> list[tuple[int, Home]]:
+        found = self._table(ref.latest)
+        if ref.base is None:
+            return found
+        gone = set(self.ints(ref.gone).tolist())
+        return sorted(
+            (*(each for each in self._table(ref.base) if each[0] not in gone), *found),
+            key=itemgetter(0),
+        )
+
+    def _table(self, ref: TableRef) -> list[tuple[int, Home]]:
         return values_in(self.ints(ref.table).reshape(-1, 6), ref.files)
 
     def _bytes(self, place: Place) -> Array:

@@ -189,6 +189,54 @@ def test_files_that_are_gone_are_published_again(relation: Relation, tmp_path: P
     assert not directory.exists()
 
 
+def test_what_is_published_for_a_job_does_not_grow_with_the_state(tmp_path: Path) -> None:
+    """The same change over a tenfold of rows costs the same bytes, and reads alike: a row goes in
+    one block, one block more is full, all of another is gone."""
+    schema = (Field("k", BIGINT, False), Field("x", BIGINT, False))
+    source, costs = ir.Source("t", schema), []
+    predicate = Call("lt", (ColumnRef(0, BIGINT, False, "k"), Literal(9, BIGINT)), BOOLEAN, False)
+    for blocks in (8, 80):
+        relation, directory = Relation(schema), tmp_path / str(blocks)
+
+        def add(n: int, time: int, relation: Relation = relation) -> None:
+            values = [Column(BIGINT, np.arange(n)), Column(BIGINT, np.arange(n))]
+            relation.append(values, np.full(n, time, np.int64))
+
+        add(blocks * BLOCK_ROWS + 100, 1)
+        index = ArrangementState(ir.Arrangement(source, (0,)), relation)
+        passing, publisher = Filter(relation, predicate), Publisher(str(directory))
+        relation.kill(np.arange(3, blocks * BLOCK_ROWS, BLOCK_ROWS), np.full(blocks, 2, np.int64))
+        written = list[int]()
+        for time, n in ((3, 0), (4, 10), (5, BLOCK_ROWS), (6, 10)):
+            add(n, time)
+            dying = np.array([BLOCK_ROWS + 10 + time], np.int64)
+            if time == 6:
+                dying = np.setdiff1d(np.arange(BLOCK_ROWS), [3]) + 2 * BLOCK_ROWS
+            relation.kill(dying, np.full(len(dying), time, np.int64))
+            relation.advance(time)
+            index.absorb()
+            passing.absorb()
+            before = publisher.written_bytes
+            with publisher.publication(*stored_in([relation], [index], [passing])) as job:
+                refs = job.relation(relation, [0, 1], None), job.filter(passing)
+            written.append(publisher.written_bytes - before)
+            attached = (found := attachment(directory)).relation(refs[0])
+            rows = relation.visible(time)
+            assert np.array_equal(attached.visible(time), rows)
+            some = rows[:: max(len(rows) // 1000, 1)].copy()
+            assert equal(attached.gather(1, some), relation.gather(1, some))
+            tests = (f.test(some) for f in (found.filter(refs[1], attached), passing))
+            assert np.array_equal(next(tests), next(tests))
+            job.drop()
+            publisher.collect(*stored_in([relation], [index], [passing]))
+        costs.append(written[1:])
+        del relation, index, passing, add
+        publisher.close()
+        assert os.listdir(directory) == []
+    for small, large in zip(*costs, strict=True):
+        assert large <= small + 500, costs
+
+
 @pytest.mark.parametrize("umask", [0, 0o022, 0o777])
 def test_nobody_else_reads_what_is_published(tmp_path: Path, umask: int) -> None:
     directory = tmp_path / "session"
