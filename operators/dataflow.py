@@ -726,8 +726,11 @@ class _Inside:
                     self._follow(node, changed)
         return found
 
-    def enter(self, node: ir.Variable, changed: Delta) -> None:
+    def enter(self, node: ir.Stored, changed: Delta) -> None:
         self._follow(node, changed)
+
+    def operator(self, node: ir.Node) -> AnyOperator:
+        return self._dataflow.operator(node, self._owner)
 
     def _follow(self, node: ir.Node, changed: Delta) -> None:
         key, dataflow = node_key(node, self._owner), self._dataflow

@@ -24,6 +24,7 @@ project's own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from typing_extensions import Self
@@ -44,6 +45,9 @@ from planner import dataflow as ir
 from planner.algebra import FOREVER
 from planner.errors import DataError
 from planner.types import BIGINT, Schema
+
+if TYPE_CHECKING:
+    from operators.nodes.fused import Changed
 
 #: Rows that UNION ALL may have, as Spark's spark.sql.cteRecursionRowLimit says.
 MOST_WAYS = 1_000_000
@@ -95,6 +99,11 @@ class LoopOperator(Operator[ir.Loop]):
             groups = place.index(ir.group_index(node.counted))
             counted = place.relation(node.counted)
             self._rows = _Firsts(node, self._relation, index, counted, groups)
+        # Its kernel, which takes long to compile, is for those who have a loop.
+        from operators.nodes.fused import fused
+
+        #: What runs all rounds of a small change, if the nodes inside are of such a kind.
+        self.fused = fused(node, place, self._inside.operator)
         #: What is to be looked at, by round, of all that waits for rounds.
         self._waiting = [self._rows.waiting, *self._inside.waiting()]
 
@@ -156,6 +165,9 @@ class LoopOperator(Operator[ir.Loop]):
         """What the changes from outside at one epoch make of the rows, as changes at that epoch."""
         for waiting in self._waiting:
             waiting.clear()  # of a step that was undone in its middle
+        done = None if self.fused is None else self.fused.run(time, given)
+        if done is not None:
+            return self._enter(*done, time)
         start, variable = tick_of(time), self.node.variable
         rows, nothing = self._rows, deltas.empty(variable.schema)
         outside = {n: d.at(start) for n, d in given.items() if len(d)}
@@ -180,6 +192,19 @@ class LoopOperator(Operator[ir.Loop]):
             if given or any(round in waiting for waiting in self._waiting[1:]):
                 rows.take(self._inside.run(given, tick), round + 1)
         return deltas.concatenate(self.node.schema, parts)
+
+    def _enter(self, found: Sequence[Changed], rounds: int, keys: int, time: int) -> Delta:
+        """What was written in all rounds of an epoch together, and how much was done for it."""
+        work = self._shared.work
+        work.rounds += rounds
+        work.keys += keys
+        shown = deltas.empty(self.node.schema)
+        for node, changes in found:
+            self._inside.enter(node, changes)
+            if node == self.node.variable:
+                self._count(changes)
+                shown = self._shown(changes, time)
+        return shown
 
     def _count(self, changed: Delta) -> None:
         """Count what changes in the round that is too many."""

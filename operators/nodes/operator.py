@@ -62,8 +62,12 @@ class Inside(Protocol):
         """Run those that the changes of these nodes, all at a tick, come to, and those that wait
         for its round; returns what changes in all."""
 
-    def enter(self, node: ir.Variable, changed: Delta) -> None:
-        """The variable's relation has changed so: let its indexes follow."""
+    def enter(self, node: ir.Stored, changed: Delta) -> None:
+        """The relation of the variable, or of a node inside, has changed so: let its indexes
+        follow."""
+
+    def operator(self, node: ir.Node) -> AnyOperator:
+        """What runs a node inside."""
 
 
 class Inputs(Protocol):

@@ -464,6 +464,28 @@ class Relation(Rows):
             values[at[start:end]] = raw[rows[at[start:end]] - first]
         return Column(known.type, values, valid)
 
+    def slot_of(self, column: int) -> tuple[int, int]:
+        """The slot of a column of numbers, and the bytes that each takes there."""
+        layout = self._layouts[column]
+        return self._value_slot[column], layout.storage.itemsize * layout.words
+
+    def addresses(self, columns: Iterable[int]) -> tuple[int, ...]:
+        """For kernels that read these columns, and versions, by address: where the addresses of the
+        slots lie, how many there are of each, the slot of dead bits; births, their times, and how
+        many; deaths likewise. Good until the relation changes.
+
+        Cost: that of columns that wait for their buffers.
+        """
+        for column in columns:
+            if self._waiting[column]:
+                self._settle(column, list(self._waiting[column]))
+        table = self._addresses
+        return (
+            table.ctypes.data, table.shape[1], self._dead_slot,
+            self._born_first.ctypes.data, self._born_time.ctypes.data, len(self._born_first),
+            self._died_row.ctypes.data, self._died_time.ctypes.data, len(self._died_row),
+        )  # fmt: skip
+
     def rows_from(self, row: int) -> Ints:
         """Ids, ascending, of the rows from `row` on that are stored. Cost: O(those)."""
         if self._fresh is not None and row == self._fresh.rows[0]:

@@ -58,6 +58,7 @@ _TESTS = {
         "tests/operators/test_reduce.py::test_sweep_groups",
         "tests/operators/test_topk.py::test_follow",
         "tests/operators/test_extremes.py",
+        "tests/recursion/test_fused.py::test_the_state_is_that_of_the_operators[components]",
         "tests/operators/test_bags.py",
     ],
     "dataflows": [

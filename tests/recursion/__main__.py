@@ -7,7 +7,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tests.recursion.run import check
+from tests.recursion.run import TOGETHER, check
 
 
 def main() -> None:
@@ -22,9 +22,11 @@ def main() -> None:
         else:
             with tempfile.TemporaryDirectory() as directory:
                 check(seed, counts, Path(directory) / "store")
+    together = counts.pop(TOGETHER, 0)
     for form, pairs in sorted(counts.items()):
         print(f"{pairs:7} {form}")
     print(f"{sum(counts.values()):7} pairs of a view and an epoch, all equal")
+    print(f"{together:7} {TOGETHER}")
 
 
 if __name__ == "__main__":
