@@ -1,10 +1,10 @@
 """The catalog: tables, streams and views by name, and what the planner may ask of them.
 
 Names are case-insensitive, as in Spark, and keep the spelling of their creation. Tables, streams
-and views share one namespace. Names are looked up here alone: plans, records and whatever else
-refers to an entry knows it by its id, which is drawn here and stays when it is renamed. Indexes are
-the dataflow's (`operators.dataflow`), which shares them by identity; this catalog says which are
-live, and who reads what.
+and views of a schema share one namespace; a name is the full one (planner.names). Names are looked
+up here alone: plans, records and whatever else refers to an entry knows it by its id, which is
+drawn here and stays when it is renamed. Indexes are the dataflow's (`operators.dataflow`), which
+shares them by identity; this catalog says which are live, and who reads what.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from planner import dataflow as ir
 from planner.algebra import SortKey
 from planner.context import CLOCK, RelationInfo
 from planner.errors import CatalogError, suggestion
-from planner.names import folded
+from planner.names import DEFAULT_SCHEMA, folded, full_name, schema_of
 from planner.types import Schema
 from planner.zones import Zone
 
@@ -102,8 +102,16 @@ class View:
         return self.root
 
 
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A schema: what the names in it begin with."""
+
+    name: str
+    comment: str | None
+
+
 #: Names that a message lists.
-_MOST_LISTED = 20
+MOST_LISTED = 20
 
 Entry: TypeAlias = Table | Stream | View
 
@@ -113,7 +121,20 @@ class _Called(NamedTuple):
 
     entries: list[tuple[Entry, str]]
     texts: list[tuple[View, str]]
+    spaces: dict[str, Space]
     last_id: int
+
+
+def _full(name: str) -> str:
+    """Raises: CatalogError for what is no name of a relation."""
+    try:
+        return full_name(name.split("."))
+    except ValueError as error:
+        raise CatalogError(
+            f'"{name}" is no name of a relation',
+            detail=f"{str(error)[0].upper()}{str(error)[1:]}.",
+            hint="Write name, or schema.name.",
+        ) from None
 
 
 class Catalog:
@@ -124,12 +145,14 @@ class Catalog:
         #: By id, in the order of creation.
         self._entries: dict[str, Entry] = {}
         self._named: dict[str, Entry] = {}
+        self._spaces = {DEFAULT_SCHEMA: Space(DEFAULT_SCHEMA, None)}
         self._last_id = 0
         self._kept_by: dict[Key, list[tuple[int, View]]] | None = None
 
     def mark(self) -> _Called:
         texts = [(view, view.text) for view in self.views()]
-        return _Called([(e, e.name) for e in self.entries], texts, self._last_id)
+        called = [(e, e.name) for e in self.entries]
+        return _Called(called, texts, dict(self._spaces), self._last_id)
 
     def restore(self, mark: _Called) -> None:
         """What was added, removed or renamed since was not."""
@@ -139,6 +162,7 @@ class Catalog:
             view.text = text
         self._entries = {entry.id: entry for entry, _ in mark.entries}
         self._named = {folded(name): entry for entry, name in mark.entries}
+        self._spaces = dict(mark.spaces)
         self._last_id, self._kept_by = mark.last_id, None
 
     def add(self, entry: Entry) -> None:
@@ -162,9 +186,60 @@ class Catalog:
     def clear(self) -> None:
         """Nothing is there any more."""
         self._entries, self._named, self._kept_by = {}, {}, None
+        self._spaces = {}
 
     def find(self, name: str) -> Entry | None:
-        return self._named.get(folded(name))
+        found = self._named.get(folded(name))
+        if found is None and "." in name:  # default.t is t
+            found = self._named.get(folded(_full(name)))
+        return found
+
+    # -- schemas ---------------------------------------------------------------------------------
+
+    def spaces(self) -> tuple[Space, ...]:
+        """The schemas, in the order of creation; the default one is the first."""
+        return tuple(self._spaces.values())
+
+    def space(self, name: str) -> Space:
+        """Raises: CatalogError if there is no such schema."""
+        found = self._spaces.get(folded(name))
+        if found is None:
+            known = [s.name for s in self.spaces()]
+            listed = ", ".join(f'"{n}"' for n in known[:MOST_LISTED])
+            raise CatalogError(
+                f'schema "{name}" does not exist',
+                detail=f"There are {listed}.",
+                hint=suggestion(name, known),
+            )
+        return found
+
+    def has_space(self, name: str) -> bool:
+        return folded(name) in self._spaces
+
+    def add_space(self, space: Space) -> None:
+        self._dataflow.undo.before(self)
+        self._spaces[folded(space.name)] = space
+
+    def remove_space(self, space: Space) -> None:
+        self._dataflow.undo.before(self)
+        del self._spaces[folded(space.name)]
+
+    def entries_in(self, schema: str) -> tuple[Entry, ...]:
+        """What is in a schema, in the order of creation."""
+        return tuple(
+            e
+            for e in self.entries
+            if folded(schema_of(e.name)) == folded(schema) and e.name != CLOCK
+        )
+
+    def new_name(self, name: str) -> str:
+        """The full name under which something is to be created, as its schema is spelled.
+
+        Raises: CatalogError for a schema that is not there, and for what is no name.
+        """
+        full = _full(name)
+        space = self.space(schema_of(full))
+        return full if space.name == DEFAULT_SCHEMA else f"{space.name}{full[len(space.name) :]}"
 
     def has(self, entry: Entry) -> bool:
         """Whether this entry, as it is, is there."""
@@ -341,9 +416,9 @@ class Catalog:
 
     def _missing(self, kind: str, name: str) -> CatalogError:
         known = sorted(self.names())
-        listed = ", ".join(f'"{n}"' for n in known[:_MOST_LISTED])
-        if len(known) > _MOST_LISTED:
-            listed += f" and {len(known) - _MOST_LISTED} more"
+        listed = ", ".join(f'"{n}"' for n in known[:MOST_LISTED])
+        if len(known) > MOST_LISTED:
+            listed += f" and {len(known) - MOST_LISTED} more"
         return CatalogError(
             f'{kind} "{name}" does not exist',
             detail=f"There are {listed}." if known else "The catalog is empty.",

@@ -22,16 +22,23 @@ from planner.errors import CatalogError, UnsupportedError
 from planner.expr import children
 from planner.indexes import Migration
 from planner.lower import lower, table_key
-from planner.names import folded
+from planner.names import DEFAULT_SCHEMA, folded
 from planner.optimizer import optimize
 from planner.room import refuse_deep, with_room
 from planner.visit import expressions, walk
 from planner.zones import Zone
-from sqlview.catalog import Catalog, Entry, Stream, Table, View
+from sqlview.catalog import MOST_LISTED, Catalog, Entry, Space, Stream, Table, View
 from sqlview.defaults import columns_of, default_of
 from sqlview.rewriting import Texts, namings, narrowed_texts, renamed_texts
 from sqlview.settings import Settings
-from sqlview.store.records import AddedColumns, Alteration, Dropped, Renamed
+from sqlview.store.records import (
+    AddedColumns,
+    Alteration,
+    DefinedSchema,
+    Dropped,
+    DroppedSchema,
+    Renamed,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -91,14 +98,19 @@ class Definitions:
 
     def new_table(self, statement: parse.CreateTable) -> Table:
         """A table that is not in the catalog yet. Raises: CatalogError if its name is taken."""
-        if self._catalog.find(statement.name) is not None:
-            raise CatalogError(f'"{statement.name}" exists already')
+        name = self._free(statement.name)
         names = [folded(f.name) for f in statement.columns]
         key = tuple(names.index(folded(k)) for k in statement.primary_key) or None
         source = ir.Source(self._catalog.new_id(), statement.columns)
         state = TableState(source, key)
         enforced, comments = statement.enforced, statement.comments
-        return Table(statement.name, statement.columns, key, enforced, state, comments)
+        return Table(name, statement.columns, key, enforced, state, comments)
+
+    def _free(self, name: str) -> str:
+        """The name under which something new is created. Raises: CatalogError if it is taken."""
+        if self._catalog.find(name) is not None:
+            raise CatalogError(f'"{name}" exists already')
+        return self._catalog.new_name(name)
 
     def add_table(self, table: Table, awaits_rows: bool = False) -> None:
         """A table without rows. `awaits_rows`: the next step brings some, as a part of the same
@@ -113,12 +125,10 @@ class Definitions:
         self._all_or_nothing(work)
 
     def create_stream(self, statement: parse.CreateStream) -> None:
-        if self._catalog.find(statement.name) is not None:
-            if statement.if_not_exists:
-                return
-            raise CatalogError(f'"{statement.name}" exists already')
-        id = self._catalog.new_id()
-        self.add_stream(Stream(id, statement.name, statement.columns, statement.comments))
+        if statement.if_not_exists and self._catalog.find(statement.name) is not None:
+            return
+        name, id = self._free(statement.name), self._catalog.new_id()
+        self.add_stream(Stream(id, name, statement.columns, statement.comments))
 
     def add_stream(self, stream: Stream) -> None:
         def work() -> None:
@@ -206,8 +216,8 @@ class Definitions:
         there = self._catalog.find(statement.name)
         view = View(
             id=there.id if isinstance(there, View) else self._catalog.new_id(),
-            name=statement.name,
-            text=statement.query.text,
+            name=self._catalog.new_name(statement.name),
+            text=parse.qualified(statement.query.text, statement.schema),
             schema=root.schema,
             root=root,
             order=bound.order,
@@ -243,13 +253,14 @@ class Definitions:
         there = self._catalog.find(statement.to)
         if there is not None and there is not entry:
             raise CatalogError(f'cannot rename "{entry.name}": "{there.name}" exists already')
+        to = self._catalog.new_name(statement.to)
         old, before = entry.name, with_room(lambda: namings(self._catalog, entry))
 
         def work() -> None:
-            self._catalog.rename(entry, statement.to)
+            self._catalog.rename(entry, to)
             texts = with_room(lambda: renamed_texts(self._catalog, entry, old, before))
             self._rename(entry, old, texts)
-            self.record(Renamed(entry.id, statement.to, texts))
+            self.record(Renamed(entry.id, to, texts))
 
         self._all_or_nothing(work)
 
@@ -326,6 +337,69 @@ class Definitions:
         values = columns_of(record.columns, record.values)
         self._dataflow.add_columns(table.state.source, record.columns, values)
         self._set_texts(texts)
+
+    def create_schema(self, statement: parse.CreateSchema) -> None:
+        if self._catalog.has_space(statement.name):
+            if statement.if_not_exists:
+                return
+            raise CatalogError(f'schema "{statement.name}" exists already')
+        self.add_schema(Space(statement.name, statement.comment))
+
+    def add_schema(self, space: Space) -> None:
+        def work() -> None:
+            self._catalog.add_space(space)
+            self.record(DefinedSchema(space.name, space.comment))
+
+        self._all_or_nothing(work)
+
+    def drop_schema(self, statement: parse.DropSchema) -> None:
+        """With CASCADE views go before what they read.
+
+        Raises: CatalogError for the default schema, one that is not empty, and one that views of
+        other schemas read: then all is as before.
+        """
+        if statement.if_exists and not self._catalog.has_space(statement.name):
+            return
+        space = self._catalog.space(statement.name)
+        if space.name == DEFAULT_SCHEMA:
+            raise CatalogError(f'cannot drop schema "{space.name}"')
+        inside = self._catalog.entries_in(space.name)
+        if inside and not statement.cascade:
+            listed = ", ".join(f'"{e.name}"' for e in inside[:MOST_LISTED])
+            more = f" and {len(inside) - MOST_LISTED} more" if len(inside) > MOST_LISTED else ""
+            raise CatalogError(
+                f'cannot drop schema "{space.name}", which is not empty',
+                detail=f"There are {listed}{more} in it.",
+                hint="Drop these first, or write CASCADE.",
+            )
+        outside = [
+            v.name
+            for v in self._catalog.views()
+            if v not in inside and any(e.id in v.reads for e in inside)
+        ]
+        if outside:
+            raise CatalogError(
+                f'cannot drop schema "{space.name}" because views depend on what is in it',
+                detail="They are " + ", ".join(f'"{name}"' for name in outside) + ".",
+                hint="Drop those views first.",
+            )
+        # A view comes after what it reads, unless it was replaced since.
+        waiting = list(inside)
+        while waiting:
+            read = {id for e in waiting if isinstance(e, View) for id in e.reads}
+            for entry in [e for e in waiting if e.id not in read]:
+                self.drop(entry)
+                waiting.remove(entry)
+        self.drop_space(space)
+
+    def drop_space(self, space: Space) -> None:
+        """One that is empty."""
+
+        def work() -> None:
+            self._catalog.remove_space(space)
+            self.record(DroppedSchema(space.name))
+
+        self._all_or_nothing(work)
 
     def drop_table(self, statement: parse.DropTable) -> None:
         self._drop(statement, self._catalog.table)

@@ -12,9 +12,9 @@ import pyarrow as pa
 from typing_extensions import assert_never
 
 from planner import parse
-from planner.names import quoted
+from planner.names import CATALOG, quoted, quoted_relation
 from planner.types import Field
-from sqlview.catalog import Catalog, Entry, Stream, Table, View
+from sqlview.catalog import Catalog, Entry, Space, Stream, Table, View
 
 COLUMNS_SCHEMA = pa.schema(
     [
@@ -66,12 +66,24 @@ def columns(entry: Entry) -> pa.Table:
     return pa.Table.from_pylist(rows, COLUMNS_SCHEMA)
 
 
+def schemas(catalog: Catalog) -> pa.Table:
+    """The names of all schemas."""
+    return pa.table({"namespace": pa.array([s.name for s in catalog.spaces()], pa.string())})
+
+
+def schema(space: Space) -> pa.Table:
+    """What is said of a schema, as Spark says it."""
+    said = {"Catalog Name": CATALOG, "Namespace Name": space.name, "Comment": space.comment or ""}
+    return pa.table({"info_name": list(said), "info_value": list(said.values())})
+
+
 def creation(entry: Entry) -> str:
     """The statement that makes it."""
     if isinstance(entry, View):
         names = ", ".join(quoted(f.name) for f in entry.schema)
         zone = f"-- in the time zone {entry.zone.id}\n" if entry.zoned else ""
-        return f"{zone}CREATE MATERIALIZED VIEW {quoted(entry.name)} ({names}) AS\n{entry.text}"
+        name = quoted_relation(entry.name)
+        return f"{zone}CREATE MATERIALIZED VIEW {name} ({names}) AS\n{entry.text}"
     lines = [_column(f, c) for f, c in zip(entry.schema, entry.comments, strict=True)]
     kind = "STREAM"
     if isinstance(entry, Table):
@@ -81,7 +93,7 @@ def creation(entry: Entry) -> str:
             lines.append(
                 f"PRIMARY KEY ({names})" + ("" if entry.enforced else " NOT ENFORCED RELY")
             )
-    return f"CREATE {kind} {quoted(entry.name)} (\n  " + ",\n  ".join(lines) + ")"
+    return f"CREATE {kind} {quoted_relation(entry.name)} (\n  " + ",\n  ".join(lines) + ")"
 
 
 def _comments(entry: Entry) -> Sequence[str | None]:

@@ -21,8 +21,9 @@ from planner.explain import (
     predicate_text,
 )
 from planner.indexes import Migration
+from planner.names import short_name
 from planner.optimizer import optimize
-from sqlview.catalog import Catalog, View
+from sqlview.catalog import Catalog, Stream, View
 from sqlview.metrics import Metrics, StepMetrics, ViewMetrics
 
 ARRANGEMENTS_SCHEMA = pa.schema(
@@ -63,16 +64,17 @@ STREAMS_SCHEMA = pa.schema(
 )
 
 
-def streams(catalog: Catalog) -> pa.Table:
-    """One row per stream, see STREAMS_SCHEMA; in the order of creation."""
+def streams(catalog: Catalog, schema: str) -> pa.Table:
+    """One row per stream of a schema, see STREAMS_SCHEMA; in the order of creation."""
     rows = [
         {
-            "stream": s.name,
+            "stream": short_name(s.name),
             "events": s.events,
             "kept": 0,
             "readers": sorted(catalog.readers(s)),
         }
-        for s in catalog.streams()
+        for s in catalog.entries_in(schema)
+        if isinstance(s, Stream)
     ]
     return pa.Table.from_pylist(rows, STREAMS_SCHEMA)
 

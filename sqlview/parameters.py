@@ -27,7 +27,7 @@ from planner.parse.recursion import mentions
 from planner.parse.tokens import Token, lexemes, line_and_column
 from sqlview.arguments import kind_of
 from sqlview.catalog import Catalog
-from sqlview.quoting import spark_name
+from sqlview.quoting import spark_name, spark_relation
 
 _COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.Between, exp.In)
 
@@ -238,7 +238,7 @@ def for_all(parameters: Parameters, table: str) -> Rewritten:
             at = stop
     made.keep(text, at, final)
     columns = ", ".join(f"{_VALUES}.{spark_name(f':{n}')}" for n in parameters.names)
-    made.put(f"SELECT {columns}, {_QUERY}.* FROM {spark_name(table)} AS {_VALUES}, LATERAL (\n")
+    made.put(f"SELECT {columns}, {_QUERY}.* FROM {spark_relation(table)} AS {_VALUES}, LATERAL (\n")
     mention = [(m, other) for other in given for m in _read(text, (final, len(text)), other)]
     mention.sort(key=lambda pair: int(pair[0].this.meta["start"]))
     at = final
@@ -283,7 +283,7 @@ def _begin(
 ) -> None:
     """A branch that reads nothing made for values, for all of them."""
     values = ", ".join(f"{_VALUES}.{spark_name(f':{n}')}" for n in parameters.names)
-    made.put(f"SELECT {values}, {_QUERY}.* FROM {spark_name(table)} AS {_VALUES}, LATERAL (\n")
+    made.put(f"SELECT {values}, {_QUERY}.* FROM {spark_relation(table)} AS {_VALUES}, LATERAL (\n")
     _keep(made, parameters, *span, _VALUES)
     made.put(f"\n) AS {_QUERY}({', '.join(map(spark_name, columns))}){where} ")
 

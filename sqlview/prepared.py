@@ -26,13 +26,13 @@ from typing_extensions import Self
 
 from operators.flight.arrow import arrow_type
 from planner.errors import CatalogError, DataError, SqlViewError
-from planner.names import folded
+from planner.names import DEFAULT_SCHEMA, folded
 from planner.parse.tokens import line_and_column
 from planner.types import Field, Schema
 from sqlview.arguments import check_callable, kind_of
 from sqlview.catalog import Catalog, Table, View
 from sqlview.parameters import Parameters, Rewritten, for_all, listed, parameters_of, types_of
-from sqlview.quoting import spark_name
+from sqlview.quoting import spark_name, spark_relation
 from sqlview.view import Given, Result
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ class Statement:
 
     def drop(self) -> None:
         """Drop the view and the table. Raises: CatalogError if other views read them."""
-        self._session.sql(f"DROP MATERIALIZED VIEW {spark_name(self.name)}")
-        self._session.sql(f"DROP TABLE {spark_name(self._values.name)}")
+        self._session._run(f"DROP MATERIALIZED VIEW {spark_relation(self.name)}", DEFAULT_SCHEMA)
+        self._session._run(f"DROP TABLE {spark_relation(self._values.name)}", DEFAULT_SCHEMA)
         self._subscriptions.clear()
 
     def _is_of(self, other: Statement) -> bool:
@@ -313,12 +313,15 @@ class Prepared:
         if there is None:
             columns = ", ".join(f"{spark_name(f':{n}')} {types[n]} NOT NULL" for n in types)
             key = ", ".join(spark_name(f":{n}") for n in types)
-            session.sql(f"CREATE TABLE {spark_name(table)} ({columns}, PRIMARY KEY ({key}))")
-            create = f"CREATE MATERIALIZED VIEW {spark_name(name)} AS "
+            session._run(
+                f"CREATE TABLE {spark_relation(table)} ({columns}, PRIMARY KEY ({key}))",
+                DEFAULT_SCHEMA,
+            )
+            create = f"CREATE MATERIALIZED VIEW {spark_relation(name)} AS "
             try:
-                session.sql(create + query.text)
+                session._run(create + query.text, DEFAULT_SCHEMA)
             except BaseException as error:
-                session.sql(f"DROP TABLE {spark_name(table)}")
+                session._run(f"DROP TABLE {spark_relation(table)}", DEFAULT_SCHEMA)
                 if isinstance(error, SqlViewError):
                     _put_back(error, create, query, parameters.text)
                 raise

@@ -49,6 +49,11 @@ def spark_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def spark_relation(name: str) -> str:
+    """The full name of a relation in SQL text."""
+    return ".".join(map(spark_name, name.split(".")))
+
+
 def spark_template(text: str) -> str:
     """A text that stands for itself where Spark puts DataFrames in the place of {name}."""
     return text.replace("{", "{{").replace("}", "}}")

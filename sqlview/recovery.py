@@ -17,7 +17,7 @@ from operators.executor.inline import InlineExecutor
 from operators.state.hashing import Hashing
 from planner import dataflow as ir
 from planner.errors import SqlViewError, StoreError
-from sqlview.catalog import Catalog, Entry, Stream, Table, View
+from sqlview.catalog import Catalog, Entry, Space, Stream, Table, View
 from sqlview.definitions import Definitions
 from sqlview.history import History
 from sqlview.positions import Positions
@@ -79,6 +79,8 @@ class Recovery:
         names = found.contents.names
         lost = checkpoint.lost_relations(names, found.document, frozenset(damaged))
         self._dataflow.hashing = Hashing(tuple(found.document["hashing"]))
+        for schema in found.contents.schemas:
+            self._catalog.add_space(Space(schema.name, schema.comment))
         again: list[View] = []
         for defined, counter in zip(found.contents.definitions, found.counters, strict=True):
             entry = records.entry_of(defined)
@@ -128,6 +130,10 @@ class Recovery:
                 definitions.add_stream(records.stream_of(record))
             case records.DefinedView():
                 definitions.add_view(records.view_of(record), self._writer.epoch)
+            case records.DefinedSchema():
+                definitions.add_schema(Space(record.name, record.comment))
+            case records.DroppedSchema():
+                definitions.drop_space(self._catalog.space(record.name))
             case records.Dropped():
                 definitions.drop(self._catalog.entry(record.id))
             case records.Renamed():

@@ -19,6 +19,7 @@ from planner import parse
 from planner.bind import BoundQuery, Reference, bind_query
 from planner.errors import CatalogError, SqlViewError
 from planner.names import folded
+from planner.parse.tokens import lexemes
 from planner.types import Schema
 from sqlview.catalog import Catalog, Entry, Table, View
 
@@ -31,6 +32,7 @@ class Naming:
     """Where a view's text names an entry, and how often it names what."""
 
     view: View
+    text: str
     places: tuple[Reference, ...]
     named: Counter[str]
 
@@ -40,9 +42,10 @@ def namings(catalog: Catalog, entry: Entry) -> list[Naming]:
     found = []
     for view in catalog.views():
         if entry.id in view.reads:
-            references = _bound(catalog, view, view.text).references
+            text = parse.short(view.text)
+            references = _bound(catalog, view, text).references
             places = tuple(r for r in references if catalog.any(r.name) is entry)
-            found.append(Naming(view, places, _named(catalog, references)))
+            found.append(Naming(view, text, places, _named(catalog, references)))
     return found
 
 
@@ -54,8 +57,8 @@ def renamed_texts(catalog: Catalog, entry: Entry, old: str, before: list[Naming]
     """
 
     def replacement(written: str, aliased: bool) -> str:
-        name = _quoted(entry.name)
-        return name if aliased else f"{name} AS {written}"
+        name = ".".join(map(_quoted, entry.name.split(".")))
+        return name if aliased else f"{name} AS {_last(written)}"
 
     doing = f'rename "{old}" to "{entry.name}"'
     return tuple(_followed(catalog, doing, before, replacement))
@@ -69,15 +72,20 @@ def narrowed_texts(catalog: Catalog, table: Table, added: Schema, before: list[N
 
     def replacement(written: str, aliased: bool) -> str:
         derived = f"(SELECT {columns} FROM {written})"
-        return derived if aliased else f"{derived} AS {written}"
+        return derived if aliased else f"{derived} AS {_last(written)}"
 
     names = frozenset(folded(f.name) for f in added)
-    open_to_more = [n for n in before if parse.may_take(parse.parse_query(n.view.text), names)]
+    open_to_more = [n for n in before if parse.may_take(parse.parse_query(n.text), names)]
     return tuple(_followed(catalog, f'add columns to "{table.name}"', open_to_more, replacement))
 
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+def _last(written: str) -> str:
+    """The last part of a name."""
+    return list(lexemes(written))[-1].text
 
 
 def _followed(
@@ -87,7 +95,7 @@ def _followed(
     replacement: Callable[[str, bool], str],
 ) -> Iterator[tuple[str, str]]:
     for naming in before:
-        text = naming.view.text
+        text = naming.text
         for place in reversed(naming.places):
             new = replacement(text[place.start : place.end], place.aliased)
             text = text[: place.start] + new + text[place.end :]

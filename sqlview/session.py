@@ -46,6 +46,7 @@ from planner.errors import (
     UnsupportedError,
     ViewError,
 )
+from planner.names import DEFAULT_SCHEMA, short_name
 from planner.room import with_room
 from sqlview import describe, introspect
 from sqlview.arguments import (
@@ -165,6 +166,8 @@ class Session:
         undo = self._dataflow.undo
         self._subscriptions = Subscriptions(undo)
         self._history = History(checked_retention(retain), undo)
+        #: Of names in statements that say none; USE sets it.
+        self._schema = DEFAULT_SCHEMA
         self._settings = Settings(spark, self._active_spark, timezone)
         self._definitions = Definitions(
             self._catalog,
@@ -235,7 +238,11 @@ class Session:
         Raises: SqlViewError and subclasses; TypeError if `text` is no str.
         """
         check_text("text", text)
-        statement = parse.parse_statement(text)
+        return self._run(text, self._schema)
+
+    def _run(self, text: str, schema: str) -> Result:
+        """As `sql`; `schema`: of names that say none."""
+        statement = parse.parse_statement(text, schema)
         if isinstance(statement, parse.ShowArrangements):  # it need not wait
             return self._result(self.arrangements())
         with self._working():
@@ -264,13 +271,24 @@ class Session:
                 case parse.Describe() | parse.ShowColumns() | parse.ShowCreate():
                     return self._result(describe.shown(statement, self._catalog))
                 case parse.ShowStreams():
-                    return self._result(introspect.streams(self._catalog))
+                    space = self._catalog.space(statement.schema)
+                    return self._result(introspect.streams(self._catalog, space.name))
                 case parse.ShowTables():
-                    clock = self._catalog.clock
-                    tables = [t.name for t in self._catalog.tables() if t is not clock]
-                    return self._result(pa.table({"table": tables}))
+                    return self._result(self._listed("table", Table, statement.schema))
                 case parse.ShowViews():
-                    return self._result(pa.table({"view": [v.name for v in self._catalog.views()]}))
+                    return self._result(self._listed("view", View, statement.schema))
+                case parse.ShowSchemas():
+                    return self._result(describe.schemas(self._catalog))
+                case parse.DescribeSchema():
+                    return self._result(describe.schema(self._catalog.space(statement.name)))
+                case parse.CreateSchema():
+                    self._definitions.create_schema(statement)
+                case parse.DropSchema():
+                    self._definitions.drop_schema(statement)
+                    if not self._catalog.has_space(self._schema):
+                        self._schema = DEFAULT_SCHEMA
+                case parse.UseSchema():
+                    self._schema = self._catalog.space(statement.name).name
                 case parse.VerifyView():
                     return self._result(self.verify(statement.name).to_arrow())
                 case parse.Select():
@@ -282,6 +300,12 @@ class Session:
                 case _:
                     assert_never(statement)
         return self._result(pa.table({}))
+
+    def _listed(self, column: str, kind: type[Entry], schema: str) -> pa.Table:
+        """The names of what is of a kind in a schema, in the order of creation."""
+        inside = self._catalog.entries_in(self._catalog.space(schema).name)
+        names = [short_name(e.name) for e in inside if isinstance(e, kind)]
+        return pa.table({column: pa.array(names, pa.string())})
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -537,7 +561,7 @@ class Session:
             check_text("name", name)
         said = checked_types(types)
         with self._working():
-            return self._prepared.prepare(text, name, said)
+            return self._prepared.prepare(parse.qualified(text, self._schema), name, said)
 
     def unsubscribe(self, name: str, callback: Subscriber) -> None:
         """Call `callback` back no more: it hears nothing of later steps.
@@ -772,7 +796,7 @@ class Session:
         """What there is now, see store.Present; whoever calls holds the lock."""
         assert self._store is not None
         self._dataflow.undo.finish()
-        entries = self._catalog.entries
+        entries, spaces = self._catalog.entries, self._catalog.spaces()[1:]
         writing.acquire()
         try:
             return Taken(
@@ -780,6 +804,7 @@ class Session:
                 self.epoch,
                 dict(self._writer.positions.items()),
                 tuple(map(records.definition_of, entries)),
+                tuple(records.DefinedSchema(s.name, s.comment) for s in spaces),
                 tuple(map(counter_of, entries)),
                 self._history.image(),
                 checkpoint.cut(self._dataflow, self._store.values),
@@ -940,6 +965,7 @@ class Session:
     def _select(self, text: str) -> Result:
         streams = [s.name for s in self._catalog.streams()]
         kept = [name for name in self._catalog.names() if name not in streams]
+        text = parse.plain(text, self._schema, lambda name: self._catalog.find(name) is not None)
         text, asked = parse.without_epochs(text, self._catalog.names())
         past = {a.called: self._rows_as_of(a.name, a.epoch) for a in asked}
 

@@ -257,9 +257,11 @@ class Verifier:
         is in UTC, to who has another time zone."""
         clock = self._catalog.clock
         if clock is None or not self._is_timed(view):
-            return view.text
+            return parse.plain(view.text)
         now = instant_in(clock, epoch)
-        return parse.at_clock(view.text, f"TIMESTAMP '{shown(now):%Y-%m-%d %H:%M:%S.%f}{utc}'")
+        return parse.at_clock(
+            parse.plain(view.text), f"TIMESTAMP '{shown(now):%Y-%m-%d %H:%M:%S.%f}{utc}'"
+        )
 
     def _provide(self, oracle: Oracle, known: set[str], id: str, epoch: int, utc: str) -> None:
         """Give the oracle a table's rows, or a view's text and what is under it."""

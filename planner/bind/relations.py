@@ -49,6 +49,7 @@ from planner.context import CatalogReader
 from planner.errors import suggestion
 from planner.expr import Column, Expr, columns_used, remap
 from planner.names import folded
+from planner.parse.relations import IMPLIED
 from planner.types import Field
 
 #: Joins that keep or drop a row of one side by whether a pair meets the condition.
@@ -221,15 +222,6 @@ class Relations:
                 ),
             )
         name = node.name
-        if node.args.get("db") is not None:
-            self.report.refuse(
-                node,
-                Refusal(
-                    "a qualified table name",
-                    "names a catalog or schema, and this library has one flat catalog",
-                    "Use a simple name.",
-                ),
-            )
         if folded(name) in environment.ctes:
             return placed(environment.ctes[folded(name)], *self.report.place(node)), name
         found = self.catalog.relation(name)
@@ -248,7 +240,8 @@ class Relations:
                 f'table or view "{name}" does not exist',
                 hint=suggestion(name, (*self.catalog.names(), *environment.ctes)),
             )
-        place, aliased = node.this.meta, node.args.get("alias") is not None
+        place, alias = node.this.meta, node.args.get("alias")
+        aliased = alias is not None and IMPLIED not in alias.meta
         self.references.add(Reference(found.name, place["start"], place["end"] + 1, aliased))
         return Scan(found.name, found.schema, found.is_stream), name
 

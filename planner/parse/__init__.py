@@ -1,6 +1,8 @@
 """The parser: statements and queries from SQL text.
 
 tokens      tokens and a cursor over them
+relations   which relations a query names
+schemas     CREATE SCHEMA, DROP SCHEMA, USE
 statements  CREATE, DROP, DESCRIBE, EXPLAIN, SHOW, VERIFY, SET TIME ZONE
 alter       ALTER
 changes     INSERT, UPDATE, DELETE, MERGE
@@ -21,7 +23,17 @@ from planner.parse.queries import (
     oracle_sql,
     parse_query,
     placed,
+    plain,
+    qualified,
+    short,
     written_name,
+)
+from planner.parse.schemas import (
+    CreateSchema,
+    DescribeSchema,
+    DropSchema,
+    ShowSchemas,
+    UseSchema,
 )
 from planner.parse.statements import (
     CreateStream,
@@ -51,12 +63,15 @@ __all__ = [
     "AddColumns",
     "Assignment",
     "Clause",
+    "CreateSchema",
     "CreateStream",
     "CreateTable",
     "CreateTableAs",
     "CreateView",
     "Delete",
     "Describe",
+    "DescribeSchema",
+    "DropSchema",
     "DropStream",
     "DropTable",
     "DropView",
@@ -71,12 +86,14 @@ __all__ = [
     "ShowArrangements",
     "ShowColumns",
     "ShowCreate",
+    "ShowSchemas",
     "ShowStreams",
     "ShowTables",
     "ShowViews",
     "Statement",
     "Target",
     "Update",
+    "UseSchema",
     "VerifyView",
     "at_clock",
     "line_and_column",
@@ -86,7 +103,10 @@ __all__ = [
     "parse_query",
     "parse_statement",
     "placed",
+    "plain",
+    "qualified",
     "says_clock",
+    "short",
     "without_epochs",
     "words_of",
     "written_name",

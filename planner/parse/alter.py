@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from planner.names import folded
+from planner.names import folded, schema_of
 from planner.parse.columns import DESCRIBED, PLACED, refuse_constraint, type_at
 from planner.parse.queries import Query, query_at, string_value
 from planner.parse.tokens import Cursor, meant
@@ -83,10 +83,10 @@ def alter(cursor: Cursor) -> Rename | AddColumns:
     else:
         known = ("TABLE", "STREAM", "MATERIALIZED")
         raise cursor.near(hint=meant(cursor.peek(), known) or _ALTER_HINT)
-    name = cursor.name(kind)
+    name = cursor.relation(kind)
     action = cursor.peek()
     if cursor.accept("RENAME", "TO"):
-        to = cursor.name(kind)
+        to = cursor.relation(kind, schema_of(name))
         cursor.end(hint="RENAME TO takes a name, and nothing else.")
         return Rename(name, kind, to)
     if kind == "table" and cursor.accept("ADD"):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from planner.names import folded
+from planner.names import folded, short_name
 from planner.parse.queries import Query, query_at
 from planner.parse.tokens import Cursor, Token, unquote
 
@@ -100,7 +100,7 @@ def insert(cursor: Cursor) -> Insert:
         )
     cursor.expect("INTO")
     cursor.accept("TABLE")
-    name = cursor.name("table")
+    name = cursor.relation("table")
     if cursor.peek().word in ("PARTITION", "REPLACE", "IF"):
         cursor.fail(hint="Write INSERT INTO name [(column, …) | BY NAME] query.")
     by_name = cursor.accept("BY", "NAME")
@@ -125,10 +125,11 @@ def insert_after_with(cursor: Cursor) -> Insert | None:
     else:
         return None
     text, start = cursor.text, token.start
-    plain = insert(Cursor(re.sub(r"\S", " ", text[:start]) + text[start:]))
+    blank = re.sub(r"\S", " ", text[:start])
+    plain = insert(Cursor(blank + text[start:], cursor.schema))
     begins = text.rfind(plain.query.text)
     whole = text[:start] + re.sub(r"\S", " ", text[start:begins]) + text[begins:]
-    return replace(plain, query=_inserted(Cursor(whole)))
+    return replace(plain, query=_inserted(Cursor(whole, cursor.schema)))
 
 
 def _inserted(cursor: Cursor) -> Query:
@@ -136,7 +137,7 @@ def _inserted(cursor: Cursor) -> Query:
     if cursor.peek().word == "TABLE":  # TABLE t is FROM t
         start = cursor.peek().start
         text = cursor.text[:start] + "FROM " + cursor.text[start + len("TABLE") :]
-        cursor = _from(text, start)
+        cursor = _from(text, start, cursor.schema)
     query = query_at(cursor)
     tree = query.tree
     while isinstance(tree, exp.Subquery):
@@ -300,8 +301,8 @@ def _where(cursor: Cursor) -> exp.Expression | None:
 
 def _target(cursor: Cursor, stops: tuple[str, ...]) -> Target:
     start = cursor.peek().start
-    name = cursor.name("table")
-    alias = name
+    name = cursor.relation("table")
+    alias = short_name(name)
     if cursor.accept("AS") or cursor.peek().kind in ("word", "quoted"):
         if cursor.peek().word not in stops:
             alias = unquote_word(_name(cursor, "table"))
@@ -368,16 +369,16 @@ def _part(cursor: Cursor, keyword: str, start: int) -> exp.Expression:
     room = re.search(rf"[^\n]{{{len(keyword)}}}", before)
     at = 0 if room is None else room.start()
     text = before[:at] + keyword + before[at + len(keyword) :] + cursor.text[start : _end(cursor)]
-    return query_at(Cursor(text)).tree
+    return query_at(Cursor(text, cursor.schema)).tree
 
 
 def _end(cursor: Cursor) -> int:
     return cursor.peek().start
 
 
-def _from(text: str, start: int) -> Cursor:
+def _from(text: str, start: int, schema: str) -> Cursor:
     """A cursor over the whole text, at the token that begins at `start`."""
-    cursor = Cursor(text)
+    cursor = Cursor(text, schema)
     while cursor.peek().start < start:
         cursor.next()
     return cursor

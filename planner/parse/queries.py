@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -26,8 +26,16 @@ from sqlglot.parsers.spark import SparkParser
 
 from planner.errors import BindError, SqlSyntaxError, UnsupportedError
 from planner.library import LIBRARY
-from planner.names import folded
+from planner.names import DEFAULT_SCHEMA, folded
 from planner.parse.recursion import put_levels, without_levels
+from planner.parse.relations import (
+    edited,
+    full_spans,
+    named_relations,
+    plain_spans,
+    put_names,
+    short_spans,
+)
 from planner.parse.tokens import Cursor, Token, lexemes, line_and_column, shortened
 from planner.room import with_room
 
@@ -86,6 +94,10 @@ def parse_query(text: str) -> Query:
     return query_at(Cursor(text))
 
 
+def _any(name: str) -> bool:
+    return True
+
+
 def oracle_sql(query: Query) -> str:
     """The query in DuckDB's dialect, to recompute a view from scratch.
 
@@ -95,7 +107,7 @@ def oracle_sql(query: Query) -> str:
     as multisets, and keep away from it what DuckDB computes differently (casts to integers, 64-bit
     overflow, division by zero, decimal division, wide decimal products).
     """
-    return sqlglot.transpile(normalise(query.text), read="databricks", write="duckdb")[0]
+    return sqlglot.transpile(normalise(plain(query.text)), read="databricks", write="duckdb")[0]
 
 
 def may_take(query: Query, columns: frozenset[str]) -> bool:
@@ -153,6 +165,14 @@ def query_at(cursor: Cursor) -> Query:
     """The rest of the text as a query; everything before it is blanked, so that offsets hold."""
     if cursor.peek().kind == "end":
         cursor.fail()
+    tree = _tree_at(cursor)
+    put_names(tree, cursor)
+    start, text = cursor.peek().start, cursor.text
+    return Query(text[start : cursor.stop].rstrip(), text, tree)
+
+
+def _tree_at(cursor: Cursor) -> exp.Expression:
+    """The tree of the rest of the text, as it is written."""
     _refuse_misread(cursor)
     start, text = cursor.peek().start, cursor.text
     blank = re.sub(r"\S", " ", text[:start])
@@ -162,7 +182,37 @@ def query_at(cursor: Cursor) -> Query:
     for node in tree.find_all(exp.Func):
         if node.meta and "start" in node.meta:
             node.meta[_NAME] = text[node.meta["start"] : node.meta["end"] + 1]
-    return Query(text[start : cursor.stop].rstrip(), text, tree)
+    return tree
+
+
+def qualified(text: str, schema: str) -> str:
+    """The text of a query that means in the default schema what it means in that one."""
+    if schema == DEFAULT_SCHEMA:
+        return text
+    return edited(text, full_spans(_tree_at(Cursor(text)), Cursor(text, schema)))
+
+
+def short(text: str) -> str:
+    """The text of a query in which columns are named behind no schema, so that it goes on to mean
+    the same where the relation gets an alias."""
+    if "." not in text:
+        return text
+    cursor = Cursor(text)
+    tree = _tree_at(cursor)
+    return edited(text, short_spans(tree, named_relations(tree, cursor)))
+
+
+def plain(text: str, schema: str = DEFAULT_SCHEMA, known: Callable[[str], bool] = _any) -> str:
+    """The text of a query in which each relation, if it is `known` by its full name, has that as
+    one identifier: for engines that know nothing of schemas. A text that is not read here stays as
+    it is."""
+    if schema == DEFAULT_SCHEMA and "." not in text:
+        return text
+    try:
+        cursor = Cursor(text, schema)
+        return edited(text, plain_spans(_tree_at(cursor), cursor, known))
+    except (SqlSyntaxError, UnsupportedError):
+        return text
 
 
 def string_value(token: Token) -> str:

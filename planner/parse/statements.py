@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from planner.errors import SqlSyntaxError
-from planner.names import folded
+from planner.names import DEFAULT_SCHEMA, folded
 from planner.parse.alter import AddColumns, Rename, alter
 from planner.parse.changes import (
     Delete,
@@ -28,6 +28,19 @@ from planner.parse.changes import (
 )
 from planner.parse.columns import DESCRIBED, PLACED, column_at, enforcement, refuse_constraint
 from planner.parse.queries import Query, query_at
+from planner.parse.schemas import (
+    WORDS,
+    CreateSchema,
+    DescribeSchema,
+    DropSchema,
+    ShowSchemas,
+    UseSchema,
+    create_schema,
+    drop_schema,
+    in_schema,
+    schema_name,
+    use_schema,
+)
 from planner.parse.tokens import Cursor, Token, meant
 from planner.room import with_room
 from planner.types import Field, MapType, holds
@@ -68,13 +81,15 @@ class CreateStream:
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """`columns` renames the query's columns; None keeps their names."""
+    """`columns` renames the query's columns; None keeps their names. `schema`: of names in the
+    query that say none."""
 
     name: str
     query: Query
     columns: tuple[str, ...] | None
     or_replace: bool
     if_not_exists: bool
+    schema: str = DEFAULT_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +147,23 @@ class ShowArrangements:
 
 @dataclass(frozen=True, slots=True)
 class ShowTables:
-    pass
+    """Those of a schema."""
+
+    schema: str
 
 
 @dataclass(frozen=True, slots=True)
 class ShowStreams:
-    pass
+    """Those of a schema."""
+
+    schema: str
 
 
 @dataclass(frozen=True, slots=True)
 class ShowViews:
-    pass
+    """Those of a schema."""
+
+    schema: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,21 +210,26 @@ Statement: TypeAlias = (
     | Delete
     | Merge
     | SetTimeZone
+    | CreateSchema
+    | DropSchema
+    | UseSchema
+    | DescribeSchema
+    | ShowSchemas
 )
 
 _STATEMENTS = (
     "CREATE TABLE, CREATE STREAM, CREATE MATERIALIZED VIEW, DROP TABLE, DROP STREAM, "
     "DROP MATERIALIZED VIEW, ALTER TABLE, ALTER STREAM, ALTER MATERIALIZED VIEW, DESCRIBE, "
     "EXPLAIN MATERIALIZED VIEW, EXPLAIN CREATE MATERIALIZED VIEW, SHOW, VERIFY MATERIALIZED VIEW, "
-    "SET TIME ZONE, INSERT, UPDATE, DELETE, MERGE, TRUNCATE TABLE "
+    "CREATE SCHEMA, DROP SCHEMA, USE, SET TIME ZONE, INSERT, UPDATE, DELETE, MERGE, TRUNCATE TABLE "
     "and queries"
 )
 _KEYWORDS = (
     "CREATE DROP ALTER DESCRIBE EXPLAIN SHOW SET VERIFY SELECT WITH VALUES INSERT UPDATE DELETE "
-    "MERGE TRUNCATE".split()
+    "MERGE TRUNCATE USE".split()
 )
-_CREATED = ("TABLE", "STREAM", "MATERIALIZED", "VIEW")
-_SHOWN = ("TABLES", "STREAMS", "VIEWS", "ARRANGEMENTS", "COLUMNS", "CREATE")
+_CREATED = ("TABLE", "STREAM", "MATERIALIZED", "VIEW", "SCHEMA")
+_SHOWN = ("TABLES", "STREAMS", "VIEWS", "SCHEMAS", "ARRANGEMENTS", "COLUMNS", "CREATE")
 
 _STORED = ("says how files are laid out, and rows are kept in memory here", "Leave it out.")
 #: Clauses of Spark's CREATE TABLE: what each would do, and what to write.
@@ -219,13 +245,13 @@ _CLAUSES = {
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 
 
-def parse_statement(text: str) -> Statement:
-    """Parse one statement; a closing semicolon is allowed.
+def parse_statement(text: str, schema: str = DEFAULT_SCHEMA) -> Statement:
+    """Parse one statement; a closing semicolon is allowed. `schema`: of names that say none.
 
     Raises: SqlSyntaxError for text that is no statement, UnsupportedError for Spark SQL that this
     library has no counterpart for; both with line and column.
     """
-    cursor = Cursor(text)
+    cursor = Cursor(text, schema)
     match cursor.peek().word:
         case "CREATE":
             return _create(cursor)
@@ -241,9 +267,11 @@ def parse_statement(text: str) -> Statement:
             return _describe(cursor)
         case "SET":
             return _set(cursor)
+        case "USE":
+            return use_schema(cursor)
         case "VERIFY":
             cursor.expect("VERIFY", "MATERIALIZED", "VIEW")
-            name = cursor.name("view")
+            name = cursor.relation("view")
             cursor.end()
             return VerifyView(name)
         case "INSERT":
@@ -269,7 +297,10 @@ def _unknown(cursor: Cursor, known: Sequence[str]) -> SqlSyntaxError:
     return cursor.near(hint=meant(cursor.peek(), known) or f"The statements are {_STATEMENTS}.")
 
 
-def _create(cursor: Cursor) -> CreateTable | CreateTableAs | CreateStream | CreateView:
+_Created: TypeAlias = CreateTable | CreateTableAs | CreateStream | CreateView | CreateSchema
+
+
+def _create(cursor: Cursor) -> _Created:
     start = cursor.expect("CREATE")
     or_replace = cursor.accept("OR", "REPLACE")
     if cursor.accept("MATERIALIZED", "VIEW"):
@@ -285,6 +316,8 @@ def _create(cursor: Cursor) -> CreateTable | CreateTableAs | CreateStream | Crea
         return _create_table(cursor)
     if not or_replace and cursor.accept("STREAM"):
         return _create_stream(cursor)
+    if not or_replace and any(map(cursor.accept, WORDS)):
+        return create_schema(cursor)
     if cursor.accept("VIEW") or cursor.accept("TEMPORARY") or cursor.accept("TEMP"):
         cursor.unsupported(
             "a view that is not materialized",
@@ -297,17 +330,17 @@ def _create(cursor: Cursor) -> CreateTable | CreateTableAs | CreateStream | Crea
 
 def _create_view(cursor: Cursor, or_replace: bool) -> CreateView:
     exists = cursor.accept("IF", "NOT", "EXISTS")
-    name = cursor.name("view")
+    name = cursor.relation("view")
     columns = cursor.name_list("column") if cursor.peek().word == "(" else None
     if cursor.peek().word != "AS":
         cursor.fail(hint="Write CREATE MATERIALIZED VIEW name [(column, …)] AS query.")
     cursor.next()
-    return CreateView(name, query_at(cursor), columns, or_replace, exists)
+    return CreateView(name, query_at(cursor), columns, or_replace, exists, cursor.schema)
 
 
 def _create_table(cursor: Cursor) -> CreateTable | CreateTableAs:
     exists = cursor.accept("IF", "NOT", "EXISTS")
-    name = cursor.name("table")
+    name = cursor.relation("table")
     _refuse_clauses(cursor)
     if cursor.accept("AS"):
         start = cursor.peek().start
@@ -387,7 +420,7 @@ def _refuse_clauses(cursor: Cursor) -> None:
 
 def _create_stream(cursor: Cursor) -> CreateStream:
     exists = cursor.accept("IF", "NOT", "EXISTS")
-    name = cursor.name("stream")
+    name = cursor.relation("stream")
     cursor.expect("(")
     columns: list[Field] = []
     comments: list[str | None] = []
@@ -413,20 +446,22 @@ def _create_stream(cursor: Cursor) -> CreateStream:
     return CreateStream(name, tuple(columns), exists, tuple(comments))
 
 
-def _drop(cursor: Cursor) -> DropTable | DropStream | DropView:
+def _drop(cursor: Cursor) -> DropTable | DropStream | DropView | DropSchema:
     start = cursor.expect("DROP")
     made: type[DropTable | DropStream | DropView]
     if cursor.accept("MATERIALIZED", "VIEW"):
         made, kind = DropView, "view"
     elif cursor.accept("STREAM"):
         made, kind = DropStream, "stream"
+    elif any(map(cursor.accept, WORDS)):
+        return drop_schema(cursor)
     elif cursor.accept("VIEW"):
         cursor.fail_at(start, "views are dropped with DROP MATERIALIZED VIEW")
     else:
         cursor.expect("TABLE")
         made, kind = DropTable, "table"
     exists = cursor.accept("IF", "EXISTS")
-    name = cursor.name(kind)
+    name = cursor.relation(kind)
     cursor.end()
     return made(name, exists)
 
@@ -437,6 +472,8 @@ def _explain(cursor: Cursor) -> ExplainView:
         created = _create(cursor)
         if not isinstance(created, CreateView):
             kind = "stream" if isinstance(created, CreateStream) else "table"
+            if isinstance(created, CreateSchema):
+                kind = "schema"
             cursor.fail_at(cursor.first, f"EXPLAIN shows how a view is maintained, not a {kind}")
         return ExplainView(created.name, created)
     if cursor.peek().word != "MATERIALIZED":
@@ -444,7 +481,7 @@ def _explain(cursor: Cursor) -> ExplainView:
             hint="Write EXPLAIN MATERIALIZED VIEW name, or EXPLAIN before CREATE MATERIALIZED VIEW."
         )
     cursor.expect("MATERIALIZED", "VIEW")
-    name = cursor.name("view")
+    name = cursor.relation("view")
     cursor.end()
     return ExplainView(name, None)
 
@@ -460,10 +497,14 @@ def _set(cursor: Cursor) -> SetTimeZone:
     return SetTimeZone(token.text[1:-1])
 
 
-def _describe(cursor: Cursor) -> Describe:
+def _describe(cursor: Cursor) -> Describe | DescribeSchema:
     cursor.next()
+    if cursor.ahead() is not None and any(map(cursor.accept, WORDS)):
+        space = schema_name(cursor)
+        cursor.end()
+        return DescribeSchema(space)
     kind = _kind(cursor)
-    name = cursor.name(kind)
+    name = cursor.relation(kind)
     cursor.end()
     return Describe(name, kind)
 
@@ -481,7 +522,7 @@ def _kind(cursor: Cursor) -> str:
 
 
 _Shown: TypeAlias = (
-    ShowArrangements | ShowTables | ShowStreams | ShowViews | ShowColumns | ShowCreate
+    ShowArrangements | ShowTables | ShowStreams | ShowViews | ShowSchemas | ShowColumns | ShowCreate
 )
 
 
@@ -491,20 +532,22 @@ def _show(cursor: Cursor) -> _Shown:
     if cursor.accept("ARRANGEMENTS"):
         shown = ShowArrangements()
     elif cursor.accept("TABLES"):
-        shown = ShowTables()
+        shown = ShowTables(in_schema(cursor))
     elif cursor.accept("STREAMS"):
-        shown = ShowStreams()
+        shown = ShowStreams(in_schema(cursor))
     elif cursor.accept("VIEWS") or cursor.accept("MATERIALIZED", "VIEWS"):
-        shown = ShowViews()
+        shown = ShowViews(in_schema(cursor))
+    elif any(cursor.accept(f"{word}S") for word in WORDS):
+        shown = ShowSchemas()
     elif cursor.accept("COLUMNS"):
         if not cursor.accept("IN"):
             cursor.expect("FROM")
-        shown = ShowColumns(cursor.name("table"))
+        shown = ShowColumns(cursor.relation("table"))
     elif cursor.accept("CREATE"):
         if cursor.peek().word not in _CREATED:
             cursor.fail(detail="Expected TABLE, STREAM or MATERIALIZED VIEW.")
         kind = _kind(cursor)
-        shown = ShowCreate(cursor.name(kind), kind)
+        shown = ShowCreate(cursor.relation(kind), kind)
     else:
         known = f"SHOW knows {', '.join(_SHOWN)} TABLE and MATERIALIZED VIEW."
         cursor.fail(hint=meant(cursor.peek(), _SHOWN) or known)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from planner.errors import SqlSyntaxError, UnsupportedError, suggestion
-from planner.names import folded
+from planner.names import CATALOG, DEFAULT_SCHEMA, folded, full_name
 
 _TOKEN = re.compile(
     r"""
@@ -87,10 +87,12 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 
 
 class Cursor:
-    """Tokens of one statement. `stop` is where it ends, before a closing semicolon."""
+    """Tokens of one statement. `stop` is where it ends, before a closing semicolon. `schema`: of
+    relations that are named without one."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, schema: str = DEFAULT_SCHEMA) -> None:
         self.text = text
+        self.schema = schema
         self._index = 0
         half = _SURROGATE.search(text)
         if half is not None:
@@ -174,14 +176,28 @@ class Cursor:
         if token.kind not in ("word", "quoted"):
             self.fail(detail=f"Expected the name of a {what}.")
         self.next()
-        if self.peek().word == ".":
-            self.unsupported(
-                "a qualified name",
-                token,
-                "names a catalog or schema, and this library has one flat catalog",
-                "Use a simple name.",
-            )
         return unquote(token.text) if token.kind == "quoted" else token.text
+
+    def relation(self, what: str, schema: str | None = None) -> str:
+        """The full name of a table, stream or view. `schema`: of a name without one, if it is not
+        the one in use."""
+        start = self.peek()
+        parts = [self.name(what)]
+        while self.accept("."):
+            parts.append(self.name(what))
+        return self.full(start, parts, schema)
+
+    def full(self, start: Token, parts: Sequence[str], schema: str | None = None) -> str:
+        """The full name that these parts say, which begin at a token."""
+        try:
+            return full_name(parts, self.schema if schema is None else schema)
+        except ValueError as error:
+            raise self.error(
+                start,
+                f"there can be no relation {'.'.join(f'`{p}`' for p in parts)}",
+                detail=f"{str(error)[0].upper()}{str(error)[1:]}.",
+                hint=f"Write name, schema.name, or {CATALOG}.schema.name.",
+            ) from None
 
     def name_list(self, what: str) -> tuple[str, ...]:
         self.expect("(")

@@ -32,7 +32,13 @@ from planner.serialise import PLAN_CLASSES, Format
 from sqlview.positions import Position
 from sqlview.store import log
 from sqlview.store.log import End
-from sqlview.store.records import DEFINITIONS, DefinedStream, DefinedTable, DefinedView
+from sqlview.store.records import (
+    DEFINITIONS,
+    DefinedSchema,
+    DefinedStream,
+    DefinedTable,
+    DefinedView,
+)
 
 _NAME = re.compile(r"checkpoint-(\d{20})")
 #: Of the values that checkpoints share, by who wrote them.
@@ -48,13 +54,17 @@ _PIECE_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is there, in the order in which it was made, and whose the parts of the document are."""
+    """What is there, in the order in which it was made; schemas; and whose the parts of the
+    document are."""
 
     definitions: tuple[DefinedTable | DefinedStream | DefinedView, ...]
+    schemas: tuple[DefinedSchema, ...]
     names: Names
 
 
-_FORMAT = Format("sqlview checkpoint", 1, (*PLAN_CLASSES, *NAME_CLASSES, *DEFINITIONS, Contents))
+_FORMAT = Format(
+    "sqlview checkpoint", 1, (*PLAN_CLASSES, *NAME_CLASSES, *DEFINITIONS, DefinedSchema, Contents)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,7 @@ class Taken:
     epoch: int
     positions: dict[str, Position]
     definitions: tuple[DefinedTable | DefinedStream | DefinedView, ...]
+    schemas: tuple[DefinedSchema, ...]
     counters: tuple[int, ...]
     history: Document
     cut: Cut
@@ -97,7 +108,7 @@ def write(values: ValueFiles, mark: bytes, taken: Taken) -> Checkpoint:
         "end": [taken.end.number, taken.end.file, taken.end.offset],
         "epoch": taken.epoch,
         "sources": {name: [at.offset, at.epoch] for name, at in taken.positions.items()},
-        "contents": _FORMAT.write(Contents(taken.definitions, taken.cut.names)),
+        "contents": _FORMAT.write(Contents(taken.definitions, taken.schemas, taken.cut.names)),
         "counters": list(taken.counters),
         "document": _put(document, pack),
     }
@@ -111,7 +122,7 @@ def write(values: ValueFiles, mark: bytes, taken: Taken) -> Checkpoint:
         taken.end,
         taken.epoch,
         taken.positions,
-        Contents(taken.definitions, taken.cut.names),
+        Contents(taken.definitions, taken.schemas, taken.cut.names),
         taken.counters,
         {},  # which nobody reads
         tuple(document["files"]),

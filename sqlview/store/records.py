@@ -86,6 +86,21 @@ class DefinedView:
 
 
 @dataclass(frozen=True, slots=True)
+class DefinedSchema:
+    """Of the default one there is none."""
+
+    name: str
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedSchema:
+    """One that is empty."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """A table, stream or view that is no more."""
 
@@ -114,11 +129,12 @@ class AddedColumns:
 
 
 #: What is done to what is there.
-Alteration: TypeAlias = Dropped | Renamed | AddedColumns
+Alteration: TypeAlias = DefinedSchema | DroppedSchema | Dropped | Renamed | AddedColumns
 Definition: TypeAlias = DefinedTable | DefinedStream | DefinedView | Alteration
 #: Of what is there.
 DEFINITIONS = (DefinedTable, DefinedStream, DefinedView)
-_CLASSES = (*DEFINITIONS, Dropped, Renamed, AddedColumns)
+_ALTERATIONS = (DefinedSchema, DroppedSchema, Dropped, Renamed, AddedColumns)
+_CLASSES = (*DEFINITIONS, *_ALTERATIONS)
 _FORMAT = Format("sqlview definition", 1, (*PLAN_CLASSES, *_CLASSES))
 
 
@@ -228,7 +244,7 @@ def table_of(defined: DefinedTable) -> Table:
 def parts_of(entry: Entry | Alteration, awaits_rows: bool = False) -> Parts:
     """The record of what is created, or of another definition."""
     defined: Definition
-    if isinstance(entry, (Dropped, Renamed, AddedColumns)):
+    if isinstance(entry, _ALTERATIONS):
         defined = entry
     elif isinstance(entry, Table):
         defined = of_table(entry, awaits_rows)

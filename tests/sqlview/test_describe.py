@@ -98,18 +98,19 @@ def test_what_show_create_says_makes_the_same() -> None:
         q = "`" + name.replace("`", "``") + "`"
         comment = "'" + name.replace("\\", "\\\\").replace("'", "''") + "'"
         enforced = " NOT ENFORCED RELY" if number % 2 else ""
+        relation = q.replace(".", "·")
         first.sql(
-            f"CREATE TABLE {q} ({q} INT COMMENT {comment}, b TINYINT NOT NULL, c BINARY, d DOUBLE,"
-            f" e DATE, f TIMESTAMP, PRIMARY KEY (b, {q}){enforced})"
+            f"CREATE TABLE {relation} ({q} INT COMMENT {comment}, b TINYINT NOT NULL, c BINARY,"
+            f" d DOUBLE, e DATE, f TIMESTAMP, PRIMARY KEY (b, {q}){enforced})"
         )
         first.sql(f"CREATE STREAM s{number} ({q} STRING COMMENT {comment} NOT NULL, z FLOAT)")
         first.sql(
             f"CREATE MATERIALIZED VIEW v{number} ({q}, `c c`) AS SELECT {q}, 'it''s' -- {number}\n"
-            f"FROM {q} WHERE b > 1 -- end"
+            f"FROM {relation} WHERE b > 1 -- end"
         )
     names = [*ODD, *(f"{kind}{n}" for n in range(len(ODD)) for kind in "sv")]
     for name in names:
-        q = "`" + name.replace("`", "``") + "`"
+        q = "`" + name.replace("`", "``").replace(".", "·") + "`"
         kind = "TABLE"
         if re.fullmatch(r"[sv]\d+", name):
             kind = "STREAM" if name[0] == "s" else "MATERIALIZED VIEW"

@@ -13,7 +13,7 @@ from planner.parse import words_of
 from sqlview.quoting import decoded, encoded
 
 NAMES = (
-    "it's", 'say "x"', "semi;colon", "dots.in.it", "br{ace}s", "{0}", "{", "back`tick", "NUL\0x",
+    "it's", 'say "x"', "semi;colon", "br{ace}s", "{0}", "{", "back`tick", "NUL\0x",
     "-- comment", "/* comment */", "new\nline", " ", "select", "rowid", "sqlite_master", "%s",
     "Été", "İ", "ß", "ſ", "é", "e\u0301", "日本", "😀", "n_x", "$1", "w;e", "a" * 10_000,
     'x" as select 1; drop table "y',
@@ -86,7 +86,7 @@ def test_names_are_names_in_spark(spark: Any) -> None:
 
 
 def test_a_name_cannot_run_sql(tmp_path: Path) -> None:
-    written = tmp_path / "stolen.csv"
+    written = tmp_path / "stolen"
     name = (
         "x\" as select 1 as a; copy (select content from read_text('/etc/hostname'))"
         f" to '{written}'; create table \"y"
@@ -104,6 +104,18 @@ def test_a_name_cannot_run_sql(tmp_path: Path) -> None:
         assert db.verify("v").equal
         assert db.view("v").rows() == [(1, 1)]
     assert not list(tmp_path.iterdir())
+
+
+def test_columns_have_dots_and_relations_have_none() -> None:
+    with sqlview.connect(placement="inline") as db:
+        db.sql("CREATE TABLE t (`dots.in.it` INT)")
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT t.`dots.in.it` AS `a.b` FROM t")
+        with db.transaction() as tx:
+            tx.insert("t", [(1,)])
+        assert db.verify("v", engine="duckdb").equal and db.view("v").rows() == [(1,)]
+        for statement in ("TABLE `dots.in.it` (a INT)", "STREAM `a.b` (a INT)"):
+            with pytest.raises(sqlview.SqlSyntaxError, match="there can be no relation"):
+                db.sql(f"CREATE {statement}")
 
 
 _EMPTY = (

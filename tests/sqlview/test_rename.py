@@ -117,7 +117,7 @@ def test_streams_are_renamed() -> None:
         ("ALTER STREAM t RENAME TO y", CatalogError, "is a table, not a stream"),
         ("ALTER VIEW plain RENAME TO y", SqlSyntaxError, "ALTER MATERIALIZED VIEW"),
         ("ALTER INDEX t RENAME TO y", SqlSyntaxError, "near .INDEX"),
-        ("ALTER TABLE t RENAME TO a.b", UnsupportedError, "a qualified name"),
+        ("ALTER TABLE t RENAME TO a.b", CatalogError, 'schema "a" does not exist'),
         ("ALTER TABLE t RENAME y", UnsupportedError, "RENAME"),
         ("ALTER TABLE t DROP COLUMN b", UnsupportedError, "ALTER with DROP"),
         ("ALTER TABLE t RENAME COLUMN b TO c", UnsupportedError, "ALTER with RENAME"),
