@@ -14,13 +14,22 @@ CLOCK, CLOCK_COLUMN = "clock()", "now"
 
 
 @dataclass(frozen=True, slots=True)
+class Trait:
+    """What is said of a column beside its field. `default`: the expression whose value it has in
+    rows that do not say it, as written; None: NULL."""
+
+    comment: str | None = None
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RelationInfo:
     """A table, view or stream as the planner sees it.
 
     `name` is canonical. `primary_key`: positions of its columns, in the key's order, or None (a
     bag, every view included). `node` is where its rows are stored: a `Source` for a table, the
     view's stored root for a view; or the `Stream`, without a reader. `rows` is the present number
-    of rows, an estimate for join order.
+    of rows, an estimate for join order. `defaults`: of its columns, in statements that write.
     """
 
     name: str
@@ -29,6 +38,7 @@ class RelationInfo:
     node: Stored | Stream
     rows: int
     is_view: bool
+    defaults: tuple[str | None, ...] = ()
 
     @property
     def is_stream(self) -> bool:

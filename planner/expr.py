@@ -28,12 +28,14 @@ Scalar = bool | int | float | str | bytes | decimal.Decimal | datetime.date | No
 
 @node
 class Column:
-    """The input's column at `index`. `name` is for display and takes no part in equality."""
+    """The input's column at `index`. `name` is for display and takes no part in equality; nor do
+    `chars`, which the binder alone reads: of a CHAR column the characters that each value has."""
 
     index: int
     type: SqlType
     nullable: bool
     name: str
+    chars: int | None = None
 
     def __eq__(self, other: object) -> bool:
         return (

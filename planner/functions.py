@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner import types
 from planner.coercion import (
@@ -24,7 +24,7 @@ from planner.coercion import (
     unify,
 )
 from planner.datetime_patterns import check_readable, pattern_parts
-from planner.expr import Call, Expr, Literal, conjunction, disjunction
+from planner.expr import Call, Column, Expr, Literal, conjunction, disjunction
 from planner.session_zone import zone_argument
 from planner.types import (
     BIGINT,
@@ -138,6 +138,7 @@ def _decimal_result(function: str, left: DecimalType, right: DecimalType) -> Sql
 
 def compare(function: str, left: Expr, right: Expr) -> Expr:
     """=, <>, <, <=, >, >=, <=>."""
+    left, right = _filled_up((left, right))
     if isinstance(left.type, DecimalType):
         right = literal_as_decimal(right)
     if isinstance(right.type, DecimalType):
@@ -155,6 +156,36 @@ def compare(function: str, left: Expr, right: Expr) -> Expr:
     return Call(function, (cast(left, kind), cast(right, kind)), BOOLEAN, nullable)
 
 
+def _filled_up(values: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Values that are compared: where columns of type CHAR are beside literals, or beside others,
+    all are as long as the longest. Source: Spark SQL, ApplyCharTypePadding."""
+    lengths = [_characters(v) for v in values]
+    some = any(isinstance(v, Column) and v.chars is not None for v in values)
+    if not some or None in lengths:
+        return values
+    longest = max(n for n in lengths if n is not None)
+    return tuple(_of_length(v, longest) for v in values)
+
+
+def _characters(value: Expr) -> int | None:
+    """How many there are in each value of a CHAR column, or in a literal; 0 for NULL."""
+    if isinstance(value, Column):
+        return value.chars
+    if isinstance(value, Literal) and isinstance(value.type, (StringType, NullType)):
+        return 0 if value.value is None else len(str(value.value))
+    return None
+
+
+def _of_length(value: Expr, length: int) -> Expr:
+    if isinstance(value, Literal):
+        text = value.value
+        return value if text is None else replace(value, value=str(text).ljust(length))
+    if _characters(value) == length:
+        return value
+    args = (value, Literal(length, INT), Literal(" ", STRING))
+    return Call("rpad", args, STRING, value.nullable)
+
+
 def refuse_maps(kind: SqlType, what: str) -> None:
     """Raises: TypeMismatch where values of the type cannot be compared, as they hold maps."""
     if types.holds(kind, types.MapType):
@@ -167,7 +198,7 @@ def refuse_maps(kind: SqlType, what: str) -> None:
 
 def is_in(value: Expr, options: Sequence[Expr]) -> Expr:
     """value IN (options…): a call of "in" where all options are constants, else a chain of =."""
-    unified = unify((value, *options), "IN")
+    unified = unify(_filled_up((value, *options)), "IN")
     refuse_maps(unified[0].type, "IN")
     if all(isinstance(o, Literal) for o in unified[1:]):
         return Call("in", unified, BOOLEAN, any(e.nullable for e in unified))

@@ -9,7 +9,7 @@ Source: Spark SQL, "Data Types" and "ANSI Compliance" (decimal precision, type p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MAX_PRECISION = 38
 MIN_ADJUSTED_SCALE = 6
@@ -178,14 +178,32 @@ INTERVAL_MICROSECONDS = IntervalType("microsecond")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column of a schema. `name` is for display and binding only; plans use positions."""
+    """One column of a schema. `name` is for display and binding only; plans use positions.
+
+    `limit`: of a column of a table that is VARCHAR(limit), or CHAR(limit) if `padded`, the most
+    characters that are written; the type is STRING.
+    """
 
     name: str
     type: SqlType
     nullable: bool = True
+    limit: int | None = field(default=None, compare=False)
+    padded: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.name} {self.type}{'' if self.nullable else ' NOT NULL'}"
+        return f"{self.name} {self.declared}{'' if self.nullable else ' NOT NULL'}"
+
+    @property
+    def declared(self) -> str:
+        """The type as CREATE TABLE says it."""
+        if self.limit is None:
+            return str(self.type)
+        return f"{'CHAR' if self.padded else 'VARCHAR'}({self.limit})"
+
+    @property
+    def chars(self) -> int | None:
+        """How many characters each value has, where blanks fill it up."""
+        return self.limit if self.padded else None
 
 
 Schema = tuple[Field, ...]

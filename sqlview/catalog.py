@@ -18,7 +18,7 @@ from operators.flight.rows import RowReader
 from operators.table import TableState
 from planner import dataflow as ir
 from planner.algebra import SortKey
-from planner.context import CLOCK, RelationInfo
+from planner.context import CLOCK, RelationInfo, Trait
 from planner.errors import CatalogError, suggestion
 from planner.names import DEFAULT_SCHEMA, folded, full_name, schema_of
 from planner.types import Schema
@@ -28,7 +28,7 @@ from planner.zones import Zone
 @dataclass(slots=True, eq=False)
 class Table:
     """A base table. `key`: positions of its primary key's columns, None for a bag; an `enforced`
-    key is checked at every change. `comments`: one a column, or None. `reader` takes rows,
+    key is checked at every change. `traits`: one a column. `reader` takes rows,
     `key_reader` those to delete by their key."""
 
     name: str
@@ -36,7 +36,8 @@ class Table:
     key: tuple[int, ...] | None
     enforced: bool
     state: TableState
-    comments: tuple[str | None, ...]
+    traits: tuple[Trait, ...]
+    comment: str | None
     reader: RowReader = field(init=False, repr=False, compare=False)
     key_reader: RowReader | None = field(init=False, repr=False, compare=False)
 
@@ -56,13 +57,14 @@ class Table:
 
 @dataclass(slots=True)
 class Stream:
-    """A source of events, none of which is kept. `events` counts those that came. `comments`: one a
-    column, or None. `reader` takes rows."""
+    """A source of events, none of which is kept. `events` counts those that came. `traits`: one a
+    column. `reader` takes rows."""
 
     id: str
     name: str
     schema: Schema
-    comments: tuple[str | None, ...]
+    traits: tuple[Trait, ...]
+    comment: str | None
     events: int = field(default=0)
     reader: RowReader = field(init=False, repr=False, compare=False)
 
@@ -81,7 +83,8 @@ class View:
     it shares), `reader` the one under which the dataflow knows it: its own, unless another view of
     that name was replaced by it. `key`: columns that no two rows agree on, if the query tells of
     some. `zone`: the time zone that its text means, and `zoned`, whether it means something else in
-    others. `changes` counts the rows of signed deltas that it has emitted."""
+    others. `traits`: one a column. `changes` counts the rows of signed deltas that it has
+    emitted."""
 
     id: str
     name: str
@@ -95,6 +98,8 @@ class View:
     key: tuple[int, ...] | None
     zone: Zone
     zoned: bool
+    traits: tuple[Trait, ...]
+    comment: str | None
     changes: int = field(default=0)
 
     @property
@@ -117,9 +122,10 @@ Entry: TypeAlias = Table | Stream | View
 
 
 class _Called(NamedTuple):
-    """Entries with their names, and views with their texts, before these change."""
+    """Entries with their names and what is said of them, and views with their texts, before these
+    change."""
 
-    entries: list[tuple[Entry, str]]
+    entries: list[tuple[Entry, str, tuple[Trait, ...], str | None]]
     texts: list[tuple[View, str]]
     spaces: dict[str, Space]
     last_id: int
@@ -151,17 +157,17 @@ class Catalog:
 
     def mark(self) -> _Called:
         texts = [(view, view.text) for view in self.views()]
-        called = [(e, e.name) for e in self.entries]
+        called = [(e, e.name, e.traits, e.comment) for e in self.entries]
         return _Called(called, texts, dict(self._spaces), self._last_id)
 
     def restore(self, mark: _Called) -> None:
         """What was added, removed or renamed since was not."""
-        for entry, name in mark.entries:
-            entry.name = name
+        for entry, name, traits, comment in mark.entries:
+            entry.name, entry.traits, entry.comment = name, traits, comment
         for view, text in mark.texts:
             view.text = text
-        self._entries = {entry.id: entry for entry, _ in mark.entries}
-        self._named = {folded(name): entry for entry, name in mark.entries}
+        self._entries = {entry.id: entry for entry, *_ in mark.entries}
+        self._named = {folded(name): entry for entry, name, *_ in mark.entries}
         self._spaces = dict(mark.spaces)
         self._last_id, self._kept_by = mark.last_id, None
 
@@ -182,6 +188,11 @@ class Catalog:
         del self._named[folded(entry.name)]
         entry.name = name
         self._named[folded(name)] = entry
+
+    def describe(self, entry: Entry, traits: tuple[Trait, ...], comment: str | None) -> None:
+        """Say something else of an entry and its columns."""
+        self._dataflow.undo.before(self)
+        entry.traits, entry.comment = traits, comment
 
     def clear(self) -> None:
         """Nothing is there any more."""
@@ -398,12 +409,14 @@ class Catalog:
             case Table():
                 key = entry.key
                 rows = entry.state.relation.live_rows
-                return RelationInfo(entry.name, entry.schema, key, entry.node, rows, False)
+                said = tuple(t.default for t in entry.traits)
+                return RelationInfo(entry.name, entry.schema, key, entry.node, rows, False, said)
             case View():
                 rows = self._dataflow.relation(entry.root, entry.owner).live_rows
                 return RelationInfo(entry.name, entry.schema, None, entry.node, rows, True)
             case Stream():
-                return RelationInfo(entry.name, entry.schema, None, entry.node, 0, False)
+                said = tuple(t.default for t in entry.traits)
+                return RelationInfo(entry.name, entry.schema, None, entry.node, 0, False, said)
             case None:
                 return None
 

@@ -7,7 +7,7 @@ its successor is there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeAlias
 
@@ -17,14 +17,16 @@ from operators.table import TableState
 from planner import algebra, parse
 from planner import dataflow as ir
 from planner.analysis.keys import plan_keys
-from planner.bind import bind_view
-from planner.errors import CatalogError, UnsupportedError
+from planner.bind import bind_default, bind_view
+from planner.context import Trait
+from planner.errors import CatalogError, UnsupportedError, suggestion
 from planner.expr import children
 from planner.indexes import Migration
 from planner.lower import lower, table_key
 from planner.names import DEFAULT_SCHEMA, folded
 from planner.optimizer import optimize
 from planner.room import refuse_deep, with_room
+from planner.types import Schema
 from planner.visit import expressions, walk
 from planner.zones import Zone
 from sqlview.catalog import MOST_LISTED, Catalog, Entry, Space, Stream, Table, View
@@ -35,6 +37,7 @@ from sqlview.store.records import (
     AddedColumns,
     Alteration,
     DefinedSchema,
+    Described,
     Dropped,
     DroppedSchema,
     Renamed,
@@ -103,8 +106,15 @@ class Definitions:
         key = tuple(names.index(folded(k)) for k in statement.primary_key) or None
         source = ir.Source(self._catalog.new_id(), statement.columns)
         state = TableState(source, key)
-        enforced, comments = statement.enforced, statement.comments
-        return Table(name, statement.columns, key, enforced, state, comments)
+        self._check_defaults(statement.columns, statement.traits)
+        said = statement.traits, statement.comment
+        return Table(name, statement.columns, key, statement.enforced, state, *said)
+
+    def _check_defaults(self, columns: Schema, traits: Sequence[Trait]) -> None:
+        """Raises: BindError for a default that no row can have."""
+        for field, trait in zip(columns, traits, strict=True):
+            if trait.default is not None:
+                bind_default(trait.default, field, self._catalog, self._settings.zone())
 
     def _free(self, name: str) -> str:
         """The name under which something new is created. Raises: CatalogError if it is taken."""
@@ -128,7 +138,8 @@ class Definitions:
         if statement.if_not_exists and self._catalog.find(statement.name) is not None:
             return
         name, id = self._free(statement.name), self._catalog.new_id()
-        self.add_stream(Stream(id, name, statement.columns, statement.comments))
+        self._check_defaults(statement.columns, statement.traits)
+        self.add_stream(Stream(id, name, statement.columns, statement.traits, statement.comment))
 
     def add_stream(self, stream: Stream) -> None:
         def work() -> None:
@@ -218,7 +229,10 @@ class Definitions:
             id=there.id if isinstance(there, View) else self._catalog.new_id(),
             name=self._catalog.new_name(statement.name),
             text=parse.qualified(statement.query.text, statement.schema),
-            schema=root.schema,
+            schema=tuple(
+                replace(made, limit=said.limit, padded=said.padded)
+                for made, said in zip(root.schema, bound.plan.schema, strict=True)
+            ),
             root=root,
             order=bound.order,
             reads=tuple(self._catalog.any(name).id for name in _scanned(bound.plan)),
@@ -227,6 +241,8 @@ class Definitions:
             key=min(keys, key=lambda key: (len(key), key), default=None),
             zone=zone,
             zoned=bound.zoned,
+            traits=_view_traits(statement, len(root.schema)),
+            comment=statement.comment,
         )
         if not self._share:
             self._refuse_private(view)
@@ -308,7 +324,7 @@ class Definitions:
             values=tuple(
                 default_of(table, column, self._catalog, zone) for column in statement.columns
             ),
-            comments=tuple(column.comment for column in statement.columns),
+            traits=tuple(column.trait for column in statement.columns),
             texts=(),
         )
         before = with_room(lambda: namings(self._catalog, table))
@@ -337,6 +353,43 @@ class Definitions:
         values = columns_of(record.columns, record.values)
         self._dataflow.add_columns(table.state.source, record.columns, values)
         self._set_texts(texts)
+
+    def alter_column(self, statement: parse.AlterColumn) -> None:
+        """Raises: CatalogError for an unknown column; BindError for a default that no row can
+        have."""
+        entry = self._catalog.any(statement.name)
+        place = _place_of(entry, statement.column)
+        trait = replace(entry.traits[place], **{statement.sets: statement.value})
+        self._check_defaults((entry.schema[place],), (trait,))
+        self._describe(entry, _with(entry.traits, place, trait), entry.comment)
+
+    def comment(self, statement: parse.Comment) -> None:
+        """Raises: CatalogError for what is not there."""
+        if statement.kind == "schema":
+            space = replace(self._catalog.space(statement.name), comment=statement.text)
+            self.add_schema(space)
+            return
+        if statement.column is None:
+            entry = self._catalog.of_kind(statement.name, statement.kind)
+            self._describe(entry, entry.traits, statement.text)
+            return
+        entry = self._catalog.any(statement.name)
+        place = _place_of(entry, statement.column)
+        trait = replace(entry.traits[place], comment=statement.text)
+        self._describe(entry, _with(entry.traits, place, trait), entry.comment)
+
+    def _describe(self, entry: Entry, traits: tuple[Trait, ...], comment: str | None) -> None:
+        self.described(Described(entry.id, traits, comment))
+
+    def described(self, record: Described) -> None:
+        """Do what a record says."""
+
+        def work() -> None:
+            entry = self._catalog.entry(record.id)
+            self._catalog.describe(entry, record.traits, record.comment)
+            self.record(record)
+
+        self._all_or_nothing(work)
 
     def create_schema(self, statement: parse.CreateSchema) -> None:
         if self._catalog.has_space(statement.name):
@@ -477,8 +530,25 @@ def _with_columns(table: Table, record: AddedColumns) -> Table:
         table.key,
         table.enforced,
         table.state,
-        (*table.comments, *record.comments),
+        (*table.traits, *record.traits),
+        table.comment,
     )
+
+
+def _view_traits(statement: parse.CreateView, count: int) -> tuple[Trait, ...]:
+    return tuple(map(Trait, statement.comments)) or (Trait(),) * count
+
+
+def _place_of(entry: Entry, column: str) -> int:
+    for place, field in enumerate(entry.schema):
+        if folded(field.name) == folded(column):
+            return place
+    known = [f.name for f in entry.schema]
+    raise CatalogError(f'"{entry.name}" has no column "{column}"', hint=suggestion(column, known))
+
+
+def _with(traits: tuple[Trait, ...], place: int, trait: Trait) -> tuple[Trait, ...]:
+    return (*traits[:place], trait, *traits[place + 1 :])
 
 
 def _not_recorded(entry: Entry | Alteration, awaits_rows: bool = False) -> None:

@@ -6,12 +6,11 @@ names, if the view depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 from typing_extensions import assert_never
 
 from planner import parse
+from planner.context import Trait
 from planner.names import CATALOG, quoted, quoted_relation
 from planner.types import Field
 from sqlview.catalog import Catalog, Entry, Space, Stream, Table, View
@@ -22,6 +21,7 @@ COLUMNS_SCHEMA = pa.schema(
         pa.field("data_type", pa.string(), False),  # as Spark writes it, in lower case
         pa.field("nullable", pa.bool_(), False),
         pa.field("key", pa.int32()),  # the column's place in the primary key, from 1; or NULL
+        pa.field("default", pa.string()),  # as written; NULL for NULL
         pa.field("comment", pa.string()),
     ]
 )
@@ -56,12 +56,13 @@ def columns(entry: Entry) -> pa.Table:
     rows = [
         {
             "col_name": field.name,
-            "data_type": str(field.type).lower(),
+            "data_type": field.declared.lower(),
             "nullable": field.nullable,
             "key": key.index(place) + 1 if place in key else None,
-            "comment": comment,
+            "default": trait.default,
+            "comment": trait.comment,
         }
-        for place, (field, comment) in enumerate(zip(entry.schema, _comments(entry), strict=True))
+        for place, (field, trait) in enumerate(zip(entry.schema, entry.traits, strict=True))
     ]
     return pa.Table.from_pylist(rows, COLUMNS_SCHEMA)
 
@@ -80,11 +81,13 @@ def schema(space: Space) -> pa.Table:
 def creation(entry: Entry) -> str:
     """The statement that makes it."""
     if isinstance(entry, View):
-        names = ", ".join(quoted(f.name) for f in entry.schema)
+        said = zip(entry.schema, entry.traits, strict=True)
+        names = ", ".join(quoted(f.name) + _comment(t.comment) for f, t in said)
+        comment = _comment(entry.comment)
         zone = f"-- in the time zone {entry.zone.id}\n" if entry.zoned else ""
         name = quoted_relation(entry.name)
-        return f"{zone}CREATE MATERIALIZED VIEW {name} ({names}) AS\n{entry.text}"
-    lines = [_column(f, c) for f, c in zip(entry.schema, entry.comments, strict=True)]
+        return f"{zone}CREATE MATERIALIZED VIEW {name} ({names}){comment} AS\n{entry.text}"
+    lines = [_column(f, t) for f, t in zip(entry.schema, entry.traits, strict=True)]
     kind = "STREAM"
     if isinstance(entry, Table):
         kind = "TABLE"
@@ -93,16 +96,22 @@ def creation(entry: Entry) -> str:
             lines.append(
                 f"PRIMARY KEY ({names})" + ("" if entry.enforced else " NOT ENFORCED RELY")
             )
-    return f"CREATE {kind} {quoted_relation(entry.name)} (\n  " + ",\n  ".join(lines) + ")"
+    return (
+        f"CREATE {kind} {quoted_relation(entry.name)} (\n  "
+        + ",\n  ".join(lines)
+        + f"){_comment(entry.comment)}"
+    )
 
 
-def _comments(entry: Entry) -> Sequence[str | None]:
-    return (None,) * len(entry.schema) if isinstance(entry, View) else entry.comments
+def _column(field: Field, trait: Trait) -> str:
+    text = f"{quoted(field.name)} {field.declared}" + ("" if field.nullable else " NOT NULL")
+    if trait.default is not None:
+        text += f" DEFAULT {trait.default}"
+    return text + _comment(trait.comment)
 
 
-def _column(field: Field, comment: str | None) -> str:
-    text = f"{quoted(field.name)} {field.type}" + ("" if field.nullable else " NOT NULL")
+def _comment(comment: str | None) -> str:
     if comment is None:
-        return text
+        return ""
     escaped = comment.replace("\\", "\\\\").replace("'", "\\'")
-    return f"{text} COMMENT '{escaped}'"
+    return f" COMMENT '{escaped}'"

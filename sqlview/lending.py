@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from operators.flight.arrow import CHARS
 from operators.state.files import discard, make_directory
 from operators.state.reading import Part, Reading
 from sqlview import spark_files
@@ -128,11 +129,18 @@ class Lending:
         return Loan(names, replace(reading, schema=schema), parts, files, directory)
 
 
+#: Where Spark keeps what a column of texts was declared as (CharVarcharUtils).
+_CHAR_OF_SPARK = "__CHAR_VARCHAR_TYPE_STRING"
+
+
 def spark_schema(schema: pa.Schema) -> StructType:
     """Spark's columns for Arrow's: timestamps without a zone are TIMESTAMP_NTZ, whatever the
-    session's `spark.sql.timestampType` says."""
+    session's `spark.sql.timestampType` says; CHAR(n) is compared as such."""
     struct = from_arrow_schema(schema, prefer_timestamp_ntz=True)
     assert isinstance(struct, StructType)
+    for column, given in zip(struct.fields, schema, strict=True):
+        if CHARS in (given.metadata or {}):
+            column.metadata = {_CHAR_OF_SPARK: f"char({given.metadata[CHARS].decode()})"}
     return struct
 
 

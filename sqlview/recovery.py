@@ -134,6 +134,8 @@ class Recovery:
                 definitions.add_schema(Space(record.name, record.comment))
             case records.DroppedSchema():
                 definitions.drop_space(self._catalog.space(record.name))
+            case records.Described():
+                definitions.described(record)
             case records.Dropped():
                 definitions.drop(self._catalog.entry(record.id))
             case records.Renamed():

@@ -37,7 +37,7 @@ from operators.flight.rows import represented
 from operators.state.stored import StoredRows, write_stored
 from planner import dataflow as ir
 from planner import parse
-from planner.context import CLOCK
+from planner.context import CLOCK, Trait
 from planner.errors import (
     CatalogError,
     DataError,
@@ -95,7 +95,7 @@ from sqlview.sources.files import TYPED, File, Loaded, Paths, find_files
 from sqlview.sources.given import Given as GivenRows
 from sqlview.sources.given import is_spark_dataframe, is_unicode, recognised
 from sqlview.sources.schemas import fields, typed
-from sqlview.statements import Changing, Statements, as_inserted
+from sqlview.statements import Changing, Statements, as_inserted, fills_in
 from sqlview.statistics import Statistics
 from sqlview.store import DURABILITIES, Store, Taken, records
 from sqlview.subscriptions import Subscriber, Subscriptions
@@ -266,6 +266,10 @@ class Session:
                 case parse.AddColumns():
                     with self._within_memory(f'ALTER of "{statement.name}"'):
                         self._definitions.add_columns(statement)
+                case parse.AlterColumn():
+                    self._definitions.alter_column(statement)
+                case parse.Comment():
+                    self._definitions.comment(statement)
                 case parse.ExplainView():
                     return self._explain(statement)
                 case parse.Describe() | parse.ShowColumns() | parse.ShowCreate():
@@ -688,8 +692,8 @@ class Session:
         """A table with the rows given; without them it has what the schema says of NULLs."""
         with _creating(name):
             columns = fields(schema, key, given is None)
-        comments = (None,) * len(columns)
-        statement = parse.CreateTable(name, columns, key, True, False, comments)
+        traits = (Trait(),) * len(columns)
+        statement = parse.CreateTable(name, columns, key, True, False, traits, None)
         table, tx = self._definitions.new_table(statement), self.begin()
         if given is not None:
             tx._fill(table, given)
@@ -719,6 +723,8 @@ class Session:
         except UnsupportedError:
             if not isinstance(statement, parse.Insert) or parse.says_clock(statement.query.text):
                 raise  # the time is the session's, not Spark's
+            if fills_in(self._catalog, statement):
+                raise  # and Spark knows no defaults
             return self._insert_by_spark(statement)
         tx = self.begin()
         tx._keep(changed.changes)
@@ -796,7 +802,7 @@ class Session:
         """What there is now, see store.Present; whoever calls holds the lock."""
         assert self._store is not None
         self._dataflow.undo.finish()
-        entries, spaces = self._catalog.entries, self._catalog.spaces()[1:]
+        entries, spaces = self._catalog.entries, self._catalog.spaces()
         writing.acquire()
         try:
             return Taken(

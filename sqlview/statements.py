@@ -209,6 +209,16 @@ class Statements:
         return best
 
 
+def fills_in(catalog: Catalog, statement: parse.Insert) -> bool:
+    """Whether an INSERT may leave the value of a column to its default."""
+    table = catalog.changeable(statement.name)
+    if statement.columns is None and not statement.by_name:
+        return False
+    named = set(map(folded, statement.columns or ()))
+    said = zip(table.schema, table.traits, strict=True)
+    return any(t.default is not None and folded(f.name) not in named for f, t in said)
+
+
 def as_inserted(catalog: Catalog, statement: parse.Insert, rows: pa.Table) -> pa.Table:
     """The rows of an INSERT's query with the names of the columns that they are for; those that the
     query does not give are NULL. Raises: CatalogError; DataError for too few or too many columns.
@@ -273,6 +283,8 @@ def _written(table: Table | Stream, parts: Sequence[list[Column]], about: str) -
 
 
 def _fitting(column: Column, field: Field) -> Column:
+    if field.limit is not None:
+        return arrow.to_column(arrow.from_column(column, field.type), field)
     if column.valid is None or field.nullable:
         return column
     nulls = np.flatnonzero(~column.valid)

@@ -218,6 +218,8 @@ class Verifier:
         zone = self._zone_of(view)
         if zone != UTC.id:
             raise CannotSay(f"it depends on the time zone {zone}, and DuckDB knows none here")
+        if any(self._has_chars(v) for v in self._catalog.views_under(view)):
+            raise CannotSay("it reads columns of type CHAR, which DuckDB compares as others")
         if self._duckdb is None:
             self._duckdb = DuckDBOracle(zone=zone)
         try:
@@ -246,6 +248,10 @@ class Verifier:
             listed = " and ".join(f'{zone} (view "{name}")' for zone, name in zones.items())
             raise CannotSay(f"what it reads depends on several time zones, {listed}")
         return next(iter(zones), UTC.id)
+
+    def _has_chars(self, view: View) -> bool:
+        """Whether what it reads itself has columns of type CHAR."""
+        return any(f.chars is not None for id in view.reads for f in self._catalog.entry(id).schema)
 
     def _is_timed(self, view: View) -> bool:
         """Whether its own text says now()."""

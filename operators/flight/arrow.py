@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from operators.flight import nested_arrow
 from operators.flight.casting import castable, decoded, fitted, is_text
 from operators.flight.column import Bools, Column, Unread, Values, combined, narrow, widen
+from operators.flight.limits import within
 from operators.flight.misfits import Misfit, listed, merged, null_misfit
 from operators.flight.utf8 import first_invalid, refuse_invalid
 from operators.naive import instants_of
@@ -92,7 +93,16 @@ def arrow_type(kind: t.SqlType) -> pa.DataType:
 
 
 def arrow_schema(schema: t.Schema) -> pa.Schema:
-    return pa.schema([pa.field(f.name, arrow_type(f.type), f.nullable) for f in schema])
+    return pa.schema([_arrow_field(f) for f in schema])
+
+
+#: Of a field in Arrow's metadata: the characters of CHAR(n).
+CHARS = b"sqlview.chars"
+
+
+def _arrow_field(field: t.Field) -> pa.Field:
+    said = None if field.chars is None else {CHARS: str(field.chars).encode()}
+    return pa.field(field.name, arrow_type(field.type), field.nullable, said)
 
 
 def sql_type(kind: pa.DataType) -> t.SqlType:
@@ -219,7 +229,7 @@ class _Decided:
 def _decide(given: pa.Schema, schema: t.Schema, exact: bool) -> _Decided:
     places, errors = places_of(given.names, schema, exact)
     columns = [
-        (place, field, _take_of(given.types[place], field.type))
+        (place, field, _take_of(given.types[place], field.type) if field.limit is None else None)
         for place, field in zip(places, schema, strict=True)
         if place is not None
     ]
@@ -269,13 +279,15 @@ def to_column(array: pa.Array | pa.ChunkedArray, field: t.Field, cast: bool = Fa
     """One column; see `TableReader.columns`."""
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks == 1 else _one(array, field)
-    take = _take_of(array.type, field.type)
+    take = _take_of(array.type, field.type) if field.limit is None else None
     if take is not None and (taken := take(array)) is not None:
         return taken
     if cast and not isinstance(field.type, t.NestedType):
         array = fitted(array, field, arrow_type(field.type))
     elif pa.types.is_dictionary(array.type):
         array = decoded(array)
+    if field.limit is not None and is_text(array.type):
+        array = within(array, field)
     valid: Bools | None = None
     if array.null_count:
         valid = array.is_valid().to_numpy(zero_copy_only=False)

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.flight import nested_rows
-from operators.flight.arrow import TableReader, to_column
+from operators.flight.arrow import TableReader, from_column, to_column
 from operators.flight.column import Bools, Column, Values, concat, flight_dtype, joined
 from operators.flight.misfits import Misfit, listed, merged, null_misfit
 from operators.flight.rendering import shortened
@@ -206,9 +206,16 @@ class ColumnReader:
                     raise
                 return self._cast(values, first, refused)
         try:
-            return Column(self.field.type, means.store(values), valid)
+            column = Column(self.field.type, means.store(values), valid)
         except UnicodeEncodeError as error:
             raise self._surrogate(values, first, error) from None
+        return column if self.field.limit is None else self._within(column, first)
+
+    def _within(self, column: Column, first: int) -> Column:
+        try:
+            return to_column(from_column(column, self.field.type), self.field)
+        except Misfit as misfit:
+            raise misfit.after(first) from None
 
     def _cast(self, values: Sequence[Any], first: int, refused: DataError) -> Column:
         given = [None if _is_missing(v) else v for v in values]

@@ -26,6 +26,7 @@ understand it refuses.
 from planner.bind.changes import (
     INSERTED,
     Edit,
+    bind_default,
     bind_delete,
     bind_insert,
     bind_merge,
@@ -39,6 +40,7 @@ __all__ = [
     "BoundQuery",
     "Edit",
     "Reference",
+    "bind_default",
     "bind_delete",
     "bind_insert",
     "bind_merge",

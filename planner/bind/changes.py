@@ -27,10 +27,13 @@ from planner.bind.queries import Fit, bind_fitted
 from planner.bind.report import Report, describe
 from planner.bind.tables import aggregate_name
 from planner.context import CatalogReader, RelationInfo
-from planner.errors import suggestion
+from planner.errors import BindError, SqlViewError, UnsupportedError, suggestion
 from planner.expr import Column, Expr, Literal
 from planner.names import folded
 from planner.parse import Assignment, Clause, Delete, Insert, Merge, Query, Target, Update
+from planner.parse.changes import DEFAULT
+from planner.parse.queries import query_at
+from planner.parse.tokens import Cursor
 from planner.types import (
     INT,
     BooleanType,
@@ -70,9 +73,21 @@ class Edit:
 def bind_insert(statement: Insert, table: RelationInfo, catalog: CatalogReader, zone: Zone) -> Plan:
     """The new rows. Raises: as `bind_query`; BindError where columns and values do not fit."""
 
+    named = {folded(c) for c in statement.columns or ()}
+    every = statement.columns is None and not statement.by_name
+    filled = [
+        (place, value)
+        for place, (f, value) in enumerate(zip(table.schema, _defaults(table), strict=True))
+        if value is not None and not every and folded(f.name) not in named
+    ]
+
     def fit(plan: Plan, report: Report) -> Plan:
         node = statement.query.tree
-        places = _places(statement, table, plan.schema, node, report)
+        given = plan.schema[: len(plan.schema) - len(filled)]
+        places = _places(statement, table, given, node, report)
+        for number, (place, _) in enumerate(filled):
+            if places[place] is None:
+                places[place] = len(given) + number
         exprs = identity(plan.schema)
         found = tuple(
             Literal(None, f.type) if place is None else _assigned(exprs[place], f, node, report)
@@ -80,7 +95,87 @@ def bind_insert(statement: Insert, table: RelationInfo, catalog: CatalogReader, 
         )
         return _projected(plan, found, table.schema)
 
-    return bind_fitted(statement.query, catalog, fit, zone).plan
+    query = _with_defaults(statement, table)
+    if filled:
+        values = [exp.alias_(value, f"default{place}") for place, value in filled]
+        source = exp.Subquery(
+            this=query.tree, alias=exp.TableAlias(this=exp.to_identifier("given"))
+        )
+        tree = exp.Select(expressions=[exp.Star(), *values], from_=exp.From(this=source))
+        query = replace(query, tree=tree)
+    return bind_fitted(query, catalog, fit, zone).plan
+
+
+def bind_default(text: str, column: Field, catalog: CatalogReader, zone: Zone) -> None:
+    """See that a column can have that default.
+
+    Raises: BindError for what is no expression without columns, or of another type.
+    """
+
+    def fit(plan: Plan, report: Report) -> Plan:
+        (expr,) = identity(plan.schema)
+        return _projected(plan, (_assigned(expr, column, tree, report),), (column,))
+
+    try:
+        tree = default_value(text)
+        select = exp.Select(expressions=[tree.copy()])
+        if any(isinstance(n, (exp.Query, exp.Column)) for n in tree.walk()):
+            raise BindError("it reads columns")
+        bind_fitted(Query(text, text, select), catalog, fit, zone)
+    except UnsupportedError as error:
+        if "clock" not in (error.hint or ""):  # which may be set until a row asks for it
+            raise _no_default(text, column, error) from error
+    except SqlViewError as error:
+        raise _no_default(text, column, error) from error
+
+
+def _no_default(text: str, column: Field, error: SqlViewError) -> BindError:
+    return BindError(
+        f'column "{column.name}" cannot have the default {text}',
+        detail=f"{error.message[0].upper()}{error.message[1:]}.",
+        hint="Write an expression of literals and functions, of the column's type.",
+    )
+
+
+def default_value(text: str) -> exp.Expression:
+    """The expression of a default. Raises: SqlSyntaxError for what is none."""
+    tree = query_at(Cursor(f"SELECT {text}")).tree
+    expressions = tree.expressions if isinstance(tree, exp.Select) else []
+    if len(expressions) != 1 or {k for k, v in tree.args.items() if v} != {"expressions"}:
+        raise BindError("it is no expression")
+    value = expressions[0].unalias()
+    for node in value.walk():
+        for place in ("start", "end", "line", "col"):
+            node.meta.pop(place, None)
+    assert isinstance(value, exp.Expression)
+    return value
+
+
+def _defaults(table: RelationInfo) -> list[exp.Expression | None]:
+    """The default of each column; None: NULL."""
+    said = table.defaults or (None,) * len(table.schema)
+    return [None if text is None else default_value(text) for text in said]
+
+
+def _default(table: RelationInfo, place: int) -> exp.Expression:
+    return _defaults(table)[place] or exp.Null()
+
+
+def _with_defaults(statement: Insert, table: RelationInfo) -> Query:
+    """The query with values where it says DEFAULT."""
+    tree = statement.query.tree.copy()
+    inner = tree
+    while isinstance(inner, exp.Subquery):
+        inner = inner.this
+    names = statement.columns or tuple(f.name for f in table.schema)
+    places = {folded(f.name): i for i, f in enumerate(table.schema)}
+    for row in inner.expressions if isinstance(inner, exp.Values) else [inner]:
+        if not isinstance(row, (exp.Tuple, exp.Select)):
+            continue
+        for value, name in zip(row.expressions, names, strict=False):
+            if DEFAULT in value.meta and folded(name) in places:
+                value.replace(_default(table, places[folded(name)]))
+    return replace(statement.query, tree=tree)
 
 
 def bind_update(statement: Update, table: RelationInfo, catalog: CatalogReader, zone: Zone) -> Edit:
@@ -219,10 +314,14 @@ class _Changing:
             if place in given:
                 node = _named("", assignment.column, assignment.at)
                 report.fail(node, f'column "{assignment.column}" is assigned more than once')
-            given[place] = exp.Null() if assignment.value is None else assignment.value
+            given[place] = assignment.value or _default(self._table, place)
         is_update = clause.action == "update"
         return [
-            given[i] if i in given else self._own(f.name, clause.at) if is_update else exp.Null()
+            given[i]
+            if i in given
+            else self._own(f.name, clause.at)
+            if is_update
+            else _default(self._table, i)
             for i, f in enumerate(schema)
         ]
 

@@ -49,7 +49,7 @@ from planner.bind.subqueries import (
 from planner.bind.time_windows import with_periods
 from planner.bind.windows import Windowed, Windows
 from planner.context import CatalogReader
-from planner.expr import Expr
+from planner.expr import Column, Expr
 from planner.names import folded, quoted
 from planner.parse import CreateView, Query
 from planner.parse.tokens import shortened
@@ -106,6 +106,12 @@ def _bind(query: Query, catalog: CatalogReader, zone: Zone) -> BoundQuery:
     return with_room(lambda: _bound(query, catalog, zone))
 
 
+def _field(output: Output) -> Field:
+    """The column of a result; CHAR(n) stays CHAR(n), whose comparisons fill texts up."""
+    chars = output.expr.chars if isinstance(output.expr, Column) else None
+    return Field(output.name, output.expr.type, output.expr.nullable, chars, chars is not None)
+
+
 def bind_fitted(query: Query, catalog: CatalogReader, fit: Fit, zone: Zone) -> BoundQuery:
     """Bind a query that is answered once, and cast its columns as `fit` does. Raises: as
     `bind_query`, and what `fit` does."""
@@ -147,7 +153,7 @@ def bind_view(view: CreateView, catalog: CatalogReader, zone: Zone = UTC) -> Bou
                 hint="Give the columns different aliases, or begin with CREATE MATERIALIZED VIEW"
                 f" {quoted(view.name)} ({', '.join(_different(names))}) AS.",
             )
-    fields = tuple(Field(n, f.type, f.nullable) for n, f in zip(names, schema, strict=True))
+    fields = tuple(replace(f, name=n) for n, f in zip(names, schema, strict=True))
     renamed = project(bound.plan, identity(schema), fields)
     return replace(bound, plan=retain_events(renamed))
 
@@ -550,7 +556,7 @@ class _Queries:
     ) -> BoundQuery:
         """Project, DISTINCT, ORDER BY and LIMIT."""
         exprs = [o.expr for o in outputs]
-        schema = [Field(o.name, o.expr.type, o.expr.nullable) for o in outputs]
+        schema = [_field(o) for o in outputs]
         limit = self._limit(node)
         keys: list[SortKey] = []
         for sort in sorts:

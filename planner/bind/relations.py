@@ -491,14 +491,14 @@ def rename(plan: Plan, alias: exp.Expression, report: Report) -> Plan:
             alias,
             f'"{alias.name}" gives {len(names)} column names to {len(plan.schema)} columns',
         )
-    fields = tuple(Field(n, f.type, f.nullable) for n, f in zip(names, plan.schema, strict=True))
+    fields = tuple(replace(f, name=n) for n, f in zip(names, plan.schema, strict=True))
     return Project(plan, identity(plan.schema), fields)
 
 
 def _visible_plan(source: Source) -> Plan:
     """A parenthesised join under an alias: its visible columns in order."""
     columns = source.scope.visible
-    fields = tuple(Field(c.name, c.field.type, c.field.nullable) for c in columns)
+    fields = tuple(replace(c.field, name=c.name) for c in columns)
     return project(source.plan, tuple(c.reference() for c in columns), fields)
 
 

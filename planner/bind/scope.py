@@ -25,7 +25,8 @@ class ScopeColumn:
     field: Field
 
     def reference(self) -> Column:
-        return Column(self.position, self.field.type, self.field.nullable, self.name)
+        field = self.field
+        return Column(self.position, field.type, field.nullable, self.name, field.chars)
 
     @property
     def qualified(self) -> str:

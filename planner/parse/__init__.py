@@ -12,7 +12,7 @@ clock       now() in texts
 epochs      VERSION AS OF, in queries that Spark runs
 """
 
-from planner.parse.alter import AddColumns, NewColumn, Rename
+from planner.parse.alter import AddColumns, AlterColumn, Comment, NewColumn, Rename
 from planner.parse.changes import Assignment, Clause, Delete, Insert, Merge, Target, Update
 from planner.parse.clock import at_clock, says_clock
 from planner.parse.epochs import without_epochs
@@ -61,8 +61,10 @@ from planner.parse.tokens import line_and_column, words_of
 
 __all__ = [
     "AddColumns",
+    "AlterColumn",
     "Assignment",
     "Clause",
+    "Comment",
     "CreateSchema",
     "CreateStream",
     "CreateTable",

@@ -1,13 +1,21 @@
-"""ALTER: names, and further columns of tables."""
+"""ALTER and COMMENT ON: names, further columns of tables, and what is said of them."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from planner.context import Trait
 from planner.names import folded, schema_of
-from planner.parse.columns import DESCRIBED, PLACED, refuse_constraint, type_at
+from planner.parse.columns import (
+    DESCRIBED,
+    PLACED,
+    default_at,
+    refuse_constraint,
+    typed_column,
+)
 from planner.parse.queries import Query, query_at, string_value
+from planner.parse.schemas import WORDS, schema_name
 from planner.parse.tokens import Cursor, meant
 from planner.types import Field
 
@@ -27,7 +35,28 @@ class NewColumn:
 
     field: Field
     default: Query | None
-    comment: str | None
+    trait: Trait
+
+
+@dataclass(frozen=True, slots=True)
+class AlterColumn:
+    """ALTER TABLE … ALTER COLUMN: what it sets, the default (None: NULL) or the comment."""
+
+    name: str
+    column: str
+    sets: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """COMMENT ON a "table", "stream", "view", "schema", or a "column" of one of the former;
+    `text` None: none any more."""
+
+    kind: str
+    name: str
+    column: str | None
+    text: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +98,38 @@ _ALTERATIONS = {
 }
 
 
-def alter(cursor: Cursor) -> Rename | AddColumns:
+def comment_on(cursor: Cursor) -> Comment:
+    """The statement."""
+    cursor.expect("COMMENT", "ON")
+    column = None
+    if cursor.accept("COLUMN"):
+        kind, start = "column", cursor.peek()
+        parts = [cursor.name("column")]
+        while cursor.accept("."):
+            parts.append(cursor.name("column"))
+        if len(parts) < 2:
+            cursor.fail(detail="Expected the name of a column behind that of its table.")
+        name, column = cursor.full(start, parts[:-1]), parts[-1]
+    elif any(map(cursor.accept, WORDS)):
+        kind, name = "schema", schema_name(cursor)
+    else:
+        kind = "table"
+        if cursor.accept("MATERIALIZED", "VIEW") or cursor.accept("VIEW"):
+            kind = "view"
+        elif cursor.accept("STREAM"):
+            kind = "stream"
+        else:
+            cursor.expect("TABLE")
+        name = cursor.relation(kind)
+    cursor.expect("IS")
+    text = None
+    if not cursor.accept("NULL"):
+        text = string_value(cursor.take("string", "a string, or NULL"))
+    cursor.end()
+    return Comment(kind, name, column, text)
+
+
+def alter(cursor: Cursor) -> Rename | AddColumns | AlterColumn:
     """The statement."""
     start = cursor.expect("ALTER")
     if cursor.accept("MATERIALIZED", "VIEW"):
@@ -95,6 +155,10 @@ def alter(cursor: Cursor) -> Rename | AddColumns:
         if cursor.peek().word == "PARTITION":
             cursor.unsupported("ALTER with ADD PARTITION", action, *PLACED)
         return _add_columns(cursor, name)
+    if cursor.accept("ALTER") or cursor.accept("CHANGE"):
+        cursor.accept("COLUMN")
+        if (altered := _altered(cursor, name, kind)) is not None:
+            return altered
     if action.word in _COLUMNS:
         cursor.unsupported(f"ALTER with {action.word}", action, *_OTHER_COLUMNS[kind])
     if action.word in _ALTERATIONS:
@@ -102,6 +166,25 @@ def alter(cursor: Cursor) -> Rename | AddColumns:
         cursor.unsupported(f"ALTER with {action.word}", action, why, hint)
     hint = meant(action, ("RENAME", "ADD")) or _ALTER_HINT
     raise cursor.near(hint=hint)
+
+
+def _altered(cursor: Cursor, name: str, kind: str) -> AlterColumn | None:
+    """What is said of a column beside its type; None for what is not."""
+    if cursor.peek().kind not in ("word", "quoted"):
+        return None
+    column = cursor.name("column")
+    if cursor.accept("COMMENT"):
+        altered = AlterColumn(
+            name, column, "comment", string_value(cursor.take("string", "a string"))
+        )
+    elif kind != "view" and cursor.accept("SET", "DEFAULT"):
+        altered = AlterColumn(name, column, "default", default_at(cursor))
+    elif kind != "view" and cursor.accept("DROP", "DEFAULT"):
+        altered = AlterColumn(name, column, "default", None)
+    else:
+        return None
+    cursor.end()
+    return altered
 
 
 def _add_columns(cursor: Cursor, table: str) -> AddColumns:
@@ -124,18 +207,21 @@ def _add_columns(cursor: Cursor, table: str) -> AddColumns:
 def _new_column(cursor: Cursor) -> NewColumn:
     if cursor.peek().word == "IF" and (ahead := cursor.ahead()) and ahead.word == "NOT":
         cursor.fail(hint="There is no IF NOT EXISTS here: DESCRIBE says which columns there are.")
-    name = cursor.name("column")
-    kind, nullable, default, comment = type_at(cursor), True, None, None
+    column, default, trait = typed_column(cursor), None, Trait()
     while True:
         here = cursor.peek()
         if cursor.accept("NOT", "NULL"):
-            nullable = False
+            column = replace(column, nullable=False)
         elif cursor.accept("NULL"):
             pass
         elif cursor.accept("DEFAULT"):
+            start = cursor.peek().start
             default = _literal(cursor)
+            said = cursor.text[start : cursor.peek().start].rstrip()
+            trait = replace(trait, default=None if default is None else said)
         elif cursor.accept("COMMENT"):
             comment = string_value(cursor.take("string", "a string"))
+            trait = replace(trait, comment=comment)
         elif here.word in ("PRIMARY", "GENERATED", "CHECK", "UNIQUE", "REFERENCES"):
             cursor.unsupported(
                 f"a new column with {here.word}",
@@ -151,7 +237,7 @@ def _new_column(cursor: Cursor) -> NewColumn:
                 "Leave it out: the new column is the last one.",
             )
         else:
-            return NewColumn(Field(name, kind, nullable), default, comment)
+            return NewColumn(column, default, trait)
 
 
 def _literal(cursor: Cursor) -> Query | None:

@@ -16,6 +16,8 @@ from planner.names import folded, short_name
 from planner.parse.queries import Query, query_at
 from planner.parse.tokens import Cursor, Token, unquote
 
+#: Of a NULL for which the text has DEFAULT.
+DEFAULT = "default"
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 
 
@@ -133,7 +135,7 @@ def insert_after_with(cursor: Cursor) -> Insert | None:
 
 
 def _inserted(cursor: Cursor) -> Query:
-    """The query, in which DEFAULT stands for NULL."""
+    """The query, in which NULLs that are marked stand for DEFAULT."""
     if cursor.peek().word == "TABLE":  # TABLE t is FROM t
         start = cursor.peek().start
         text = cursor.text[:start] + "FROM " + cursor.text[start + len("TABLE") :]
@@ -145,8 +147,15 @@ def _inserted(cursor: Cursor) -> Query:
     rows = tree.expressions if isinstance(tree, exp.Values) else [tree]
     for row in rows:
         if isinstance(row, (exp.Tuple, exp.Select)):
-            row.set("expressions", [exp.Null() if _is_default(e) else e for e in row.expressions])
+            given = [_marked() if _is_default(e) else e for e in row.expressions]
+            row.set("expressions", given)
     return query
+
+
+def _marked() -> exp.Expression:
+    node = exp.Null()
+    node.meta[DEFAULT] = True
+    return node
 
 
 def _is_default(node: exp.Expression) -> bool:

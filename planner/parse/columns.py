@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NoReturn
 
 from planner import types
+from planner.context import Trait
 from planner.errors import suggestion
 from planner.names import folded
 from planner.parse.queries import string_value
-from planner.parse.tokens import Cursor, shortened
+from planner.parse.tokens import Cursor, Token, shortened
 from planner.types import Field, SqlType
 
 _TYPES: dict[str, SqlType] = {
@@ -32,9 +34,11 @@ _TYPES: dict[str, SqlType] = {
     "TIMESTAMP_NTZ": types.TIMESTAMP_NTZ,
 }
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
-_PADDED = ("CHAR", "CHARACTER", "VARCHAR")
+_LIMITED = ("CHAR", "CHARACTER", "VARCHAR")
 _NESTED = ("ARRAY", "MAP", "STRUCT")
 _OTHER_TYPES = ("INTERVAL", "VARIANT", "VOID", "GEOMETRY", "GEOGRAPHY")
+#: What may follow the value of DEFAULT.
+_AFTER_DEFAULT = frozenset((",", "COMMENT", "NOT", "PRIMARY", "GENERATED", "FIRST", "AFTER"))
 #: Of clauses: what each would do, and what to write.
 PLACED = (
     "says where rows lie, and they are kept in memory and found through indexes here",
@@ -43,23 +47,69 @@ PLACED = (
 DESCRIBED = ("is kept by no table of this library", "Leave it out.")
 
 
-def column_at(cursor: Cursor) -> tuple[Field, bool, str | None]:
-    """A column, whether it is PRIMARY KEY, and its comment."""
-    name = cursor.name("column")
-    kind = type_at(cursor)
-    nullable = True
-    comment = None
+def column_at(cursor: Cursor) -> tuple[Field, bool, Trait]:
+    """A column, whether it is PRIMARY KEY, and what else is said of it."""
+    column = typed_column(cursor)
+    trait = Trait()
     while True:
         if cursor.accept("NOT", "NULL"):
-            nullable = False
+            column = replace(column, nullable=False)
         elif cursor.accept("PRIMARY", "KEY"):
-            return Field(name, kind, nullable), True, comment
+            return column, True, trait
         elif cursor.accept("COMMENT"):
-            comment = string_value(cursor.take("string", "a string"))
-        elif cursor.peek().word in ("DEFAULT", "GENERATED", "CHECK", "UNIQUE", "REFERENCES"):
+            trait = replace(trait, comment=string_value(cursor.take("string", "a string")))
+        elif cursor.accept("DEFAULT"):
+            trait = replace(trait, default=default_at(cursor))
+        elif cursor.peek().word in ("GENERATED", "CHECK", "UNIQUE", "REFERENCES"):
             refuse_constraint(cursor)
         else:
-            return Field(name, kind, nullable), False, comment
+            return column, False, trait
+
+
+def typed_column(cursor: Cursor) -> Field:
+    """The name and the type of a column, which may be CHAR(n) or VARCHAR(n)."""
+    name = cursor.name("column")
+    kind = cursor.peek()
+    if kind.word not in _LIMITED:
+        return Field(name, type_at(cursor))
+    cursor.next()
+    sizes = _sizes(cursor, 1)
+    padded = kind.word != "VARCHAR"
+    if not sizes and padded:
+        sizes = ["1"]
+    digits = "".join(sizes)
+    if not (digits.isascii() and digits.isdigit() and 0 < int(digits) < 1 << 31):
+        cursor.fail_at(
+            kind,
+            f"a column of type {kind.word} says how many characters it takes",
+            hint=f"Write {kind.word}(10), or STRING.",
+        )
+    return Field(name, types.STRING, True, int(digits), padded)
+
+
+def comment_at(cursor: Cursor) -> str | None:
+    """What COMMENT says, if that comes next."""
+    if cursor.accept("COMMENT"):
+        return string_value(cursor.take("string", "a string"))
+    return None
+
+
+def default_at(cursor: Cursor) -> str | None:
+    """The expression behind DEFAULT, as written; None for NULL."""
+    start = cursor.peek()
+    depth = 0
+    last: Token | None = None
+    while (token := cursor.peek()).kind != "end":
+        if depth == 0 and token.word in _AFTER_DEFAULT and last is not None:
+            break
+        depth += (token.word in ("(", "[", "CASE")) - (token.word in (")", "]", "END"))
+        if depth < 0:
+            break
+        last = cursor.next()
+    if last is None:
+        cursor.fail(detail="Expected a value.")
+    text = cursor.text[start.start : last.start + len(last.text)]
+    return None if text.upper() == "NULL" else text
 
 
 def enforcement(cursor: Cursor) -> bool:
@@ -101,11 +151,11 @@ def type_at(cursor: Cursor) -> SqlType:
             named = shortened(f"DECIMAL({','.join(sizes)})")
             cursor.fail_at(token, f"there is no type {named}", detail=types.DECIMAL_SIZES)
         return kind
-    if name in _PADDED:
+    if name in _LIMITED:
         cursor.unsupported(
-            f"a column of type {name}",
+            f"{name} inside another type",
             token,
-            "has a length that Spark checks on write, and pads CHAR to; this library does not",
+            "has a length, which only columns of their own are checked for",
             "Use STRING.",
         )
     if name in _OTHER_TYPES:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from planner.context import Trait
 from planner.errors import SqlSyntaxError
 from planner.names import DEFAULT_SCHEMA, folded
-from planner.parse.alter import AddColumns, Rename, alter
+from planner.parse.alter import AddColumns, AlterColumn, Comment, Rename, alter, comment_on
 from planner.parse.changes import (
     Delete,
     Insert,
@@ -26,7 +27,14 @@ from planner.parse.changes import (
     truncate,
     update,
 )
-from planner.parse.columns import DESCRIBED, PLACED, column_at, enforcement, refuse_constraint
+from planner.parse.columns import (
+    DESCRIBED,
+    PLACED,
+    column_at,
+    comment_at,
+    enforcement,
+    refuse_constraint,
+)
 from planner.parse.queries import Query, query_at
 from planner.parse.schemas import (
     WORDS,
@@ -48,15 +56,16 @@ from planner.types import Field, MapType, holds
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """`primary_key` is empty for a bag; `enforced` False is NOT ENFORCED RELY. `comments`: one a
-    column, or None."""
+    """`primary_key` is empty for a bag; `enforced` False is NOT ENFORCED RELY. `traits`: one a
+    column."""
 
     name: str
     columns: tuple[Field, ...]
     primary_key: tuple[str, ...]
     enforced: bool
     if_not_exists: bool
-    comments: tuple[str | None, ...]
+    traits: tuple[Trait, ...]
+    comment: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +85,14 @@ class CreateStream:
     name: str
     columns: tuple[Field, ...]
     if_not_exists: bool
-    comments: tuple[str | None, ...]
+    traits: tuple[Trait, ...]
+    comment: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
     """`columns` renames the query's columns; None keeps their names. `schema`: of names in the
-    query that say none."""
+    query that say none. `comments`: of the columns, if any."""
 
     name: str
     query: Query
@@ -90,6 +100,8 @@ class CreateView:
     or_replace: bool
     if_not_exists: bool
     schema: str = DEFAULT_SCHEMA
+    comment: str | None = None
+    comments: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +207,8 @@ Statement: TypeAlias = (
     | DropView
     | Rename
     | AddColumns
+    | AlterColumn
+    | Comment
     | ExplainView
     | Describe
     | ShowColumns
@@ -221,12 +235,13 @@ _STATEMENTS = (
     "CREATE TABLE, CREATE STREAM, CREATE MATERIALIZED VIEW, DROP TABLE, DROP STREAM, "
     "DROP MATERIALIZED VIEW, ALTER TABLE, ALTER STREAM, ALTER MATERIALIZED VIEW, DESCRIBE, "
     "EXPLAIN MATERIALIZED VIEW, EXPLAIN CREATE MATERIALIZED VIEW, SHOW, VERIFY MATERIALIZED VIEW, "
-    "CREATE SCHEMA, DROP SCHEMA, USE, SET TIME ZONE, INSERT, UPDATE, DELETE, MERGE, TRUNCATE TABLE "
+    "CREATE SCHEMA, DROP SCHEMA, USE, COMMENT ON, SET TIME ZONE, INSERT, UPDATE, DELETE, "
+    "MERGE, TRUNCATE TABLE "
     "and queries"
 )
 _KEYWORDS = (
     "CREATE DROP ALTER DESCRIBE EXPLAIN SHOW SET VERIFY SELECT WITH VALUES INSERT UPDATE DELETE "
-    "MERGE TRUNCATE USE".split()
+    "MERGE TRUNCATE USE COMMENT".split()
 )
 _CREATED = ("TABLE", "STREAM", "MATERIALIZED", "VIEW", "SCHEMA")
 _SHOWN = ("TABLES", "STREAMS", "VIEWS", "SCHEMAS", "ARRANGEMENTS", "COLUMNS", "CREATE")
@@ -236,7 +251,7 @@ _STORED = ("says how files are laid out, and rows are kept in memory here", "Lea
 _CLAUSES = {
     **dict.fromkeys(("USING", "STORED", "ROW", "OPTIONS"), _STORED),
     **dict.fromkeys(("PARTITIONED", "CLUSTERED", "CLUSTER", "SORTED"), PLACED),
-    **dict.fromkeys(("COMMENT", "TBLPROPERTIES", "DEFAULT", "WITH"), DESCRIBED),
+    **dict.fromkeys(("TBLPROPERTIES", "DEFAULT", "WITH"), DESCRIBED),
     "LOCATION": (
         "names files that others may change, and a view would not hear of it",
         "Leave it out, and load the files: db.load(table, path).",
@@ -267,6 +282,8 @@ def parse_statement(text: str, schema: str = DEFAULT_SCHEMA) -> Statement:
             return _describe(cursor)
         case "SET":
             return _set(cursor)
+        case "COMMENT":
+            return comment_on(cursor)
         case "USE":
             return use_schema(cursor)
         case "VERIFY":
@@ -331,11 +348,27 @@ def _create(cursor: Cursor) -> _Created:
 def _create_view(cursor: Cursor, or_replace: bool) -> CreateView:
     exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.relation("view")
-    columns = cursor.name_list("column") if cursor.peek().word == "(" else None
+    columns: tuple[str, ...] | None = None
+    comments: tuple[str | None, ...] = ()
+    if cursor.accept("("):
+        named = [_view_column(cursor)]
+        while cursor.accept(","):
+            named.append(_view_column(cursor))
+        cursor.expect(")")
+        columns, comments = tuple(n for n, _ in named), tuple(c for _, c in named)
+    comment = comment_at(cursor)
     if cursor.peek().word != "AS":
-        cursor.fail(hint="Write CREATE MATERIALIZED VIEW name [(column, …)] AS query.")
+        hint = "Write CREATE MATERIALIZED VIEW name [(column, …)] [COMMENT text] AS query."
+        cursor.fail(hint=hint)
     cursor.next()
-    return CreateView(name, query_at(cursor), columns, or_replace, exists, cursor.schema)
+    query = query_at(cursor)
+    if not any(comments):
+        comments = ()
+    return CreateView(name, query, columns, or_replace, exists, cursor.schema, comment, comments)
+
+
+def _view_column(cursor: Cursor) -> tuple[str, str | None]:
+    return cursor.name("column"), comment_at(cursor)
 
 
 def _create_table(cursor: Cursor) -> CreateTable | CreateTableAs:
@@ -353,7 +386,7 @@ def _create_table(cursor: Cursor) -> CreateTable | CreateTableAs:
     cursor.expect("(")
     columns: list[Field] = []
     taken: set[str] = set()
-    comments: list[str | None] = []
+    traits: list[Trait] = []
     key: tuple[str, ...] = ()
     key_token: Token | None = None
     enforced = True
@@ -368,12 +401,12 @@ def _create_table(cursor: Cursor) -> CreateTable | CreateTableAs:
         elif cursor.peek().word in ("CHECK", "UNIQUE", "FOREIGN"):
             refuse_constraint(cursor)
         else:
-            column, is_key, comment = column_at(cursor)
+            column, is_key, trait = column_at(cursor)
             if folded(column.name) in taken:
                 cursor.fail_at(here, f'column "{column.name}" is specified more than once')
             taken.add(folded(column.name))
             columns.append(column)
-            comments.append(comment)
+            traits.append(trait)
             names = (column.name,) if is_key else ()
         if names:
             if key:
@@ -381,16 +414,20 @@ def _create_table(cursor: Cursor) -> CreateTable | CreateTableAs:
             key, key_token, enforced = names, here, enforcement(cursor)
             if not cursor.accept("NOT", "NULL"):
                 cursor.accept("NULL")
+            if here.word not in ("CONSTRAINT", "PRIMARY") and cursor.peek().word == "COMMENT":
+                traits[-1] = replace(traits[-1], comment=comment_at(cursor))
         if not cursor.accept(","):
             break
     cursor.expect(")")
+    _refuse_clauses(cursor)
+    comment = comment_at(cursor)
     _refuse_clauses(cursor)
     if cursor.peek().word == "AS":
         cursor.fail(
             detail="A table that is made of a query has the query's columns.",
             hint="Write CREATE TABLE name AS query, with aliases and casts in the query.",
         )
-    cursor.end(hint="A table of this library has columns and a primary key, and no other clauses.")
+    cursor.end(hint="A table has columns, a primary key and a comment, and no other clauses.")
     by_name = {folded(c.name): c.name for c in columns}
     spelled: list[str] = []
     for part in key:
@@ -406,8 +443,8 @@ def _create_table(cursor: Cursor) -> CreateTable | CreateTableAs:
                 f'the primary key names column "{part}", which has maps',
                 detail="Two maps are never compared, as in Spark.",
             )
-    fields = tuple(Field(c.name, c.type, c.nullable and c.name not in spelled) for c in columns)
-    return CreateTable(name, fields, tuple(spelled), enforced, exists, tuple(comments))
+    fields = tuple(replace(c, nullable=c.nullable and c.name not in spelled) for c in columns)
+    return CreateTable(name, fields, tuple(spelled), enforced, exists, tuple(traits), comment)
 
 
 def _refuse_clauses(cursor: Cursor) -> None:
@@ -423,11 +460,11 @@ def _create_stream(cursor: Cursor) -> CreateStream:
     name = cursor.relation("stream")
     cursor.expect("(")
     columns: list[Field] = []
-    comments: list[str | None] = []
+    traits: list[Trait] = []
     while True:
         here = cursor.peek()
         constraint = here.word in ("CONSTRAINT", "PRIMARY")
-        column, is_key, comment = (None, True, None) if constraint else column_at(cursor)
+        column, is_key, trait = (None, True, Trait()) if constraint else column_at(cursor)
         if column is None or is_key:
             cursor.unsupported(
                 "a primary key of a stream",
@@ -438,12 +475,13 @@ def _create_stream(cursor: Cursor) -> CreateStream:
         if any(folded(column.name) == folded(c.name) for c in columns):
             cursor.fail_at(here, f'column "{column.name}" is specified more than once')
         columns.append(column)
-        comments.append(comment)
+        traits.append(trait)
         if not cursor.accept(","):
             break
     cursor.expect(")")
-    cursor.end(hint="A stream has columns, and no other clauses.")
-    return CreateStream(name, tuple(columns), exists, tuple(comments))
+    comment = comment_at(cursor)
+    cursor.end(hint="A stream has columns and a comment, and no other clauses.")
+    return CreateStream(name, tuple(columns), exists, tuple(traits), comment)
 
 
 def _drop(cursor: Cursor) -> DropTable | DropStream | DropView | DropSchema:

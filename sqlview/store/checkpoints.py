@@ -28,12 +28,13 @@ from operators.state.files import discard, listed, size
 from operators.state.pieces import MappedFiles, Pack, checksum
 from operators.state.values import ValueFiles
 from planner.errors import FormatError, StoreError
-from planner.serialise import PLAN_CLASSES, Format
+from planner.serialise import Format
 from sqlview.positions import Position
 from sqlview.store import log
 from sqlview.store.log import End
 from sqlview.store.records import (
     DEFINITIONS,
+    PARTS,
     DefinedSchema,
     DefinedStream,
     DefinedTable,
@@ -63,7 +64,7 @@ class Contents:
 
 
 _FORMAT = Format(
-    "sqlview checkpoint", 1, (*PLAN_CLASSES, *NAME_CLASSES, *DEFINITIONS, DefinedSchema, Contents)
+    "sqlview checkpoint", 1, (*PARTS, *NAME_CLASSES, *DEFINITIONS, DefinedSchema, Contents)
 )
 
 

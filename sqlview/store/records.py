@@ -25,6 +25,7 @@ from operators.table import TableState
 from planner import dataflow as ir
 from planner import zones
 from planner.algebra import SortKey
+from planner.context import Trait
 from planner.errors import FormatError, StoreError
 from planner.expr import Literal
 from planner.serialise import PLAN_CLASSES, Format
@@ -53,7 +54,8 @@ class DefinedTable:
     schema: Schema
     key: tuple[int, ...]
     enforced: bool
-    comments: tuple[str | None, ...]
+    traits: tuple[Trait, ...]
+    comment: str | None
     awaits_rows: bool
 
 
@@ -62,7 +64,8 @@ class DefinedStream:
     id: str
     name: str
     schema: Schema
-    comments: tuple[str | None, ...]
+    traits: tuple[Trait, ...]
+    comment: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,8 @@ class DefinedView:
     key: tuple[int, ...]
     zone: str
     zoned: bool
+    traits: tuple[Trait, ...]
+    comment: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,23 +124,34 @@ class Renamed:
 @dataclass(frozen=True, slots=True)
 class AddedColumns:
     """More columns of a table, behind the others: each with the value that the rows there are have
-    in it, and its comment. `texts`: of views that name the table, each by its id."""
+    in it, and what is said of it. `texts`: of views that name the table, each by its id."""
 
     id: str
     columns: tuple[Field, ...]
     values: tuple[Literal, ...]
-    comments: tuple[str | None, ...]
+    traits: tuple[Trait, ...]
     texts: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What is said of a table, stream or view, and of its columns, from now on."""
+
+    id: str
+    traits: tuple[Trait, ...]
+    comment: str | None
+
+
 #: What is done to what is there.
-Alteration: TypeAlias = DefinedSchema | DroppedSchema | Dropped | Renamed | AddedColumns
+Alteration: TypeAlias = DefinedSchema | DroppedSchema | Dropped | Renamed | AddedColumns | Described
 Definition: TypeAlias = DefinedTable | DefinedStream | DefinedView | Alteration
 #: Of what is there.
 DEFINITIONS = (DefinedTable, DefinedStream, DefinedView)
-_ALTERATIONS = (DefinedSchema, DroppedSchema, Dropped, Renamed, AddedColumns)
+_ALTERATIONS = (DefinedSchema, DroppedSchema, Dropped, Renamed, AddedColumns, Described)
 _CLASSES = (*DEFINITIONS, *_ALTERATIONS)
-_FORMAT = Format("sqlview definition", 1, (*PLAN_CLASSES, *_CLASSES))
+#: What all of these are made of.
+PARTS = (*PLAN_CLASSES, Trait)
+_FORMAT = Format("sqlview definition", 1, (*PARTS, *_CLASSES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +172,14 @@ def of_table(table: Table, awaits_rows: bool = False) -> DefinedTable:
         schema=table.schema,
         key=table.key or (),
         enforced=table.enforced,
-        comments=table.comments,
+        traits=table.traits,
+        comment=table.comment,
         awaits_rows=awaits_rows,
     )
 
 
 def of_stream(stream: Stream) -> DefinedStream:
-    return DefinedStream(stream.id, stream.name, stream.schema, stream.comments)
+    return DefinedStream(stream.id, stream.name, stream.schema, stream.traits, stream.comment)
 
 
 def of_view(view: View) -> DefinedView:
@@ -180,6 +197,8 @@ def of_view(view: View) -> DefinedView:
         key=view.key or (),
         zone=view.zone.id,
         zoned=view.zoned,
+        traits=view.traits,
+        comment=view.comment,
     )
 
 
@@ -204,6 +223,8 @@ def view_of(defined: DefinedView) -> View:
         key=defined.key if defined.keyed else None,
         zone=zone,
         zoned=defined.zoned,
+        traits=defined.traits,
+        comment=defined.comment,
     )
 
 
@@ -231,14 +252,15 @@ def entry_of(defined: DefinedTable | DefinedStream | DefinedView) -> Entry:
 
 
 def stream_of(defined: DefinedStream) -> Stream:
-    return Stream(defined.id, defined.name, defined.schema, defined.comments)
+    return Stream(defined.id, defined.name, defined.schema, defined.traits, defined.comment)
 
 
 def table_of(defined: DefinedTable) -> Table:
     """A table without rows."""
     key = defined.key or None
     state = TableState(ir.Source(defined.id, defined.schema), key)
-    return Table(defined.name, defined.schema, key, defined.enforced, state, defined.comments)
+    said = defined.traits, defined.comment
+    return Table(defined.name, defined.schema, key, defined.enforced, state, *said)
 
 
 def parts_of(entry: Entry | Alteration, awaits_rows: bool = False) -> Parts:

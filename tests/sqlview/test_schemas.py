@@ -131,7 +131,7 @@ def test_prepared_queries_are_of_the_schema_in_use() -> None:
         held = statement.subscribe(id=2)
         assert held.rows() == [(3,)]
         db.sql("USE default")
-        again = db.prepare("SELECT v FROM sales.t WHERE id = :id", name="sales.of_id")
+        again = db.prepare("SELECT v FROM Sales.t WHERE id = :id", name="sales.of_id")
         assert again is statement
 
 
