@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from planner.dataflow import Index, Stored, Stream
-from planner.types import Schema
+from planner.types import Schema, SqlType
 
 #: The relation of one row whose column is the time that `now()` gives; there once it was set. No
 #: text can name it.
@@ -45,7 +45,20 @@ class RelationInfo:
         return isinstance(self.node, Stream)
 
 
+@dataclass(frozen=True, slots=True)
+class UserFunction:
+    """A function of the user: what a plan calls by `id` (operators.scalar.user), and its result's
+    type. Its code is the process's alone."""
+
+    name: str
+    id: str
+    type: SqlType
+
+
 class CatalogReader(Protocol):
+    def function(self, name: str) -> UserFunction | None:
+        """The user's function of that name, or None."""
+
     def relation(self, name: str) -> RelationInfo | None:
         """The table or view of that name (case-insensitive, as in Spark), or None."""
 

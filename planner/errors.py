@@ -90,3 +90,7 @@ def suggestion(name: str, known: Iterable[str]) -> str | None:
     spelled = {k.lower(): k for k in known}
     near = difflib.get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.6)
     return f'Did you mean "{spelled[near[0]]}"?' if near else None
+
+
+class FunctionError(SqlViewError):
+    """A function of the user is not known to the process that is to call it."""

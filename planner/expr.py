@@ -174,6 +174,7 @@ FUNCTIONS: dict[str, str] = {
     "ends_with": "(a, suffix) -> BOOLEAN",
     "contains": "(a, infix) -> BOOLEAN",
     "lpad": "(a, length INT, padding): filled on the left, or cut, to the length",
+    "user": "(name, id, arguments …): a function of the user, see operators.scalar.user",
     "rpad": "(a, length INT, padding): filled on the right, or cut, to the length",
     "repeat": "(a, times INT)",
     "reverse": "characters in reverse",
@@ -407,7 +408,7 @@ _MAY_FAIL = frozenset(
     "add subtract multiply divide integral_divide remainder negate abs round floor ceil "
     "cast split_part date_trunc period_edge add_months add_microseconds exact_sum_to_double "
     "checked_sum single_value make_date parse_date like repeat lpad rpad bit_get elt bround map "
-    "map_concat sequence array_sort transform_keys".split()
+    "map_concat sequence array_sort transform_keys user".split()
 ) | {f.name for f in LIBRARY.values() if f.fails}
 #: Characters of the texts that lpad and rpad make, at most, and repeat of more than a few copies.
 LONGEST_TEXT = 1 << 24

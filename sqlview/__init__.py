@@ -13,7 +13,8 @@ db.view("revenue").rows()
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from sqlview._compiling import announce
 from sqlview._origin import check_single_origin
@@ -25,6 +26,7 @@ from planner.errors import (  # noqa: E402
     BindError,
     CatalogError,
     DataError,
+    FunctionError,
     MemoryLimitError,
     SqlSyntaxError,
     SqlViewError,
@@ -54,6 +56,7 @@ __all__ = [
     "CatalogError",
     "Change",
     "DataError",
+    "FunctionError",
     "Loaded",
     "MemoryLimitError",
     "Metrics",
@@ -93,6 +96,7 @@ def connect(
     retain: int | str | None = None,
     clock: str = "manual",
     tick: float | str = 1,
+    udfs: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Session:
     """Open a session.
 
@@ -124,6 +128,7 @@ def connect(
     clock: who moves the time that `now()`, `current_timestamp()` and `current_date()` in views are:
     "manual", Session.advance alone; "system", the session too, to the system's time when it is
     opened and at every tick. tick: seconds, or a text as "500ms", "1s", "1m".
+    udfs: the code of functions that the store names, by name, see Session.udf.
 
     Raises: StoreError for a path that is no store, of another version, in use, damaged or not to be
     written; UnsupportedError for a time zone that is not known, or that is not that of `spark`;
@@ -142,6 +147,7 @@ def connect(
         retain=retain,
         clock=clock,
         tick=tick,
+        udfs=udfs,
     )
 
 

@@ -18,7 +18,7 @@ from operators.flight.rows import RowReader
 from operators.table import TableState
 from planner import dataflow as ir
 from planner.algebra import SortKey
-from planner.context import CLOCK, RelationInfo, Trait
+from planner.context import CLOCK, RelationInfo, Trait, UserFunction
 from planner.errors import CatalogError, suggestion
 from planner.names import DEFAULT_SCHEMA, folded, full_name, schema_of
 from planner.types import Schema
@@ -128,6 +128,7 @@ class _Called(NamedTuple):
     entries: list[tuple[Entry, str, tuple[Trait, ...], str | None]]
     texts: list[tuple[View, str]]
     spaces: dict[str, Space]
+    functions: dict[str, UserFunction]
     last_id: int
 
 
@@ -152,13 +153,15 @@ class Catalog:
         self._entries: dict[str, Entry] = {}
         self._named: dict[str, Entry] = {}
         self._spaces = {DEFAULT_SCHEMA: Space(DEFAULT_SCHEMA, None)}
+        self._functions: dict[str, UserFunction] = {}
         self._last_id = 0
         self._kept_by: dict[Key, list[tuple[int, View]]] | None = None
 
     def mark(self) -> _Called:
         texts = [(view, view.text) for view in self.views()]
         called = [(e, e.name, e.traits, e.comment) for e in self.entries]
-        return _Called(called, texts, dict(self._spaces), self._last_id)
+        spaces, functions = dict(self._spaces), dict(self._functions)
+        return _Called(called, texts, spaces, functions, self._last_id)
 
     def restore(self, mark: _Called) -> None:
         """What was added, removed or renamed since was not."""
@@ -168,7 +171,7 @@ class Catalog:
             view.text = text
         self._entries = {entry.id: entry for entry, *_ in mark.entries}
         self._named = {folded(name): entry for entry, name, *_ in mark.entries}
-        self._spaces = dict(mark.spaces)
+        self._spaces, self._functions = dict(mark.spaces), dict(mark.functions)
         self._last_id, self._kept_by = mark.last_id, None
 
     def add(self, entry: Entry) -> None:
@@ -234,6 +237,23 @@ class Catalog:
     def remove_space(self, space: Space) -> None:
         self._dataflow.undo.before(self)
         del self._spaces[folded(space.name)]
+
+    # -- functions -------------------------------------------------------------------------------
+
+    def function(self, name: str) -> UserFunction | None:
+        return self._functions.get(folded(name))
+
+    def functions(self) -> tuple[UserFunction, ...]:
+        """The user's functions, in the order of their registration."""
+        return tuple(self._functions.values())
+
+    def add_function(self, function: UserFunction) -> None:
+        self._dataflow.undo.before(self)
+        self._functions[folded(function.name)] = function
+
+    def remove_function(self, function: UserFunction) -> None:
+        self._dataflow.undo.before(self)
+        del self._functions[folded(function.name)]
 
     def entries_in(self, schema: str) -> tuple[Entry, ...]:
         """What is in a schema, in the order of creation."""

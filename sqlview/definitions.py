@@ -7,18 +7,21 @@ its successor is there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 from operators import interrupts
 from operators.dataflow import Dataflow
+from operators.scalar import user
+from operators.scalar.user import Function
 from operators.table import TableState
 from planner import algebra, parse
 from planner import dataflow as ir
 from planner.analysis.keys import plan_keys
-from planner.bind import bind_default, bind_view
-from planner.context import Trait
+from planner.bind import bind_default, bind_view, is_taken
+from planner.context import Trait, UserFunction
 from planner.errors import CatalogError, UnsupportedError, suggestion
 from planner.expr import children
 from planner.indexes import Migration
@@ -26,7 +29,8 @@ from planner.lower import lower, table_key
 from planner.names import DEFAULT_SCHEMA, folded
 from planner.optimizer import optimize
 from planner.room import refuse_deep, with_room
-from planner.types import Schema
+from planner.serialise import PLAN
+from planner.types import Schema, SqlType
 from planner.visit import expressions, walk
 from planner.zones import Zone
 from sqlview.catalog import MOST_LISTED, Catalog, Entry, Space, Stream, Table, View
@@ -39,6 +43,7 @@ from sqlview.store.records import (
     DefinedSchema,
     Described,
     Dropped,
+    DroppedFunction,
     DroppedSchema,
     Renamed,
 )
@@ -92,6 +97,8 @@ class Definitions:
         self._tell_renamed = renamed
         self._tell_altered = altered
         self.record: Record = _not_recorded
+        #: Of the user's functions that a store names, by folded name.
+        self.code: Mapping[str, Function] = {}
         #: Called when a statement has changed something.
         self.ended: Callable[[], None] = _nothing
 
@@ -390,6 +397,70 @@ class Definitions:
             self.record(record)
 
         self._all_or_nothing(work)
+
+    def register(self, name: str, function: Function, kind: SqlType) -> None:
+        """A function of the user; one of the name and type that is there gets its code, if this
+        process has none for it.
+
+        Raises: CatalogError for a name of Spark's, and for another function in the place of one
+        that views call.
+        """
+        if is_taken(name):
+            raise CatalogError(
+                f'there is a function "{name}" of Spark', hint="Give yours another name."
+            )
+        there = self._catalog.function(name)
+        if there is not None and there.type == kind:
+            if not user.is_known(there.id) or user.known(there.id, there.name) is function:
+                user.know(there.id, function)
+                return
+        if there is not None:
+            self._refuse_called(there, "register another function as")
+        made = UserFunction(name, uuid.uuid4().hex, kind)
+        user.know(made.id, function)
+        self.add_function(made)
+
+    def add_function(self, function: UserFunction) -> None:
+        code = self.code.get(folded(function.name))
+        if code is not None:
+            user.know(function.id, code)
+
+        def work() -> None:
+            self._catalog.add_function(function)
+            self.record(function)
+
+        self._all_or_nothing(work)
+
+    def drop_function(self, statement: parse.DropFunction) -> None:
+        """Raises: CatalogError for an unknown function, and one that views call."""
+        function = self._catalog.function(statement.name)
+        if function is None:
+            if statement.if_exists:
+                return
+            known = [f.name for f in self._catalog.functions()]
+            raise CatalogError(
+                f'function "{statement.name}" does not exist',
+                hint=suggestion(statement.name, known),
+            )
+        self._refuse_called(function, "drop")
+        self.remove_function(function)
+
+    def remove_function(self, function: UserFunction) -> None:
+        def work() -> None:
+            self._catalog.remove_function(function)
+            self.record(DroppedFunction(function.name))
+
+        self._all_or_nothing(work)
+
+    def _refuse_called(self, function: UserFunction, verb: str) -> None:
+        # Ids are random: nothing else in a plan has one.
+        callers = [v.name for v in self._catalog.views() if function.id in PLAN.write(v.root)]
+        if callers:
+            raise CatalogError(
+                f'cannot {verb} "{function.name}" because views call it',
+                detail="They are " + ", ".join(f'"{name}"' for name in callers) + ".",
+                hint="Drop those views first, or register the other function by another name.",
+            )
 
     def create_schema(self, statement: parse.CreateSchema) -> None:
         if self._catalog.has_space(statement.name):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 from typing_extensions import assert_never
 
+from operators.scalar import user
 from planner import parse
 from planner.context import Trait
 from planner.names import CATALOG, quoted, quoted_relation
@@ -21,8 +22,8 @@ COLUMNS_SCHEMA = pa.schema(
         pa.field("data_type", pa.string(), False),  # as Spark writes it, in lower case
         pa.field("nullable", pa.bool_(), False),
         pa.field("key", pa.int32()),  # the column's place in the primary key, from 1; or NULL
-        pa.field("default", pa.string()),  # as written; NULL for NULL
         pa.field("comment", pa.string()),
+        pa.field("default", pa.string()),  # as written; NULL for NULL
     ]
 )
 
@@ -59,8 +60,8 @@ def columns(entry: Entry) -> pa.Table:
             "data_type": field.declared.lower(),
             "nullable": field.nullable,
             "key": key.index(place) + 1 if place in key else None,
-            "default": trait.default,
             "comment": trait.comment,
+            "default": trait.default,
         }
         for place, (field, trait) in enumerate(zip(entry.schema, entry.traits, strict=True))
     ]
@@ -70,6 +71,16 @@ def columns(entry: Entry) -> pa.Table:
 def schemas(catalog: Catalog) -> pa.Table:
     """The names of all schemas."""
     return pa.table({"namespace": pa.array([s.name for s in catalog.spaces()], pa.string())})
+
+
+def functions(catalog: Catalog) -> pa.Table:
+    """The user's functions, the type of each, and whether this process has its code."""
+    rows = [
+        {"function": f.name, "type": str(f.type), "registered": user.is_known(f.id)}
+        for f in catalog.functions()
+    ]
+    kinds = [("function", pa.string()), ("type", pa.string()), ("registered", pa.bool_())]
+    return pa.Table.from_pylist(rows, pa.schema(kinds))
 
 
 def schema(space: Space) -> pa.Table:

@@ -16,6 +16,7 @@ from operators.dataflow import Dataflow, Key
 from operators.executor.inline import InlineExecutor
 from operators.state.hashing import Hashing
 from planner import dataflow as ir
+from planner.context import UserFunction
 from planner.errors import SqlViewError, StoreError
 from sqlview.catalog import Catalog, Entry, Space, Stream, Table, View
 from sqlview.definitions import Definitions
@@ -81,6 +82,8 @@ class Recovery:
         self._dataflow.hashing = Hashing(tuple(found.document["hashing"]))
         for schema in found.contents.schemas:
             self._catalog.add_space(Space(schema.name, schema.comment))
+        for function in found.contents.functions:
+            self._definitions.add_function(function)
         again: list[View] = []
         for defined, counter in zip(found.contents.definitions, found.counters, strict=True):
             entry = records.entry_of(defined)
@@ -134,6 +137,12 @@ class Recovery:
                 definitions.add_schema(Space(record.name, record.comment))
             case records.DroppedSchema():
                 definitions.drop_space(self._catalog.space(record.name))
+            case UserFunction():
+                definitions.add_function(record)
+            case records.DroppedFunction():
+                function = self._catalog.function(record.name)
+                assert function is not None, "it was there"
+                definitions.remove_function(function)
             case records.Described():
                 definitions.described(record)
             case records.Dropped():

@@ -46,7 +46,7 @@ from planner.errors import (
     UnsupportedError,
     ViewError,
 )
-from planner.names import DEFAULT_SCHEMA, short_name
+from planner.names import DEFAULT_SCHEMA, folded, short_name
 from planner.room import with_room
 from sqlview import describe, introspect
 from sqlview.arguments import (
@@ -133,6 +133,7 @@ class Session:
         clock: str = "manual",
         tick: float | str = 1,
         repair: bool = False,
+        udfs: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         """`repair`: what lies in damaged files is computed anew, see `python -m sqlview repair`."""
         check_spark(spark)
@@ -217,6 +218,10 @@ class Session:
         self._reads = Reads(
             self._catalog, self._dataflow, self._versions, self._reader, self._settings.zone
         )
+        for name, function in (udfs or {}).items():
+            check_text("udfs", name)
+            check_callable("udfs", function)
+        self._definitions.code = {folded(name): f for name, f in (udfs or {}).items()}
         self._store: Store | None = None
         #: Why it is not to be used, once a file of the store was found damaged.
         self._damaged: StoreError | None = None
@@ -291,6 +296,10 @@ class Session:
                     self._definitions.drop_schema(statement)
                     if not self._catalog.has_space(self._schema):
                         self._schema = DEFAULT_SCHEMA
+                case parse.DropFunction():
+                    self._definitions.drop_function(statement)
+                case parse.ShowFunctions():
+                    return self._result(describe.functions(self._catalog))
                 case parse.UseSchema():
                     self._schema = self._catalog.space(statement.name).name
                 case parse.VerifyView():
@@ -567,6 +576,26 @@ class Session:
         with self._working():
             return self._prepared.prepare(parse.qualified(text, self._schema), name, said)
 
+    def udf(self, name: str, function: Callable[..., Any], type: str) -> None:
+        """Register a function for views and statements, `name(arguments)`.
+
+        function(*arrays): takes a pyarrow.Array for each argument (of a call without arguments the
+        number of rows), and returns one of as many values, which are of the SQL type `type`. It is
+        deterministic, and the value of a row depends on that row alone: it is called with any rows
+        together, some more than once, in this process and in Spark's tasks. NULLs are given to it.
+        Where it raises, or returns something else, the row is in error.
+        A store keeps the name and the type: register it again when it is opened, or give it to
+        `connect` as `udfs`, if commits are to be taken up that no checkpoint has.
+        Raises: CatalogError for a name of Spark's, and another function in the place of one that
+        views call; SqlSyntaxError for what is no type; TypeError.
+        """
+        check_text("name", name)
+        check_callable("function", function)
+        check_text("type", type)
+        kind = parse.schema_type(type)
+        with self._working():
+            self._definitions.register(name, function, kind)
+
     def unsubscribe(self, name: str, callback: Subscriber) -> None:
         """Call `callback` back no more: it hears nothing of later steps.
 
@@ -811,6 +840,7 @@ class Session:
                 dict(self._writer.positions.items()),
                 tuple(map(records.definition_of, entries)),
                 tuple(records.DefinedSchema(s.name, s.comment) for s in spaces),
+                self._catalog.functions(),
                 tuple(map(counter_of, entries)),
                 self._history.image(),
                 checkpoint.cut(self._dataflow, self._store.values),
@@ -982,7 +1012,8 @@ class Session:
             side = self._side()
             side.start()  # Spark, if it is started for this, has a say in the time zone
             zone = self._settings.zone()
-            rows = side.select(text, [*kept, *past], read, zone, streams)
+            functions = self._catalog.functions()
+            rows = side.select(text, [*kept, *past], read, zone, streams, functions)
         return Result(Selected(rows, zone))
 
     def _rows_as_of(self, name: str, epoch: int) -> pa.Table:
@@ -1036,7 +1067,7 @@ class Session:
     def _spark_oracle(self, zone: str) -> Oracle:
         """Raises: CannotSay if there is no Spark and none can be started."""
         try:
-            return self._side().oracle(zone)
+            return self._side().oracle(zone, self._catalog.functions())
         except Exception as error:
             raise CannotSay(f"there is no Spark: {error}") from error
 

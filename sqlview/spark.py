@@ -19,7 +19,7 @@ import tempfile
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -35,11 +35,14 @@ from pyspark.errors import (
 )
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.functions import arrow_udf
 
+from operators.scalar import user
 from operators.state.files import make_directory
 from operators.state.stored import StoredRows
 from operators.state.values import ValueFiles
 from planner import zones
+from planner.context import UserFunction
 from planner.errors import (
     BindError,
     CatalogError,
@@ -326,12 +329,14 @@ class SparkSide:
         read: Callable[[str], pa.Table | Readable],
         zone: Zone,
         streams: Iterable[str] = (),
+        functions: Iterable[UserFunction] = (),
     ) -> DataFrame:
         """Run a query by Spark SQL, over tables and views of the session as they are now.
 
         `names`: all of them; `read` gives the rows of one. A name of theirs goes before one of
-        Spark's; Spark's own tables, temporary views and functions can be used beside them. The
-        query means what it does in the time zone.
+        Spark's; Spark's own tables, temporary views and functions can be used beside them,
+        and `functions`, which become temporary ones of Spark's session if they are named. The query
+        means what it does in the time zone.
         Raises: SqlSyntaxError, BindError, CatalogError with the place in `text`; UnsupportedError
         if Spark has another time zone.
         Cost: a snapshot of each relation that the text names, then Spark's.
@@ -349,6 +354,7 @@ class SparkSide:
             for i, name in enumerate(used)
         )
         head = f"WITH {relations} (" if used else "("
+        register(spark, functions, words)
         with _spark_errors(text, names, streams), using(spark):
             return spark.sql(f"{head}\n{spark_template(text)}\n)", **frames)
 
@@ -370,10 +376,11 @@ class SparkSide:
         self._beside.conf.set(TIME_ZONE, zone.id)
         return self._beside
 
-    def oracle(self, zone: str) -> SparkOracle:
+    def oracle(self, zone: str, functions: Iterable[UserFunction] = ()) -> SparkOracle:
         """An oracle on this Spark, without tables."""
         from sqlview.oracle.spark_engine import SparkOracle
 
+        register(self.spark, functions)
         return SparkOracle(self.spark, self.dataframe, zone=zone)
 
     @contextmanager
@@ -550,6 +557,19 @@ def _estimated_bytes(frame: DataFrame) -> int:
     if plan is None:
         return 0
     return int(plan.queryExecution().optimizedPlan().stats().sizeInBytes())
+
+
+def register(
+    spark: SparkSession, functions: Iterable[UserFunction], words: Container[str] | None = None
+) -> None:
+    """Let Spark's session have the user's functions, of these names, if this process has their
+    code."""
+    for function in functions:
+        if not user.is_known(function.id) or (words and folded(function.name) not in words):
+            continue
+        code = user.known(function.id, function.name)
+        made = arrow_udf(code, str(function.type))  # type: ignore[call-overload]
+        spark.udf.register(function.name, made)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from operators.flight import arrow
 from operators.flight.delta import Delta
 from planner import parse
 from planner.errors import ViewError
+from planner.names import folded
 from planner.zones import UTC
 from sqlview.catalog import Catalog, Table, View
 from sqlview.clock import instant_in, shown
@@ -220,6 +221,8 @@ class Verifier:
             raise CannotSay(f"it depends on the time zone {zone}, and DuckDB knows none here")
         if any(self._has_chars(v) for v in self._catalog.views_under(view)):
             raise CannotSay("it reads columns of type CHAR, which DuckDB compares as others")
+        if self._calls_functions(view):
+            raise CannotSay("it calls functions of the user, which are given to Spark alone")
         if self._duckdb is None:
             self._duckdb = DuckDBOracle(zone=zone)
         try:
@@ -252,6 +255,12 @@ class Verifier:
     def _has_chars(self, view: View) -> bool:
         """Whether what it reads itself has columns of type CHAR."""
         return any(f.chars is not None for id in view.reads for f in self._catalog.entry(id).schema)
+
+    def _calls_functions(self, view: View) -> bool:
+        """Whether it may call functions of the user, itself or through views."""
+        names = {folded(f.name) for f in self._catalog.functions()}
+        under = self._catalog.views_under(view)
+        return any(not names.isdisjoint(parse.words_of(v.text)) for v in under)
 
     def _is_timed(self, view: View) -> bool:
         """Whether its own text says now()."""

@@ -49,6 +49,7 @@ from operators.scalar import (
     strings,
     templates,
     urls,
+    user,
     utf8,
     wordings,
 )
@@ -66,6 +67,7 @@ from operators.scalar.value import (
     physical,
 )
 from planner import types as t
+from planner.errors import FunctionError
 from planner.expr import Call, Expr, Literal, Outer, Parameter
 from planner.expr import Column as ColumnExpr
 
@@ -100,6 +102,7 @@ BUILDERS: dict[str, Builder] = {
     **urls.BUILDERS,
     **utf8.BUILDERS,
     **hashes.BUILDERS,
+    **user.BUILDERS,
 }
 
 
@@ -124,7 +127,7 @@ class Compiled:
         """`evaluate`, where `quiet` holds already."""
         try:
             return self._run(columns, n)
-        except MemoryError:
+        except (MemoryError, FunctionError):
             raise
         except Exception:
             return self._apart(columns, n)
@@ -145,7 +148,7 @@ class Compiled:
         if n == 1:
             try:
                 return self._run(columns, 1)
-            except MemoryError:
+            except (MemoryError, FunctionError):
                 raise
             except Exception as fault:
                 name = type(fault).__name__

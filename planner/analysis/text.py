@@ -86,6 +86,9 @@ def _call(call: Call, names: Sequence[str]) -> tuple[str, int]:
         return f"{inner(args[0], left)} {sign} {inner(args[1], right)}", strength
     tight = _COMPARISON + 1
     match call.function:
+        case "user":
+            given = ", ".join(_text(a, names)[0] for a in args[2:])
+            return f"{_literal_text(args[0])}({given})", _ATOM
         case "not":
             return f"NOT {inner(args[0], _NOT)}", _NOT
         case "is_null":
@@ -115,6 +118,11 @@ def _case(call: Call, names: Sequence[str]) -> str:
         f" WHEN {when} THEN {then}" for when, then in zip(texts[0:-1:2], texts[1::2], strict=True)
     )
     return f"CASE{arms} ELSE {texts[-1]} END"
+
+
+def _literal_text(expr: Expr) -> str:
+    assert isinstance(expr, Literal)
+    return str(expr.value)
 
 
 def _literal(literal: Literal) -> str:

@@ -17,12 +17,14 @@
     clock       now(), as a scalar subquery
     time_windows  window(ts, …), rewritten; nodes: what it writes
     changes     INSERT, UPDATE, DELETE, MERGE
+    user        the user's functions
     naming      names of columns without an alias
 
 Invariant: a bound plan has the meaning that Spark gives the text; whatever the binder does not
 understand it refuses.
 """
 
+from planner.bind.calls import is_taken
 from planner.bind.changes import (
     INSERTED,
     Edit,
@@ -47,4 +49,5 @@ __all__ = [
     "bind_query",
     "bind_update",
     "bind_view",
+    "is_taken",
 ]

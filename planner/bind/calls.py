@@ -11,7 +11,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from planner import functions
-from planner.bind import library, nested
+from planner.bind import library, nested, user
 from planner.bind.clock import CLOCK_NAMES
 from planner.bind.named import NAMED, Binder, bind_named, field_of, locate
 from planner.bind.nodes import PeriodEdge, generator_name
@@ -225,6 +225,13 @@ def _decode(binder: Binder, node: exp.Expression) -> Expr:
     return library.decoded([binder.bind(p) for p in parts])
 
 
+def is_taken(name: str) -> bool:
+    """Whether Spark has a function of the name, which no user's can have."""
+    name = name.lower()
+    known = (*PARSED, *NAMED, *NAMED_AGGREGATES, *BY_NAME, *CLOCK_NAMES, *CHANGING_FUNCTIONS)
+    return name in known or name.upper() in exp.FUNCTION_BY_NAME
+
+
 #: Spark's functions that the parser has nodes of their own for, to be suggested.
 PARSED = tuple(
     "abs add_months any_value avg bit_and bit_or bit_xor bool_and bool_or ceil ceiling char "
@@ -255,6 +262,8 @@ def _anonymous(binder: Binder, node: exp.Expression) -> Expr:
         )
     if name in BY_NAME:
         binder.report.refuse(node, refusal_of(node))
+    if name not in NAMED and (function := user.find(name)) is not None:
+        return user.call(function, [binder.bind(e) for e in node.expressions])
     if name not in NAMED:
         known = (*PARSED, *NAMED, *NAMED_AGGREGATES)
         binder.report.fail(

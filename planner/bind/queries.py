@@ -47,6 +47,7 @@ from planner.bind.subqueries import (
     filtered,
 )
 from planner.bind.time_windows import with_periods
+from planner.bind.user import functions_of
 from planner.bind.windows import Windowed, Windows
 from planner.context import CatalogReader
 from planner.expr import Column, Expr
@@ -120,7 +121,7 @@ def bind_fitted(query: Query, catalog: CatalogReader, fit: Fit, zone: Zone) -> B
 
 def _bound(query: Query, catalog: CatalogReader, zone: Zone, fit: Fit | None = None) -> BoundQuery:
     report = Report(query.source)
-    with bound_in(zone) as session:
+    with bound_in(zone) as session, functions_of(catalog):
         queries = _Queries(catalog, report)
         bound = queries.bind(query.tree, Environment({}))
         if fit is not None:

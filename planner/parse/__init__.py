@@ -15,6 +15,7 @@ epochs      VERSION AS OF, in queries that Spark runs
 from planner.parse.alter import AddColumns, AlterColumn, Comment, NewColumn, Rename
 from planner.parse.changes import Assignment, Clause, Delete, Insert, Merge, Target, Update
 from planner.parse.clock import at_clock, says_clock
+from planner.parse.columns import schema_type
 from planner.parse.epochs import without_epochs
 from planner.parse.queries import (
     Query,
@@ -41,6 +42,7 @@ from planner.parse.statements import (
     CreateTableAs,
     CreateView,
     Describe,
+    DropFunction,
     DropStream,
     DropTable,
     DropView,
@@ -50,6 +52,7 @@ from planner.parse.statements import (
     ShowArrangements,
     ShowColumns,
     ShowCreate,
+    ShowFunctions,
     ShowStreams,
     ShowTables,
     ShowViews,
@@ -73,6 +76,7 @@ __all__ = [
     "Delete",
     "Describe",
     "DescribeSchema",
+    "DropFunction",
     "DropSchema",
     "DropStream",
     "DropTable",
@@ -88,6 +92,7 @@ __all__ = [
     "ShowArrangements",
     "ShowColumns",
     "ShowCreate",
+    "ShowFunctions",
     "ShowSchemas",
     "ShowStreams",
     "ShowTables",
@@ -108,6 +113,7 @@ __all__ = [
     "plain",
     "qualified",
     "says_clock",
+    "schema_type",
     "short",
     "without_epochs",
     "words_of",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
+from planner.errors import SqlSyntaxError
 from planner.names import DEFAULT_SCHEMA, folded, quoted, quoted_relation, short_name
 from planner.parse.tokens import Cursor, Token
 
@@ -56,7 +57,11 @@ def plain_spans(tree: exp.Expression, cursor: Cursor, known: Callable[[str], boo
     """What to write so that each relation which is known has its full name as one identifier."""
     spans: Spans = []
     renamed = []
-    for node, name in _named(tree, cursor):
+    for node in _written(tree, cursor):
+        try:
+            name = _full(node, cursor)
+        except SqlSyntaxError:
+            continue  # of another catalog, which the engine may have
         if not known(name) or (name == node.name and node.args.get("db") is None):
             continue
         renamed.append((node, _parts(node)))
@@ -90,14 +95,21 @@ def edited(text: str, spans: Spans) -> str:
 
 def _named(tree: exp.Expression, cursor: Cursor) -> Iterator[tuple[exp.Table, str]]:
     """The places of relations that are no CTE, and their full names."""
+    return ((node, _full(node, cursor)) for node in _written(tree, cursor))
+
+
+def _written(tree: exp.Expression, cursor: Cursor) -> Iterator[exp.Table]:
+    """The places of relations that are no CTE, and may have other full names than they say."""
     for node in tree.find_all(exp.Table):
         if not isinstance(node.this, (exp.Identifier, exp.Dot)) or "start" not in _first(node).meta:
             continue
-        parts = _parts(node)
-        if len(parts) == 1 and (cursor.schema == DEFAULT_SCHEMA or _is_cte(node)):
-            continue
-        start = Token("word", parts[0], _first(node).meta["start"], "")
-        yield node, cursor.full(start, parts)
+        if len(_parts(node)) > 1 or not (cursor.schema == DEFAULT_SCHEMA or _is_cte(node)):
+            yield node
+
+
+def _full(node: exp.Table, cursor: Cursor) -> str:
+    parts = _parts(node)
+    return cursor.full(Token("word", parts[0], _first(node).meta["start"], ""), parts)
 
 
 def _first(node: exp.Table) -> exp.Expression:

@@ -123,6 +123,17 @@ class DropView:
 
 
 @dataclass(frozen=True, slots=True)
+class DropFunction:
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShowFunctions:
+    """Those of the user."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainView:
     """EXPLAIN of an existing view, or (`create` set) of one that would be created."""
 
@@ -226,6 +237,8 @@ Statement: TypeAlias = (
     | SetTimeZone
     | CreateSchema
     | DropSchema
+    | DropFunction
+    | ShowFunctions
     | UseSchema
     | DescribeSchema
     | ShowSchemas
@@ -235,8 +248,8 @@ _STATEMENTS = (
     "CREATE TABLE, CREATE STREAM, CREATE MATERIALIZED VIEW, DROP TABLE, DROP STREAM, "
     "DROP MATERIALIZED VIEW, ALTER TABLE, ALTER STREAM, ALTER MATERIALIZED VIEW, DESCRIBE, "
     "EXPLAIN MATERIALIZED VIEW, EXPLAIN CREATE MATERIALIZED VIEW, SHOW, VERIFY MATERIALIZED VIEW, "
-    "CREATE SCHEMA, DROP SCHEMA, USE, COMMENT ON, SET TIME ZONE, INSERT, UPDATE, DELETE, "
-    "MERGE, TRUNCATE TABLE "
+    "CREATE SCHEMA, DROP SCHEMA, DROP FUNCTION, USE, COMMENT ON, SET TIME ZONE, INSERT, "
+    "UPDATE, DELETE, MERGE, TRUNCATE TABLE "
     "and queries"
 )
 _KEYWORDS = (
@@ -244,7 +257,7 @@ _KEYWORDS = (
     "MERGE TRUNCATE USE COMMENT".split()
 )
 _CREATED = ("TABLE", "STREAM", "MATERIALIZED", "VIEW", "SCHEMA")
-_SHOWN = ("TABLES", "STREAMS", "VIEWS", "SCHEMAS", "ARRANGEMENTS", "COLUMNS", "CREATE")
+_SHOWN = ("TABLES", "STREAMS", "VIEWS", "SCHEMAS", "FUNCTIONS", "ARRANGEMENTS", "COLUMNS", "CREATE")
 
 _STORED = ("says how files are laid out, and rows are kept in memory here", "Leave it out.")
 #: Clauses of Spark's CREATE TABLE: what each would do, and what to write.
@@ -484,7 +497,7 @@ def _create_stream(cursor: Cursor) -> CreateStream:
     return CreateStream(name, tuple(columns), exists, tuple(traits), comment)
 
 
-def _drop(cursor: Cursor) -> DropTable | DropStream | DropView | DropSchema:
+def _drop(cursor: Cursor) -> DropTable | DropStream | DropView | DropSchema | DropFunction:
     start = cursor.expect("DROP")
     made: type[DropTable | DropStream | DropView]
     if cursor.accept("MATERIALIZED", "VIEW"):
@@ -493,6 +506,11 @@ def _drop(cursor: Cursor) -> DropTable | DropStream | DropView | DropSchema:
         made, kind = DropStream, "stream"
     elif any(map(cursor.accept, WORDS)):
         return drop_schema(cursor)
+    elif cursor.accept("FUNCTION"):
+        exists = cursor.accept("IF", "EXISTS")
+        function = cursor.name("function")
+        cursor.end()
+        return DropFunction(function, exists)
     elif cursor.accept("VIEW"):
         cursor.fail_at(start, "views are dropped with DROP MATERIALIZED VIEW")
     else:
@@ -560,7 +578,14 @@ def _kind(cursor: Cursor) -> str:
 
 
 _Shown: TypeAlias = (
-    ShowArrangements | ShowTables | ShowStreams | ShowViews | ShowSchemas | ShowColumns | ShowCreate
+    ShowArrangements
+    | ShowTables
+    | ShowStreams
+    | ShowViews
+    | ShowSchemas
+    | ShowFunctions
+    | ShowColumns
+    | ShowCreate
 )
 
 
@@ -577,6 +602,8 @@ def _show(cursor: Cursor) -> _Shown:
         shown = ShowViews(in_schema(cursor))
     elif any(cursor.accept(f"{word}S") for word in WORDS):
         shown = ShowSchemas()
+    elif cursor.accept("FUNCTIONS") or cursor.accept("USER", "FUNCTIONS"):
+        shown = ShowFunctions()
     elif cursor.accept("COLUMNS"):
         if not cursor.accept("IN"):
             cursor.expect("FROM")

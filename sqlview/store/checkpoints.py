@@ -27,6 +27,7 @@ from operators.flight.column import Ints
 from operators.state.files import discard, listed, size
 from operators.state.pieces import MappedFiles, Pack, checksum
 from operators.state.values import ValueFiles
+from planner.context import UserFunction
 from planner.errors import FormatError, StoreError
 from planner.serialise import Format
 from sqlview.positions import Position
@@ -55,16 +56,19 @@ _PIECE_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is there, in the order in which it was made; schemas; and whose the parts of the
-    document are."""
+    """What is there, in the order in which it was made; schemas and functions; and whose the
+    parts of the document are."""
 
     definitions: tuple[DefinedTable | DefinedStream | DefinedView, ...]
     schemas: tuple[DefinedSchema, ...]
+    functions: tuple[UserFunction, ...]
     names: Names
 
 
 _FORMAT = Format(
-    "sqlview checkpoint", 1, (*PARTS, *NAME_CLASSES, *DEFINITIONS, DefinedSchema, Contents)
+    "sqlview checkpoint",
+    1,
+    (*PARTS, *NAME_CLASSES, *DEFINITIONS, DefinedSchema, UserFunction, Contents),
 )
 
 
@@ -78,6 +82,7 @@ class Taken:
     positions: dict[str, Position]
     definitions: tuple[DefinedTable | DefinedStream | DefinedView, ...]
     schemas: tuple[DefinedSchema, ...]
+    functions: tuple[UserFunction, ...]
     counters: tuple[int, ...]
     history: Document
     cut: Cut
@@ -109,7 +114,9 @@ def write(values: ValueFiles, mark: bytes, taken: Taken) -> Checkpoint:
         "end": [taken.end.number, taken.end.file, taken.end.offset],
         "epoch": taken.epoch,
         "sources": {name: [at.offset, at.epoch] for name, at in taken.positions.items()},
-        "contents": _FORMAT.write(Contents(taken.definitions, taken.schemas, taken.cut.names)),
+        "contents": _FORMAT.write(
+            Contents(taken.definitions, taken.schemas, taken.functions, taken.cut.names)
+        ),
         "counters": list(taken.counters),
         "document": _put(document, pack),
     }
@@ -123,7 +130,7 @@ def write(values: ValueFiles, mark: bytes, taken: Taken) -> Checkpoint:
         taken.end,
         taken.epoch,
         taken.positions,
-        Contents(taken.definitions, taken.schemas, taken.cut.names),
+        Contents(taken.definitions, taken.schemas, taken.functions, taken.cut.names),
         taken.counters,
         {},  # which nobody reads
         tuple(document["files"]),

@@ -25,7 +25,7 @@ from operators.table import TableState
 from planner import dataflow as ir
 from planner import zones
 from planner.algebra import SortKey
-from planner.context import Trait
+from planner.context import Trait, UserFunction
 from planner.errors import FormatError, StoreError
 from planner.expr import Literal
 from planner.serialise import PLAN_CLASSES, Format
@@ -106,6 +106,11 @@ class DroppedSchema:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedFunction:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """A table, stream or view that is no more."""
 
@@ -143,11 +148,23 @@ class Described:
 
 
 #: What is done to what is there.
-Alteration: TypeAlias = DefinedSchema | DroppedSchema | Dropped | Renamed | AddedColumns | Described
+Alteration: TypeAlias = (
+    DefinedSchema
+    | DroppedSchema
+    | UserFunction
+    | DroppedFunction
+    | Dropped
+    | Renamed
+    | AddedColumns
+    | Described
+)
 Definition: TypeAlias = DefinedTable | DefinedStream | DefinedView | Alteration
 #: Of what is there.
 DEFINITIONS = (DefinedTable, DefinedStream, DefinedView)
-_ALTERATIONS = (DefinedSchema, DroppedSchema, Dropped, Renamed, AddedColumns, Described)
+_ALTERATIONS = (
+    *(DefinedSchema, DroppedSchema, UserFunction, DroppedFunction),
+    *(Dropped, Renamed, AddedColumns, Described),
+)
 _CLASSES = (*DEFINITIONS, *_ALTERATIONS)
 #: What all of these are made of.
 PARTS = (*PLAN_CLASSES, Trait)

@@ -89,6 +89,9 @@ class Tables:
     def source(self, id: str) -> RelationInfo | None:
         return self.relation(id)
 
+    def function(self, name: str) -> None:
+        return None
+
     def live_indexes(self) -> frozenset[Index]:
         return self.indexes
 

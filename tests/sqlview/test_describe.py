@@ -36,11 +36,11 @@ def rows(db: sqlview.Session, text: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("text", ["DESCRIBE t", "desc table T", "DESCRIBE TABLE `t`;"])
 def test_describe_table(db: sqlview.Session, text: str) -> None:
     assert rows(db, text) == [
-        ("a", "bigint", False, 2, None),
-        ("b c", "decimal(15,2)", False, 1, "it's \\ 'here'"),
-        ("m", "timestamp_ntz", True, None, None),
+        ("a", "bigint", False, 2, None, None),
+        ("b c", "decimal(15,2)", False, 1, "it's \\ 'here'", None),
+        ("m", "timestamp_ntz", True, None, None, None),
     ]
-    names = ["col_name", "data_type", "nullable", "key", "comment"]
+    names = ["col_name", "data_type", "nullable", "key", "comment", "default"]
     assert db.sql(text).to_arrow().column_names == names
 
 
@@ -51,8 +51,8 @@ def test_describe_view_and_stream(db: sqlview.Session) -> None:
             ("how much", "decimal(25,2)", False),
         ]
     assert rows(db, "DESCRIBE STREAM clicks") == [
-        ("who", "string", True, None, None),
-        ("n", "int", False, None, "times"),
+        ("who", "string", True, None, None, None),
+        ("n", "int", False, None, "times", None),
     ]
 
 
@@ -60,8 +60,8 @@ def test_names_that_are_keywords_here() -> None:
     db = sqlview.connect()
     for name in ("stream", "table", "materialized", "view"):
         db.sql(f"CREATE TABLE `{name}` (a INT)")
-        assert rows(db, f"DESCRIBE {name}") == [("a", "int", True, None, None)]
-        assert rows(db, f"DESCRIBE TABLE {name}") == [("a", "int", True, None, None)]
+        assert rows(db, f"DESCRIBE {name}") == [("a", "int", True, None, None, None)]
+        assert rows(db, f"DESCRIBE TABLE {name}") == [("a", "int", True, None, None, None)]
         assert rows(db, f"SHOW CREATE TABLE {name}") == [(f"CREATE TABLE `{name}` (\n  a INT)",)]
 
 

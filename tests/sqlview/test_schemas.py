@@ -208,3 +208,8 @@ def test_bad_names(text: str, kind: type[Exception], said: str) -> None:
 def test_names_in_texts(text: str, plain: str, full: str) -> None:
     assert parse.plain(text, "s") == plain
     assert parse.qualified(text, "s") == full
+
+
+def test_relations_of_other_catalogs_are_left_to_spark() -> None:
+    text = "SELECT * FROM ice.db.t JOIN a.b USING (id)"
+    assert parse.plain(text) == "SELECT * FROM ice.db.t JOIN `a.b` AS b USING (id)"

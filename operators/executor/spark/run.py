@@ -1,7 +1,8 @@
 """The run of a job: what its tasks are lent, what they read, and what is kept of what they write.
 
 Before a job the driver publishes the state that tasks read, and writes the job itself into a file,
-whose path is all that travels by Spark's closures. Files that tasks write among the values carry a
+whose path is all that travels by Spark's closures, but for the user's functions, which are pickled
+with them, apart from the job. Files that tasks write among the values carry a
 token that the run lends. When the run ends, whatever raised, what was for it alone is deleted, and
 so is what its tasks wrote, unless the driver keeps it: then that is like what the driver wrote.
 
@@ -10,21 +11,26 @@ Only the DataFrame API is used: a job is `range`, then `mapInArrow` and `reparti
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from operators import interrupts
 from operators.checkpoint import stored_dead, stored_values
 from operators.dataflow import Dataflow
+from operators.scalar import user
 from operators.state.files import discard, written
 from operators.state.publish import Publication, Publisher
 from planner.serialise import Format
+
+_log = logging.getLogger(__name__)
 
 #: Called in every task with (stage, task) before it hands over its results.
 Probe: TypeAlias = Callable[[int, int], None]
@@ -85,7 +91,8 @@ class Run:
         for stage, schema in enumerate(schemas):
             if stage:
                 frame = frame.repartitionById(tasks, "target")
-            frame = frame.mapInArrow(_stage(module, self.path, stage, self._probe), schema)
+            call = _stage(module, self.path, stage, self._probe, travelling())
+            frame = frame.mapInArrow(call, schema)
         tag, interrupted = os.path.basename(self.path), False
 
         def cancel() -> None:
@@ -120,11 +127,46 @@ class Run:
         self._publisher.discard_named(os.path.basename(self.path) + "-")
 
 
-def _stage(module: str, path: str, stage: int, probe: Probe | None) -> Any:
+def travelling() -> Mapping[str, bytes]:
+    """The user's functions that this process knows, pickled, by id; some cannot be."""
+    found = {}
+    for id, function in user.every().items():
+        if id not in _PICKLED:
+            try:
+                _PICKLED[id] = _dumps(function)
+            except Exception as error:
+                _PICKLED[id] = None
+                _log.warning("a function cannot be pickled for Spark: %s", error)
+        if (pickled := _PICKLED[id]) is not None:
+            found[id] = pickled
+    return found
+
+
+def _dumps(function: user.Function) -> bytes:
+    pickled: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
+    return pickled
+
+
+#: By id; None for one that cannot be.
+_PICKLED: dict[str, bytes | None] = {}
+
+
+def arrived(functions: Mapping[str, bytes]) -> None:
+    """Know the functions that came with a task."""
+    for id, pickled in functions.items():
+        if not user.is_known(id):
+            user.know(id, cloudpickle.loads(pickled))
+
+
+def _stage(
+    module: str, path: str, stage: int, probe: Probe | None, functions: Mapping[str, bytes]
+) -> Any:
     """The function of one stage. What it closes over is the same for every attempt, and all that
-    Spark's own pickling carries: names and a number (`probe` is for tests alone)."""
+    Spark's own pickling carries: names, a number, and functions that are pickled already (`probe`
+    is for tests alone)."""
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        arrived(functions)
         yield from import_module(module).run(path, stage, batches, probe)
 
     return call
