@@ -121,6 +121,9 @@ class AggregateReader:
         if name in GROUP_AGGREGATES:
             return self._group_aggregate(name, call, condition, grouped, keep)
         args, distinct = self._written_arguments(call, name)
+        if name == "approx_count_distinct":  # as near as any: exactly
+            self._check_nearness(call)
+            name, distinct = "count", True
         if distinct and len(args) == 1 and isinstance(args[0], exp.Star) and name == "count":
             self._check_star(args[0])
             bound: list[Expr] = [c.reference() for c in self._below.scope.visible]
@@ -177,6 +180,14 @@ class AggregateReader:
             self._check_star(args[0])
             return [], False
         return args, distinct
+
+    def _check_nearness(self, call: exp.Expression) -> None:
+        """The relative deviation that is allowed, of which none is made use of."""
+        if isinstance(call.this, exp.Star):
+            self.report.fail(call, "APPROX_COUNT_DISTINCT takes one argument, not all columns")
+        allowed = call.args.get("accuracy")
+        if allowed is not None and not isinstance(self._arguments.bind(allowed), Literal):
+            self.report.fail(allowed, "APPROX_COUNT_DISTINCT needs a literal deviation")
 
     def _check_star(self, star: exp.Star) -> None:
         self.report.check(star)

@@ -41,6 +41,7 @@ _FUNCTIONS: dict[type[exp.Expression], str] = {
     exp.Avg: "avg",
     exp.Count: "count",
     exp.LogicalAnd: "bool_and",
+    exp.ApproxDistinct: "approx_count_distinct",
     exp.LogicalOr: "bool_or",
     exp.VariancePop: "var_pop",
     exp.PercentileCont: "percentile_cont",

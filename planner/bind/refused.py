@@ -5,7 +5,7 @@ from __future__ import annotations
 #: Why functions are refused, after "the function NAME …".
 _REASONS: dict[str, str] = {
     "makes or reads a sketch, whose bytes are an estimate of a library of its own": (
-        "approx_count_distinct approx_percentile percentile_approx approx_top_k "
+        "approx_percentile percentile_approx approx_top_k "
         "approx_top_k_accumulate approx_top_k_combine approx_top_k_estimate count_min_sketch "
         "histogram_numeric hll_sketch_agg hll_sketch_estimate hll_union hll_union_agg "
         "kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint "

@@ -156,6 +156,7 @@ _READ = _table(
     (exp.BitwiseNot, "this"),
     # aggregates
     (exp.Count, "this expressions big_int"),
+    (exp.ApproxDistinct, "this accuracy"),
     *((k, "this expressions") for k in (exp.Min, exp.Max)),
     *((k, "this") for k in (exp.Sum, exp.Avg, exp.AnyValue, exp.CountIf)),
     *((k, "this") for k in (exp.LogicalAnd, exp.LogicalOr)),
@@ -245,7 +246,6 @@ _NODES: dict[type[exp.Expression], Refusal] = {
         "Use min_by(x, y) or max_by(x, y), which say by what, or any_value(x).",
     ),
     exp.ApproxQuantile: Refusal("PERCENTILE_APPROX", _NEARLY, "Use percentile(x, p)."),
-    exp.ApproxDistinct: Refusal("APPROX_COUNT_DISTINCT", _NEARLY, "Use count(DISTINCT x)."),
 }
 
 #: Functions that sqlglot does not know as such.

@@ -71,6 +71,7 @@ PLAIN: dict[type[exp.Expression], tuple[str, tuple[str, ...]]] = {
 _AGGREGATES: dict[type[exp.Expression], str] = {
     exp.Sum: "sum",
     exp.Count: "count",
+    exp.ApproxDistinct: "approx_count_distinct",
     exp.Avg: "avg",
     exp.Min: "min",
     exp.Max: "max",

@@ -242,7 +242,8 @@ class Windows:
                 f"{describe(call)} takes neither ORDER BY nor a frame in its window",
                 hint="Write it over PARTITION BY alone.",
             )
-        if any(isinstance(n, exp.Distinct) for n in (call.args.get("this"), *call.expressions)):
+        parts = (call, call.args.get("this"), *call.expressions)
+        if any(isinstance(n, (exp.Distinct, exp.ApproxDistinct)) for n in parts):
             self.report.fail(
                 node,
                 "a window takes no DISTINCT",

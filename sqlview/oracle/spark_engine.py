@@ -6,7 +6,8 @@ computed from the tables. Arithmetic is ANSI's, and the time zone is the oracle'
 the time of the query where the session has others.
 
 Where a text leaves Spark a choice, it is told the documented one: LIMIT and OFFSET get the tie
-columns, ANY_VALUE is the least value. Other such functions (`_CHOICES`) cannot be said.
+columns, ANY_VALUE is the least value, APPROX_COUNT_DISTINCT the exact one. Other such functions
+(`_CHOICES`) cannot be said.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from planner.parse import words_of
 from planner.parse.queries import PERIODS, normalise
 from sqlview.oracle.functions import Spoken
 from sqlview.oracle.protocol import CannotSay, OracleError, RowError
+from sqlview.oracle.spelling import exact_count
 from sqlview.oracle.translation import order_totally
 from sqlview.quoting import spark_name, spark_template
 
@@ -176,7 +178,7 @@ def _settled(text: str) -> str:
     Raises: CannotSay where it cannot be told.
     """
     words = set(words_of(text))
-    if words.isdisjoint(_CHOICES | {"limit", "offset", "any_value"}):
+    if words.isdisjoint(_CHOICES | {"limit", "offset", "any_value", "approx_count_distinct"}):
         return text
     try:
         tree = sqlglot.parse_one(normalise(text), read=Spoken)
@@ -188,6 +190,8 @@ def _settled(text: str) -> str:
                 function.set("this", "window")
         for call in list(tree.find_all(exp.AnyValue)):
             call.replace(exp.Min(this=call.this))
+        for estimate in list(tree.find_all(exp.ApproxDistinct)):
+            estimate.replace(exact_count(estimate))
         for query in list(tree.find_all(exp.Query)):
             if query.args.get("limit") is None and query.args.get("offset") is None:
                 continue

@@ -25,6 +25,12 @@ def respell(query: exp.Expr) -> None:
             node.replace(known)
 
 
+def exact_count(node: exp.Expr) -> exp.Expr:
+    """What APPROX_COUNT_DISTINCT is in views."""
+    value = node.this.expressions[0] if isinstance(node.this, exp.Distinct) else node.this
+    return exp.Count(this=exp.Distinct(expressions=[value]))
+
+
 def _group_as_standard(group: exp.Group) -> None:
     """GROUP BY with sets as DuckDB has it: a, b WITH ROLLUP as ROLLUP (a, b), a, b GROUPING SETS s
     as GROUPING SETS s, what GROUPING_ID () is of, and no total of no rows."""
@@ -56,6 +62,8 @@ def _known(node: exp.Expr) -> exp.Expr | None:
             return _known_call(node.name.lower(), node.expressions)
         case exp.Any(this=exp.Paren()) if not isinstance(node.parent, (exp.Like, exp.ILike)):
             return exp.LogicalOr(this=node.this.this)
+        case exp.ApproxDistinct():
+            return exact_count(node)
         case exp.RegrCount() | exp.RegrAvgx() | exp.RegrAvgy():
             return _of_pairs(node, node.this, node.expression)
         case exp.Negative():
