@@ -35,7 +35,9 @@ _TYPES: tuple[t.SqlType, ...] = (
 _KEY_TYPES: tuple[t.SqlType, ...] = (
     *(t.STRING, t.STRING, t.BIGINT, t.BINARY, t.TIMESTAMP, t.DATE, WIDE, t.SMALLINT),
 )
-_ODD_NAMES = ("my table", "select", "名前", "a.b", "1st", "x  y", "λ", "order by")
+#: Of relations, which have no dots of their own, and of columns.
+_ODD_RELATIONS = ("my table", "select", "名前", "a-b", "1st", "x  y", "λ", "order by")
+_ODD_NAMES = (*_ODD_RELATIONS, "a.b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ class _Making:
         self._seed, self._epochs = seed, epochs
         self._rng = rng = Random(seed)
         odd = rng.random() < 0.15
-        names = rng.sample(_ODD_NAMES, 3) if odd else ["t1", "t2", "t3"]
+        names = rng.sample(_ODD_RELATIONS, 3) if odd else ["t1", "t2", "t3"]
         self._deep = rng.random() < 0.06
         size = rng.choice((12,) * 12 + (40, 40, 150, 400))
         many = 2 if size > 40 else rng.choice((2, 2, 3))
