@@ -540,12 +540,12 @@ class _Program:
         self._held_width = max(len(s.holder.schema) - s.keys for s in sites) + 1
         #: The most columns of a stored row.
         self.widest = max(max(len(s.counted.schema), len(s.held.schema)) for s in sites)
-        self._reads_by = [(step.index, step._filter) for step in self._steps.values()]
+        self._reads_by = [(step.index, step.filter) for step in self._steps.values()]
 
     @property
     def is_current(self) -> bool:
         """Whether the joins read the indexes that they read when this was made."""
-        now = ((step.index, step._filter) for step in self._steps.values())
+        now = ((step.index, step.filter) for step in self._steps.values())
         return all(a is c and b is d for (a, b), (c, d) in zip(self._reads_by, now, strict=True))
 
     def looked_up(self, seeks: Ints, entries: int) -> None:
@@ -595,8 +595,8 @@ class _Program:
     def operations(self) -> Ints:
         """The operations, with the filters' bitmaps as they are."""
         for number, step in self._steps.items():
-            if step._filter is not None:
-                self._operations[number, k.O_E] = step._filter.bits.ctypes.data
+            if step.filter is not None:
+                self._operations[number, k.O_E] = step.filter.bits.ctypes.data
         return self._operations
 
     def room(self, many: int) -> tuple[Ints, ...]:
@@ -664,7 +664,7 @@ class _Program:
                 self._relation(relation, columns)
                 probe: list[int] = []
                 for register, word, finds in zip(
-                    op.probe, step._has_word, step._finds_null, strict=True
+                    op.probe, step.has_word, step.finds_null, strict=True
                 ):
                     probe += (register, int(word), int(finds))
                 assert isinstance(step.index, ArrangementState)

@@ -41,7 +41,12 @@ class Occurrence:
 
 
 class HalfJoinOperator:
-    """One step of a path: look an occurrence up, test its filter and the residual predicates."""
+    """One step of a path: look an occurrence up, test its filter and the residual predicates.
+
+    `filter`: what is tested of rows that are found; None where the index has no others. Of each
+    column of the probe, `has_word`: whether the index has a word for NULL; `finds_null`: whether
+    NULL finds it.
+    """
 
     def __init__(self, node: ir.HalfJoin, index: IndexReader, occurrence: Occurrence) -> None:
         self.node = node
@@ -56,12 +61,12 @@ class HalfJoinOperator:
         tested = self.occurrence.filter
         if tested is not None and tested.predicate == index.part:
             tested = None  # the index has no other rows
-        self._filter = tested
+        self.filter = tested
         probed = len(self.node.probe)
         finds_null = self.node.null_safe or (False,) * probed
-        self._has_word = index.null_words[:probed]
+        self.has_word = index.null_words[:probed]
         # An index over a column that is never NULL has no word for NULL to find.
-        self._finds_null = tuple(a and b for a, b in zip(finds_null, self._has_word, strict=True))
+        self.finds_null = tuple(a and b for a, b in zip(finds_null, self.has_word, strict=True))
 
     def probe(self, prefix: Delta) -> tuple[Delta, Ints]:
         """The updates that can match (no NULL in the probe), and their key words."""
@@ -71,7 +76,7 @@ class HalfJoinOperator:
     def _key_words(self, prefix: Delta) -> tuple[Ints | None, Ints]:
         """Positions of the updates that can match, or None for all, and their key words."""
         columns = [prefix.column(c) for c in self.node.probe]
-        strict = [c for c, finds in zip(columns, self._finds_null, strict=True) if not finds]
+        strict = [c for c, finds in zip(columns, self.finds_null, strict=True) if not finds]
         keep = encode.not_null(strict)
         if keep is None or keep.all():
             return None, self.index.probe_words(columns, len(prefix))
@@ -93,7 +98,7 @@ class HalfJoinOperator:
             present, words = self._key_words(prefix)
             return self._candidates(present, words) or Sought(present, sort_probes(words))
         binding, columns = home
-        key = (columns, self._has_word, self._finds_null)
+        key = (columns, self.has_word, self.finds_null)
         known = binding.sought.get(key)
         if known is None:
             present, words = self._key_words(prefix)
@@ -120,7 +125,7 @@ class HalfJoinOperator:
 
     def _extend(self, prefix: Delta, probes: Probes, as_of: bool) -> Delta:
         occurrence = self.occurrence
-        bits = _NONE if self._filter is None else self._filter.bits
+        bits = _NONE if self.filter is None else self.filter.bits
         matches = self.index.lookup_sorted(probes, occurrence.times(prefix.time), as_of, bits)
         if self.index.hashed:
             matches = equality.matching(self.index, probes, self._values(prefix), matches)
