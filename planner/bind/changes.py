@@ -76,9 +76,9 @@ def bind_insert(statement: Insert, table: RelationInfo, catalog: CatalogReader, 
     named = {folded(c) for c in statement.columns or ()}
     every = statement.columns is None and not statement.by_name
     filled = [
-        (place, value)
-        for place, (f, value) in enumerate(zip(table.schema, _defaults(table), strict=True))
-        if value is not None and not every and folded(f.name) not in named
+        (place, _default(table, place))
+        for place, f in enumerate(table.schema)
+        if not every and folded(f.name) not in named and _default_text(table, place) is not None
     ]
 
     def fit(plan: Plan, report: Report) -> Plan:
@@ -151,14 +151,14 @@ def default_value(text: str) -> exp.Expression:
     return value
 
 
-def _defaults(table: RelationInfo) -> list[exp.Expression | None]:
-    """The default of each column; None: NULL."""
-    said = table.defaults or (None,) * len(table.schema)
-    return [None if text is None else default_value(text) for text in said]
+def _default_text(table: RelationInfo, place: int) -> str | None:
+    """What is said of a column's default; None: NULL."""
+    return table.defaults[place] if table.defaults else None
 
 
 def _default(table: RelationInfo, place: int) -> exp.Expression:
-    return _defaults(table)[place] or exp.Null()
+    text = _default_text(table, place)
+    return exp.Null() if text is None else default_value(text)
 
 
 def _with_defaults(statement: Insert, table: RelationInfo) -> Query:
