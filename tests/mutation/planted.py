@@ -95,8 +95,8 @@ PLANTED = (
         "null_joins_null",
         "a NULL in a probe is looked up",
         "operators/nodes/half_join.py",
-        "zip(columns, self._finds_null, strict=True) if not finds]",
-        "zip(columns, self._finds_null, strict=True) if finds]",
+        "zip(columns, self.finds_null, strict=True) if not finds]",
+        "zip(columns, self.finds_null, strict=True) if finds]",
     ),
     Planted(
         "padding_pushed",
