@@ -199,7 +199,8 @@ class TopK:
     """The rows at positions [offset, offset + limit) in the order of `order`.
 
     Ties in `order` are broken by the columns `ties` in turn, ascending, NULLs first; rows that are
-    still equal there are equal in all columns. The order itself is not part of the result.
+    still equal there are equal in all columns, or in all that are read of the result. The order
+    itself is not part of the result.
     With `partition`, those rows of every group of rows that are equal in these columns (NULL is
     equal to NULL).
     """

@@ -1,24 +1,49 @@
-"""The first rows of each partition by their number are a top-k.
+"""The first rows of each partition by their number or rank are a top-k.
 
-    Filter[row_number <= k](Window[row_number, …](x))  ->  Window[row_number, …](TopK[k](x))
+    Filter[row_number <= k](Window[…](x))  ->  Window[…](TopK[k](x))
+    Filter[rank <= k](Window[…](x))        ->  Window[…](SemiJoin(x, places of TopK[k](x)))
+    Filter[dense_rank <= k](Window[…](x))  ->  Window[…](SemiJoin(x, TopK[k](places of x)))
 
-So also for < and, with k = 1, for =; for = with a greater k the filter stays, above k rows a
-partition. Legal where each call of the window is, in the first k rows, what it is among the first
-k + m: row_number, rank, dense_rank, a row before (m = 0) or m behind, a frame that ends so. Others
-hang on rows further behind, or on how many there are. Where nobody reads the number, the window
-goes when columns are pruned. A change then costs k rows from the front, instead of its partition.
+A place is a value of the partition and the order; the semi-join is on both, NULL equal to NULL:
+rows that tie share a place, and come together. So also for < and, with k = 1, for =; for = with a
+greater
+k the filter stays, above the first rows. Legal where each call of the window is, in the rows that
+are left, what it is among all: row_number, rank, dense_rank, a row before or some behind, a frame
+that ends so; among whole ties also a frame that ends with them. Others hang on rows further behind,
+or on how many there are. Where nobody reads the number, the window goes when columns are pruned. A
+change then costs k rows from the front and those that tie with it, instead of its partition.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from planner.algebra import Filter, Plan, TopK, Window, WindowCall
+from planner import functions
+from planner.algebra import (
+    Aggregate,
+    Filter,
+    Plan,
+    Project,
+    SemiJoin,
+    SortKey,
+    TopK,
+    Window,
+    WindowCall,
+)
 from planner.expr import Call, Column, Expr, Literal, conjunction, conjuncts
 from planner.visit import transform
 
 #: Larger partitions than this are read as a whole.
 _MOST_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A test of a window's call: the greatest number that passes, and whether all up to it do."""
+
+    function: str
+    limit: int
+    all: bool
 
 
 def apply(plan: Plan) -> Plan:
@@ -29,28 +54,60 @@ def _limit(plan: Plan) -> Plan:
     if not isinstance(plan, Filter) or not isinstance(plan.input, Window):
         return plan
     window = plan.input
-    reaches = [_reach(call) for call in window.calls]
-    further = max((r for r in reaches if r is not None), default=0)
-    if None in reaches or not any(c.function == "row_number" for c in window.calls):
-        return plan
     parts = conjuncts(plan.predicate)
     bounds = [_bound(part, window) for part in parts]
-    limits = [limit for limit, _ in filter(None, bounds)]
-    if not limits or not 0 <= min(limits) <= _MOST_ROWS:
+    for function in ("row_number", "rank", "dense_rank"):
+        limits = [b.limit for b in bounds if b is not None and b.function == function]
+        reaches = [_reach(call, function != "row_number") for call in window.calls]
+        further = max((r for r in reaches if r is not None), default=0)
+        if not limits or None in reaches or (function == "rank" and further):
+            continue
+        least = min(limits)
+        if 0 <= least <= _MOST_ROWS:
+            break
+    else:
         return plan
-    least = min(limits)
-    first = TopK(window.input, window.order, window.ties, least + further, 0, window.partition)
     rest = tuple(
         part
         for part, bound in zip(parts, bounds, strict=True)
-        if bound is None or further or bound[0] != least or not (bound[1] or least <= 1)
+        if further
+        or (
+            bound != _Bound(function, least, True)
+            and (bound != _Bound(function, least, False) or least > 1)
+        )
     )
-    kept: Plan = replace(window, input=first)
+    kept: Plan = replace(window, input=_first(window, function, least + further))
     return Filter(kept, conjunction(rest)) if rest else kept
 
 
-def _reach(call: WindowCall) -> int | None:
-    """How many rows behind its own the value may depend on; None: any number."""
+def _first(window: Window, function: str, count: int) -> Plan:
+    """The rows of each partition of which the function is at most `count`."""
+    if function == "row_number":
+        return TopK(window.input, window.order, window.ties, count, 0, window.partition)
+    columns = tuple(dict.fromkeys((*window.partition, *(k.column for k in window.order))))
+    schema = window.input.schema
+    fields = tuple(schema[c] for c in columns)
+    exprs = tuple(
+        Column(c, f.type, f.nullable, f.name) for c, f in zip(columns, fields, strict=True)
+    )
+    if function == "rank":
+        first = TopK(window.input, window.order, (), count, 0, window.partition)
+        places: Plan = Project(first, exprs, fields)
+    else:
+        at = {c: i for i, c in enumerate(columns)}
+        order = tuple(SortKey(at[k.column], k.descending, k.nulls_first) for k in window.order)
+        every = Aggregate(window.input, exprs, (), fields)
+        places = TopK(every, order, (), count, 0, tuple(at[c] for c in window.partition))
+    same = (
+        functions.compare("eq_null_safe", expr, replace(expr, index=len(schema) + i))
+        for i, expr in enumerate(exprs)
+    )
+    return SemiJoin(window.input, places, conjunction(tuple(same)), False)
+
+
+def _reach(call: WindowCall, ties: bool) -> int | None:
+    """How many rows behind its own the value may depend on, where all `ties` of a row are there or
+    not; None: any number."""
     match call.function:
         case "row_number" | "rank" | "dense_rank":
             return 0
@@ -62,11 +119,12 @@ def _reach(call: WindowCall) -> int | None:
             return None
         case _:
             end = call.frame.end
+            if end.kind == "peers" and ties:
+                return 0
             return max(end.offset, 0) if end.kind == "rows" else None
 
 
-def _bound(part: Expr, window: Window) -> tuple[int, bool] | None:
-    """The greatest row number that passes, and whether all up to it do."""
+def _bound(part: Expr, window: Window) -> _Bound | None:
     match part:
         case Call(function=name, args=(Column(index=index), Literal(value=int(value)))):
             pass
@@ -75,14 +133,15 @@ def _bound(part: Expr, window: Window) -> tuple[int, bool] | None:
         case _:
             return None
     width = len(window.input.schema)
-    if index < width or window.calls[index - width].function != "row_number":
+    if index < width:
         return None
+    function = window.calls[index - width].function
     match name:
         case "le":
-            return value, True
+            return _Bound(function, value, True)
         case "lt":
-            return value - 1, True
+            return _Bound(function, value - 1, True)
         case "eq":
-            return value, False
+            return _Bound(function, value, False)
         case _:
             return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from planner import optimizer
-from planner.algebra import Filter, Plan, Project, SortKey, UnionAll
+from planner.algebra import Filter, Plan, Project, SortKey, UnionAll, Window, WindowCall
 from planner.analysis.constants import fold
 from planner.explain import explain_logical
 from planner.expr import Call, Expr, Literal, Scalar
@@ -18,6 +19,7 @@ from planner.rules import (
     factor_disjunctions,
     flatten_joins,
     fold_constants,
+    limit_windows,
     merge_projects,
     propagate_constants,
     prune_columns,
@@ -25,7 +27,7 @@ from planner.rules import (
     remove_distinct,
     remove_identity_projects,
 )
-from planner.types import BIGINT, BOOLEAN, DATE, INT
+from planner.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT
 from planner.validate import PlanError, check, check_rewrite
 from tests.planner.build import (
     aggregate,
@@ -416,3 +418,51 @@ def test_validation_names_the_rule() -> None:
     wrong = select(A, y=type(column)(2, BIGINT, False, "y"))
     with pytest.raises(PlanError, match="read as NOT NULL"):
         check(wrong)
+
+
+# -- limit_windows -----------------------------------------------------------------------------
+
+
+def _ranked(function: str) -> Window:
+    return Window(A, (1,), (SortKey(2, True, False),), (), (WindowCall(function, (), INT, False),))
+
+
+def test_ranks_up_to_k_join_the_places_of_the_first_rows() -> None:
+    window = _ranked("rank")
+    first = where(window, call("le", col(window, "rank"), Literal(3, INT)))
+    assert (
+        shown(limit_windows.apply(first))
+        == """
+Window rank() by y DESC for each x
+  SemiJoin on x#1 <=> x#4 AND y#2 <=> y#5
+    Scan a
+    Project x, y
+      TopK by y DESC limit 3 for each x
+        Scan a
+"""
+    )
+
+
+def test_dense_ranks_up_to_k_join_the_first_places() -> None:
+    window = _ranked("dense_rank")
+    second = where(window, call("eq", col(window, "dense_rank"), Literal(2, INT)))
+    assert (
+        shown(limit_windows.apply(second))
+        == """
+Filter dense_rank = 2
+  Window dense_rank() by y DESC for each x
+    SemiJoin on x#1 <=> x#4 AND y#2 <=> y#5
+      Scan a
+      TopK by y DESC limit 2 for each x
+        Distinct x, y
+          Scan a
+"""
+    )
+
+
+def test_a_share_of_the_rows_is_no_top_k() -> None:
+    window = _ranked("rank")
+    share = WindowCall("cume_dist", (), DOUBLE, False)
+    both_read = replace(window, calls=(*window.calls, share))
+    plan = where(both_read, call("le", col(both_read, "rank"), Literal(3, INT)))
+    assert limit_windows.apply(plan) is plan

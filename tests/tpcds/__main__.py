@@ -31,8 +31,12 @@ def main() -> int:
         f"{len(found.lively)} with rows, {len(found.changing)} that changed; "
         f"{found.compared:,} compared, {len(found.wrong)} wrong, "
         f"{len(found.unsaid)} left to Spark; "
-        f"{1e3 * statistics.median(found.seconds or [0]):.0f} ms a step"
+        f"{1e3 * statistics.median(found.seconds or [0]):.0f} ms a step "
+        f"({1e3 * statistics.median(found.cpu or [0]):.0f} of CPU) "
+        f"of {statistics.median(found.rows or [0]):.0f} rows"
     )
+    slowest = sorted(found.creates.items(), key=lambda item: -item[1])[:5]
+    print("CPU of the slowest CREATEs:", *(f"{q} {1e3 * s:.0f} ms" for q, s in slowest))
     return 1 if found.wrong else 0
 
 
