@@ -72,7 +72,7 @@ class ThresholdOperator(Operator[ir.Threshold]):
         if rows is not None and len(rows):
             parts.append(self._row_changes(rows))
         if scalars is not None and len(scalars):
-            parts.append(self._moves(scalars))
+            parts.append(self.moved(scalars))
         return merged(self.index, parts)
 
     def _row_changes(self, rows: Delta) -> Delta:
@@ -107,8 +107,8 @@ class ThresholdOperator(Operator[ir.Threshold]):
         place = np.flatnonzero(at >= 0)
         return place, relation.gather(self.node.scalar, matches.row).take(at[place])
 
-    def _moves(self, scalars: Delta) -> Delta:
-        """Rows that a move of the scalar takes in or throws out."""
+    def moved(self, scalars: Delta, part: int = 0, parts: int = 1) -> Delta:
+        """Rows that moves of the scalar take in or throw out; one of some parts of them."""
         spec = self.node.bound
         keys = [scalars.column(c) for c in spec.columns]
         present = encode.not_null(keys)
@@ -137,6 +137,8 @@ class ThresholdOperator(Operator[ir.Threshold]):
             for i, words in enumerate((low, high))
         )
         probe, row = between(self.index, partition, start, end, times, False)
+        own = slice(len(row) * part // parts, len(row) * (part + 1) // parts)
+        probe, row = probe[own], row[own]
         found = equality.matching(
             self.index, partition, lambda k, p: keys[k].take(at[p]), Matches(probe, row)
         )

@@ -393,6 +393,10 @@ class Attachment:
         """An int64 array that was published by `Publication.array`."""
         return self._own.ints(place)
 
+    def bytes(self, place: Place) -> bytes:
+        """What was published as bytes."""
+        return self._bytes(place).tobytes()
+
     def _told(self, ref: ValuesRef) -> list[tuple[int, Home]]:
         found = self._table(ref.latest)
         if ref.base is None:

@@ -44,6 +44,10 @@ LOOKUP = pa.table({"g": np.arange(1000), "w": [f"a text of group {g % 90}" for g
 _VIEWS = (
     "SELECT g, count(*) AS n, sum(v) AS v FROM t GROUP BY g",
     "SELECT t.id, t.s, u.w FROM t JOIN u ON u.g = t.g WHERE t.v % 3 <> 0",
+    # A window, a top-k of groups, and a threshold whose scalar moves.
+    "SELECT id, lag(v) OVER (PARTITION BY g ORDER BY id) AS x FROM t UNION ALL "
+    "SELECT id, v FROM (SELECT id, v, row_number() OVER (PARTITION BY g ORDER BY v, id) AS r "
+    "FROM t) WHERE r <= 3 UNION ALL SELECT id, v FROM t WHERE v > (SELECT avg(v) FROM t)",
     "SELECT u.w, count(*) AS n, sum(t.v) AS v FROM t JOIN u ON u.g = t.g GROUP BY u.w",
     "SELECT id, v FROM t WHERE v % 5 = 0 UNION ALL SELECT id, g FROM t WHERE g < 500",
 )
@@ -66,6 +70,8 @@ _JOB = {
     "write": (_SEGMENT, _SEGMENT + " after", _PACK, _PACK + " after"),
     "commit": (*_COMMIT, "operators.executor.spark.applied:take after"),
 }
+#: Of nodes that have partitions, and of thresholds.
+_BETWEEN = tuple(_TASK + f"AttachedJob.{each}" for each in ("_deal", "_step", "_moved"))
 POINTS: dict[str, dict[str, tuple[str, ...]]] = {
     "load": {
         "read": ("operators.flight.arrow:TableReader.columns",),
@@ -78,7 +84,7 @@ POINTS: dict[str, dict[str, tuple[str, ...]]] = {
         "commit": (*_COMMIT, "sqlview.store.checkpoints:write"),
     },
     "hydration": _JOB,
-    "flood": _JOB,
+    "flood": _JOB | {"exchange": (*_JOB["exchange"], *_BETWEEN)},
 }
 PHASES = ("read", "sort", "exchange", "write", "commit")
 

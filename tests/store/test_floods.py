@@ -4,6 +4,8 @@ here, one after the other."""
 from __future__ import annotations
 
 import os
+import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 import sqlview
 from operators.executor.spark import SparkExecutor, applied
+from operators.executor.spark.job import ColumnsRef, Job, JobBuilder
 from operators.kernels.memory import BLOCK_ROWS
 from planner.distribution import reads_members
 from tests.spark.in_process import InProcess, opened
@@ -23,11 +26,16 @@ MakeTwins = Callable[..., Twins]
 
 class Counted(list[int]):
     """How many tasks each sink's changes were applied by; `members`: the kinds of those whose
-    groups look their rows up."""
+    groups look their rows up; `between`: how often the jobs had a kind of node between what
+    changed and sinks, `moves`: thresholds whose scalars changed, `values`: changes that no relation
+    has the rows of."""
 
     def __init__(self) -> None:
         super().__init__()
         self.members: set[str] = set()
+        self.between: Counter[str] = Counter()
+        self.moves: Counter[bool] = Counter()
+        self.values: Counter[str] = Counter()
 
 
 @pytest.fixture
@@ -41,7 +49,20 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
             found.members.add(type(operator.node).__name__)
         return take(operator, some, time)
 
+    build = JobBuilder.build
+
+    def built(builder: JobBuilder) -> Job:
+        job = build(builder)
+        leaves = {source.node for source in job.sources}
+        above = (node for n, node in enumerate(job.nodes) if n not in leaves)
+        found.between.update(type(node).__name__ for node in above)
+        found.moves.update(each.shared for each in job.thresholds if each.moves is not None)
+        told = (job.nodes[s.node] for s in job.sources if isinstance(s, ColumnsRef))
+        found.values.update(type(node).__name__ for node in told)
+        return job
+
     monkeypatch.setattr(applied, "take", counting)
+    monkeypatch.setattr(JobBuilder, "build", built)
     return found
 
 
@@ -49,7 +70,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
 def twins(tmp_path: Path) -> Iterator[MakeTwins]:
     made: list[Twins] = []
 
-    def make(views: dict[str, str], tasks: int = 3, **limits: Any) -> Twins:
+    def make(
+        views: dict[str, str], tasks: int = 3, more: tuple[str, ...] = (), **limits: Any
+    ) -> Twins:
         spark: Any = InProcess(lambda stage, task: None)
         limits = {
             "task_rows": 1,
@@ -57,7 +80,8 @@ def twins(tmp_path: Path) -> Iterator[MakeTwins]:
             "combine_rows": 0,
             "apply_rows": 0,
         } | limits
-        made.append(Twins(SparkExecutor(spark, str(tmp_path), tasks, **limits), TABLES, views))
+        executor = SparkExecutor(spark, str(tmp_path), tasks, **limits)
+        made.append(Twins(executor, (*TABLES, *more), views))
         return made[-1]
 
     yield make
@@ -78,6 +102,56 @@ def test_random_steps(twins: MakeTwins, counted: Counted, seed: int, apply_rows:
     assert len(counted) > 15
     assert max(counted) > 1
     assert counted.members == {"Reduce", "Recompute"}
+    assert min(counted.between[each] for each in ("Window", "TopK", "Threshold")) > 3
+    assert set(counted.moves) == {True, False}
+
+
+def test_few_changes_of_partitions(twins: MakeTwins, counted: Counted) -> None:
+    """The driver runs windows and top-k of groups that few changes come to, once for all that
+    reads them, and tasks go on with what it found, as values where no relation has these."""
+    names = ("ranked", "running", "in_line", "first_of_each", "above", "above_own")
+    views = {name: MORE[name] for name in names} | {"linear": VIEWS["linear"]}
+    pair, stream = twins(views, combine_rows=1 << 20), changes(3)
+    for _ in range(4):
+        pair.step([stream.transaction(40)])
+    assert counted.between["Window"] == counted.between["TopK"] == 0 < counted.between["Threshold"]
+    assert counted.values["Window"] > 4
+
+
+EVENTS = {
+    "bag": "SELECT g, x + 1 AS y, t FROM e WHERE x <> 3",
+    "sums": "SELECT g, count(*) AS n, sum(x) AS x, min(t) AS t, max(x) AS m FROM e GROUP BY g",
+    "joined": "SELECT e.t, a.s, e.x FROM e JOIN a ON a.k = e.g WHERE a.x > 2 OR e.x > 5",
+    "joined_twice": (
+        "SELECT a.s, sum(b.y) AS y, count(*) AS n FROM (SELECT g + 1 AS g, x FROM e WHERE x > 1) e "
+        "JOIN a ON a.k = e.g JOIN b ON b.a = a.k GROUP BY a.s"
+    ),
+    "fails": "SELECT g, 10 / (x - 4) AS q FROM e",
+    "ranked_events": "SELECT g, row_number() OVER (PARTITION BY g ORDER BY x, t) AS r FROM e",
+    "elements": "SELECT g, explode(array(x, t)) AS v FROM (SELECT g, x, 7L AS t FROM e)",
+}
+
+
+def test_events(twins: MakeTwins, counted: Counted) -> None:
+    """Events reach sinks and joins as values, in steps of one epoch and of several."""
+    pair, stream = (
+        twins(EVENTS, more=("CREATE STREAM e (g BIGINT, x BIGINT, t STRING)",)),
+        changes(4),
+    )
+    chance, changed = random.Random(4), 0
+    for epochs in (1, 3, 1, 1):
+        step = []
+        for _ in range(epochs):
+            texts = ["", "ü", None, "a text of more than fifteen bytes"]
+            events = [
+                (chance.randrange(30), chance.choice([None, *range(9)]), chance.choice(texts))
+                for _ in range(20)
+            ]
+            step.append([*stream.transaction(12), ("insert", "e", events)])
+        changed += pair.step(step)
+    assert changed > 200
+    assert counted.values["Stream"] > 8
+    assert counted.between["DeltaJoin"] > 4
 
 
 def test_rows_that_go(twins: MakeTwins, counted: Counted) -> None:

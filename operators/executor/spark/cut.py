@@ -1,13 +1,13 @@
 """Cutting a dataflow into jobs.
 
 A step's jobs run *layer* by layer. A layer is every node that keeps rows (a *sink*) whose input is
-a function of changes that are known by then, with the stateless nodes between (its *region*): all
-its views, and all paths of all their joins, make one job. What a layer's sinks emit is what the
-next layer starts from, so there are as many jobs as sinks lie one behind the other, however many
-views there are.
+a function of changes that are known by then, with the nodes between (its *region*), which keep no
+rows: all its views, and all paths of all their joins, make one job. What a layer's sinks emit is
+what the next layer starts from, so there are as many jobs as sinks lie one behind the other,
+however many views there are.
 
-Invariant: every sink is in exactly one layer, behind all layers that it depends on; a stateless
-node may be in several, and counts its failing rows in the first.
+Invariant: every sink is in exactly one layer, behind all layers that it depends on; a node that
+keeps none may be in several, and counts its failing rows in the first.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from dataclasses import dataclass
 
 from operators.dataflow import Dataflow, Installed, Key, node_key
 from planner import dataflow as ir
-from planner.distribution import is_stateless, why_local, why_not_sent
+from planner.distribution import flows, why_in_driver
 
 
 @dataclass(frozen=True, slots=True)
 class SinkCut:
-    """A sink, the stateless nodes under it (inputs first), and the nodes whose changes it takes."""
+    """A sink, the nodes under it that keep no rows (inputs first), and those whose changes it
+    takes."""
 
     sink: Installed
     region: tuple[Key, ...]
@@ -33,15 +34,12 @@ class SinkCut:
 class Layer:
     """Nodes that the driver runs first, and the sinks of one job.
 
-    `local`: nodes that read a stored input through an index of it: top-k, thresholds, MIN and MAX
-    with a few seeks in an order, a recomputed group by its key, in state that only the driver has
-    as of now.
-    `events`: sinks of streams' events and of windows' rows, which the driver runs next: only it has
-    the events, and the windows' values.
+    `local`: nodes that read the front of an order, top-k, MIN and MAX of everything, or all rows of
+    one group. `loops`: run in rounds, which the driver does next.
     """
 
     local: tuple[Installed, ...]
-    events: tuple[SinkCut, ...]
+    loops: tuple[SinkCut, ...]
     sinks: tuple[SinkCut, ...]
 
 
@@ -52,7 +50,7 @@ def layers(dataflow: Dataflow) -> Iterator[Layer]:
     local: dict[int, list[Installed]] = {}
     for installed in dataflow.installed:
         node, key = installed.node, (installed.owner, installed.node)
-        if installed.loop is not None or is_stateless(node):
+        if installed.loop is not None or flows(node):
             continue
         if is_local(node):
             inputs = (node_key(i, installed.owner) for i in ir.inputs(node))
@@ -66,26 +64,19 @@ def layers(dataflow: Dataflow) -> Iterator[Layer]:
             level[key] = at + 1
     for at in range(max((*cuts, *local), default=-1) + 1):
         here = cuts.get(at, ())
-        events = tuple(c for c in here if is_of_the_driver(c))
-        sinks = tuple(c for c in here if not is_of_the_driver(c))
-        yield Layer(tuple(local.get(at, ())), events, sinks)
-
-
-def is_of_the_driver(cut: SinkCut) -> bool:
-    """Whether it takes what no relation has the rows of, or is a loop."""
-    if isinstance(cut.sink.node, ir.Loop):
-        return True
-    return any(why_not_sent(node) is not None for _, node in cut.leaves)
+        loops = tuple(c for c in here if isinstance(c.sink.node, ir.Loop))
+        sinks = tuple(c for c in here if not isinstance(c.sink.node, ir.Loop))
+        yield Layer(tuple(local.get(at, ())), loops, sinks)
 
 
 def is_local(node: ir.Node) -> bool:
-    """Whether the node reads a stored input through an index of it."""
-    return not isinstance(node, ir.Loop) and why_local(node) is not None
+    """Whether the driver runs the node on the changes of its input alone."""
+    return not isinstance(node, ir.Loop) and why_in_driver(node) is not None
 
 
 def edges(node: ir.Node) -> tuple[tuple[ir.Node, int], ...]:
     """Nodes whose updates this one takes, and with which sign: a union that names one twice takes
-    them twice. Of a threshold those of its rows: tasks run it where its scalars stand still."""
+    them twice. Of a threshold those of its rows; of its scalars each task is told apart."""
     if isinstance(node, ir.Threshold):
         return ((node.index.relation, 1),)
     if isinstance(node, ir.Union):
@@ -94,7 +85,7 @@ def edges(node: ir.Node) -> tuple[tuple[ir.Node, int], ...]:
     return tuple((i, 1) for i in ir.inputs(node))
 
 
-def cut_of(sink: Installed, flows: Callable[[ir.Node], bool] = is_stateless) -> SinkCut:
+def cut_of(sink: Installed, flows: Callable[[ir.Node], bool] = flows) -> SinkCut:
     """What lies under a sink. `flows`: whether a node is of its region."""
     region: dict[Key, None] = {}
     leaves: dict[Key, None] = {}

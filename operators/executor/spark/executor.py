@@ -23,10 +23,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from operators.checkpoint import stored_dead, stored_values
-from operators.dataflow import Dataflow, Installed, Key
+from operators.dataflow import Dataflow, Installed, Key, node_key
 from operators.executor.spark import applied, bitmaps, blobs, hydration, indexes, task
 from operators.executor.spark.applied import Applied
-from operators.executor.spark.cut import SinkCut, layers
+from operators.executor.spark.cut import SinkCut, cut_of, layers
 from operators.executor.spark.job import JOB_FORMAT, Job, JobBuilder, Limits, time_of
 from operators.executor.spark.run import Probe, Run, running
 from operators.executor.spark.sinks import SinkOperator, sink_of
@@ -41,7 +41,7 @@ from operators.state.filters import Filter
 from operators.state.publish import Publisher
 from operators.state.values import ValueFiles
 from planner import dataflow as ir
-from planner.distribution import reads_members
+from planner.distribution import flows, is_of_partitions, is_stateless, reads_members
 
 _log = logging.getLogger("sqlview.executor")
 
@@ -117,20 +117,23 @@ class SparkExecutor:
         self.jobs: list[JobMetrics] = []
 
     def step(self, dataflow: Dataflow, changes: dict[Key, Delta]) -> None:
-        """Run the installed nodes; `changes` gains the deltas of all but the stateless ones."""
+        """Run the installed nodes; `changes` gains the deltas of those that keep rows."""
         self.jobs = []
         counted: set[Key] = set()
+        done: set[Key] = set()
         inline = False
         for layer in layers(dataflow):
             for installed in layer.local:
                 dataflow.run(installed, changes)
-            run_inline(layer.events, dataflow, changes, counted)
-            here = () if inline else self._sent(layer.sinks, changes)
-            if not self._is_small(here, changes):
-                if self._run(here, dataflow, changes, counted):
-                    run_inline(_without(layer.sinks, here), dataflow, changes, counted)
-                    continue
-                inline = True
+            run_inline(layer.loops, dataflow, changes, counted)
+            if not inline:
+                sinks = self._few_in_driver(layer.sinks, dataflow, changes, done)
+                here = self._sent(sinks, changes)
+                if not self._is_small(here, changes):
+                    if self._run(here, dataflow, changes, counted):
+                        run_inline(_without(sinks, here), dataflow, changes, counted)
+                        continue
+                    inline = True
             run_inline(layer.sinks, dataflow, changes, counted)
         self._publisher.collect(stored_values(dataflow), stored_dead(dataflow))
 
@@ -202,13 +205,45 @@ class SparkExecutor:
         """Delete what was published. The Spark session stays."""
         self._publisher.close()
 
+    def _few_in_driver(
+        self,
+        sinks: tuple[SinkCut, ...],
+        dataflow: Dataflow,
+        changes: dict[Key, Delta],
+        done: set[Key],
+    ) -> tuple[SinkCut, ...]:
+        """The sinks, over what the driver runs for them: windows and top-k of partitions that few
+        changes come to, which are `done` then."""
+        least = self._least
+        installed = {i.key: i for i in dataflow.installed}
+        for cut in sinks:
+            for key in cut.region:
+                if is_of_partitions(key[1]) and key not in done:
+                    delta = changes.get(node_key(key[1].index.relation, key[0]))
+                    if delta is not None and len(delta) < least:
+                        dataflow.run(installed[key], changes)
+                        done.add(key)
+
+        def over(cut: SinkCut) -> SinkCut:
+            def below(node: ir.Node) -> bool:
+                return flows(node) and node_key(node, cut.sink.owner) not in done
+
+            return cut_of(cut.sink, below)
+
+        return tuple(over(cut) if done.intersection(cut.region) else cut for cut in sinks)
+
+    @property
+    def _least(self) -> float:
+        """So many changes are worth an exchange by partitions or groups."""
+        limits = self._limits
+        return math.inf if limits.tasks < 2 else max(limits.combine_rows, limits.task_rows + 1)
+
     def _sent(self, sinks: tuple[SinkCut, ...], changes: dict[Key, Delta]) -> tuple[SinkCut, ...]:
         """The sinks whose changes tasks take: of groups that look their rows up many of one time,
         which the task of the bucket applies."""
-        limits = self._limits
         leaves = {leaf for cut in sinks for leaf in cut.leaves if leaf in changes}
-        least: float = max(limits.combine_rows, limits.task_rows + 1)
-        if limits.tasks < 2 or time_of(changes[leaf] for leaf in leaves) is None:
+        least = self._least
+        if time_of(changes[leaf] for leaf in leaves) is None:
             least = math.inf
 
         def is_sent(cut: SinkCut) -> bool:
@@ -279,7 +314,7 @@ class SparkExecutor:
         rows = _results(collected, directory)
         done: dict[int, list[Applied]] = {}
         for number, cut in enumerate(builder.active):
-            payloads = rows.get(task.applied_tag(job, len(job.routes) + number), [])
+            payloads = rows.get(task.applied_tag(job, job.first_sink + number), [])
             if payloads:
                 width = _operator_of(cut).index.width
                 done[number] = list(applied.told(payloads, run.directory, directory, width))
@@ -319,7 +354,7 @@ class _Outcome:
 
     def of_sink(self, number: int) -> list[bytes]:
         """Payloads for the sink of this number among the active."""
-        return self.rows.get(len(self.job.routes) + number, [])
+        return self.rows.get(self.job.first_sink + number, [])
 
     def apply(self, dataflow: Dataflow, changes: dict[Key, Delta]) -> None:
         """Let the sinks have their changes, and `changes` what they emit."""
@@ -364,6 +399,8 @@ def run_inline(
                     node.node, node.owner, MapOperator(node.operator.node), node.number
                 )
             dataflow.run(node, known)
+            if key in known and not is_stateless(key[1]):
+                changes[key] = known[key]  # which another layer may read, too
     for cut in sinks:
         dataflow.run(cut.sink, known)
     counted.update(maps_of(sinks))

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 
 from operators.dataflow import Dataflow, Key, node_key
+from operators.executor.spark import blobs
 from operators.executor.spark.cut import SinkCut, edges
 from operators.executor.spark.sinks import members_of, reads_of
-from operators.flight.column import Ints
+from operators.flight.column import Column, Ints
 from operators.flight.delta import Delta
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
 from operators.nodes.delta_join import DeltaJoinOperator
@@ -24,6 +27,8 @@ from operators.nodes.recompute import RecomputeOperator
 from operators.nodes.reduce import ReduceOperator
 from operators.nodes.store import StoreOperator
 from operators.nodes.threshold import ThresholdOperator
+from operators.nodes.top_k import TopKOperator
+from operators.nodes.window import WindowOperator
 from operators.state.arrangement import ArrangementState, IndexReader
 from operators.state.files import read
 from operators.state.filters import Filter, FilterReader
@@ -32,10 +37,11 @@ from operators.state.publish import REFERENCES, FilterRef, IndexRef, Publication
 from operators.state.relation import Relation
 from operators.state.rows import Rows
 from planner import dataflow as ir
-from planner.distribution import reads_members
+from planner.distribution import is_of_partitions, reads_members
 from planner.expr import Column as ColumnRef
 from planner.expr import columns_used
 from planner.serialise import PLAN_CLASSES, Format
+from planner.types import BIGINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,15 @@ class SourceRef:
     diff: Place
     starts: tuple[int, ...]
     pairs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsRef:
+    """The changes of one node that no relation has the rows of, in some chunks for each task: the
+    columns, the time and the diff, as blobs has them."""
+
+    node: int
+    chunks: tuple[tuple[Place, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +91,27 @@ class PartitionsRef:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionedRef:
+    """A window or a top-k of partitions, node number `node`, whose tasks take the changes of node
+    `source` by the partitions of index number `index`."""
+
+    node: int
+    source: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class ThresholdRef:
-    """A threshold, node number `node`, over rows of relation number `rows`, whose scalars stand
-    still; index number `bound` finds them."""
+    """A threshold, node number `node`, over rows of relation number `rows`; index number `bound`
+    finds its scalars. Where these change, too, `moves` are their changes, and index number `index`
+    finds the rows. `shared`: each task has all of those, and takes its part of the rows."""
 
     node: int
     rows: int
     bound: int
+    index: int | None = None
+    moves: SourceRef | None = None
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +153,18 @@ class SinkRef:
     reads: tuple[int, ...] = ()
 
 
+#: What stage 0 deals out.
+Source: TypeAlias = "SourceRef | ColumnsRef | SnapshotRef | PartitionsRef"
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """`consumers[n]`: nodes that take the updates of node n, and with which sign (joins take theirs
     by routes).
     `counted`: maps whose failing rows an earlier job of the step has counted. `tasks`: per stage.
-    `exchanges`: half joins with an exchange on the longest route. `combined`: whether a last stage
-    adds up what other tasks found for the same group or row. `values`: the directory of values.
+    `exchanges`: half joins with an exchange on the longest route, or one for partitions.
+    `combined`: whether a last stage adds up what other tasks found for the same group or row.
+    `values`: the directory of values.
     `hashing`: how the store makes keys. `time`: of all changes, if they have one. `snapshot`: it
     computes the first rows of its sinks, from all rows as of that time. `applied`: sinks whose
     changes the last stage applies, where a task has `apply_rows` of them or more; it writes files
@@ -141,7 +175,8 @@ class Job:
     consumers: tuple[tuple[tuple[int, int], ...], ...]
     sinks: tuple[int, ...]
     counted: frozenset[int]
-    sources: tuple[SourceRef | SnapshotRef | PartitionsRef, ...]
+    sources: tuple[Source, ...]
+    partitioned: tuple[PartitionedRef, ...]
     thresholds: tuple[ThresholdRef, ...]
     joins: tuple[JoinRef, ...]
     routes: tuple[Route, ...]
@@ -162,6 +197,11 @@ class Job:
     @property
     def stages(self) -> int:
         return 1 + self.exchanges + self.combined
+
+    @property
+    def first_sink(self) -> int:
+        """The tag of the first sink, see `task`."""
+        return len(self.routes) + len(self.partitioned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +270,8 @@ class JobBuilder:
         tasks = max(1, min(limits.tasks, 64, -(-self.rows // max(limits.task_rows, 1))))
         consumers: list[list[tuple[int, int]]] = [[] for _ in self.keys]
         for key, number in self.keys.items():
-            if number >= len(self._leaves) and not isinstance(key[1], ir.DeltaJoin):
+            takes = not isinstance(key[1], ir.DeltaJoin) and not is_of_partitions(key[1])
+            if number >= len(self._leaves) and takes:
                 for i, sign in edges(key[1]):
                     source = self.keys.get(node_key(i, key[0]))
                     if source is not None:
@@ -244,8 +285,12 @@ class JobBuilder:
                 joins.append(self._join(key, found, needed[key]))
                 routes += found
         sources = [self._source(k, needed[k], tasks) for k in self._leaves]
-        thresholds = [self._threshold(k) for k in self.keys if isinstance(k[1], ir.Threshold)]
+        above = list(self.keys)[len(self._leaves) :]
+        thresholds = [self._threshold(k, tasks) for k in above if isinstance(k[1], ir.Threshold)]
+        partitioned = [self._partitioned(k) for k in above if is_of_partitions(k[1])]
+        assert tasks > 1 or not partitioned, "of few changes the driver runs them"
         exchanges = max((sum(r.exchanged) for r in routes), default=0)
+        exchanges = max(exchanges, int(bool(partitioned)))
         publication, combined = self._publication, self._combines(tasks)
         applied = self._applied() if combined and self._time is not None else ()
         return Job(
@@ -254,6 +299,7 @@ class JobBuilder:
             sinks=tuple(self.keys[c.sink.owner, c.sink.node] for c in self.active),
             counted=frozenset(self.keys[k] for k in self.keys if k in self._counted),
             sources=tuple(sources),
+            partitioned=tuple(partitioned),
             thresholds=tuple(thresholds),
             joins=tuple(joins),
             routes=tuple(routes),
@@ -374,11 +420,13 @@ class JobBuilder:
         operator = self._join_operator(key)
         assert isinstance(node, ir.DeltaJoin)
         routes: list[Route] = []
+        followed = {path.source for path in node.paths}  # beside events, those alone
         for source, i in enumerate(node.inputs):
             leaf = node_key(i.relation, owner)
-            if leaf in self.keys and self._follows(key, source):
+            if source in followed and leaf in self.keys and self._follows(key, source):
                 exchanged = tuple(
                     tasks > 1
+                    and not ir.gives_events(i.relation)  # which have no row ids to send
                     and isinstance(h, HalfJoinOperator)  # a range is not of one bucket
                     and h.index.spine.entries > self._limits.small_index_rows
                     for h in operator.paths[source]
@@ -433,19 +481,45 @@ class JobBuilder:
             operator.wanted,
         )
 
-    def _threshold(self, key: Key) -> ThresholdRef:
+    def _threshold(self, key: Key, tasks: int) -> ThresholdRef:
         operator, node = self._operators[key], key[1]
         assert isinstance(operator, ThresholdOperator) and isinstance(node, ir.Threshold)
         bound = self._index(operator.bound)
         scalars = self._relation(operator.bound.relation, (*node.bound.columns, node.scalar))
         self._relation_blocks[scalars] = None
-        return ThresholdRef(self.keys[key], self._relation(operator.index.relation), bound)
+        rows, index = self._relation(operator.index.relation), None
+        shared = not node.index.partition
+        moves = self._moves(key, 1 if shared else tasks)
+        if moves is not None:
+            index = self._index(operator.index)
+            self._relation(operator.index.relation, range(len(node.schema)))
+            self._relation_blocks[rows] = None
+        return ThresholdRef(self.keys[key], rows, bound, index, moves, shared)
 
-    def _source(
-        self, key: Key, needed: set[int], tasks: int
-    ) -> SourceRef | SnapshotRef | PartitionsRef:
+    def _moves(self, threshold: Key, chunks: int) -> SourceRef | None:
+        """The changes of a threshold's scalars; those of first rows stand still."""
+        owner, node = threshold
+        assert isinstance(node, ir.Threshold)
+        scalars = node_key(node.bound.relation, owner)
+        delta = self._changes.get(scalars)
+        if delta is None or self.snapshot:
+            return None
+        assert isinstance(delta, Delta), "of a step"
+        return self._dealt(scalars, delta, chunks)
+
+    def _partitioned(self, key: Key) -> PartitionedRef:
+        operator = self._operators[key]
+        assert isinstance(operator, TopKOperator | WindowOperator)
+        read = operator.index.relation
+        self._relation_blocks[self._relation(read, range(len(read.schema)))] = None
+        source = self.keys[node_key(operator.node.index.relation, key[0])]
+        return PartitionedRef(self.keys[key], source, self._index(operator.index))
+
+    def _source(self, key: Key, needed: set[int], tasks: int) -> Source:
         delta = self._changes[key]
         assert isinstance(delta, Delta), "of a step"
+        if not has_rows(key[1]):
+            return self._values(key, delta, tasks)
         binding = delta.bindings[0]
         number = self._relation(binding.relation, needed)
         blocks = self._relation_blocks[number]
@@ -457,16 +531,34 @@ class JobBuilder:
             return SnapshotRef(self.keys[key], number, starts)
         if blocks is not None:
             blocks.update(np.unique(binding.rows >> BLOCK_BITS).tolist())
-        order, starts, pairs = chunks(delta, tasks)
+        return self._dealt(key, delta, tasks)
+
+    def _dealt(self, key: Key, delta: Delta, count: int) -> SourceRef:
+        binding = delta.bindings[0]
+        order, starts, pairs = chunks(delta, count)
         array = self._publication.array
         return SourceRef(
             self.keys[key],
-            number,
+            self._relation(binding.relation),
             array(binding.rows[order]),
             array(delta.time[order]),
             array(delta.diff[order]),
             starts,
             pairs,
+        )
+
+    def _values(self, key: Key, delta: Delta, count: int) -> ColumnsRef:
+        order, starts, _ = chunks(delta, count)
+        told = (*delta.columns(), Column(BIGINT, delta.time), Column(BIGINT, delta.diff))
+        columns = [c.take(order) for c in told]
+        array = self._publication.array
+        dealt = (
+            blobs.encode_columns([c.take(np.arange(*ends)) for c in columns])
+            for ends in pairwise(starts)
+        )
+        return ColumnsRef(
+            self.keys[key],
+            tuple(tuple(array(np.frombuffer(b, np.uint8)) for b in some) for some in dealt),
         )
 
     def _relation(self, relation: Rows, columns: Iterable[int] = ()) -> int:
@@ -490,6 +582,11 @@ class JobBuilder:
         operator = self._operators[key]
         assert isinstance(operator, DeltaJoinOperator)
         return operator
+
+
+def has_rows(node: ir.Node) -> bool:
+    """Whether a node's changes are of rows that a relation has, all of one."""
+    return ir.is_stored(node) or isinstance(node, ir.TopK | ir.Threshold)
 
 
 def time_of(changes: Iterable[Delta]) -> int | None:
@@ -546,13 +643,15 @@ def chunks(delta: Delta, count: int) -> tuple[Ints, tuple[int, ...], tuple[int, 
 
 JOB_FORMAT = Format(
     "sqlview job",
-    1,
+    2,
     (
         *PLAN_CLASSES,
         Job,
         SourceRef,
+        ColumnsRef,
         SnapshotRef,
         PartitionsRef,
+        PartitionedRef,
         ThresholdRef,
         JoinRef,
         Route,

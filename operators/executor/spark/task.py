@@ -1,13 +1,15 @@
 """What a task of a job does: one stage of it, for one range of buckets.
 
 Stage 0 takes a chunk of each changed node through filters, maps and the first half joins; every
-exchange is followed by a stage that probes an index with what came for its buckets; what arrives
-at a sink is added up and goes to the task of its bucket. The same operators as inline do the work,
+exchange is followed by a stage that probes an index with what came for its buckets, and the first
+one by windows and top-k of partitions, too; what arrives at a sink is added up and goes to the task
+of its bucket. The same operators as inline do the work,
 over attached state.
 
 A row of an exchange is (target, source, sequence, tag, payload): the task it is for, the task that
-made it, its number there, and whose payload it is: route r is tag r, sink s is tag routes + s, and
-failing rows are the tag after those; what was applied for sink s is tag routes + sinks + 1 + s.
+made it, its number there, and whose payload it is: route r is tag r, the changes for the
+partitioned node p are tag routes + p, sinks follow from tag `Job.first_sink` on, then failing rows;
+what was applied for sink s is its tag + sinks + 1.
 
 Law: what a task emits is a byte-deterministic function of what it was given. It takes its rows in
 the order of (source, sequence), whatever the order of arrival.
@@ -30,12 +32,15 @@ import pyarrow as pa
 
 from operators.executor.spark import applied, blobs
 from operators.executor.spark.job import (
+    ColumnsRef,
     Job,
+    PartitionedRef,
     PartitionsRef,
     Route,
     SinkRef,
-    SnapshotRef,
+    Source,
     SourceRef,
+    ThresholdRef,
     read_manifest,
 )
 from operators.executor.spark.run import Probe
@@ -66,6 +71,7 @@ from operators.state.publish import Attachment
 from operators.state.relation import PIECE_ROWS, Relation
 from operators.state.shared import Shared
 from planner import dataflow as ir
+from planner.types import BIGINT
 
 #: Rows of an exchange, and of a job's result: where `file` is set, the payload is in that file of
 #: the job's directory.
@@ -282,11 +288,16 @@ class AttachedJob:
             threshold = job.nodes[each.node]
             assert isinstance(threshold, ir.Threshold)
             rows = IndexReader(threshold.index, self._relations[each.rows])
+            if each.index is not None:
+                rows = indexes[each.index]
             self._linear[each.node] = ThresholdOperator(threshold, rows, indexes[each.bound])
         self._partitioned = {
             source.node: _partitioned(job.nodes[source.node], indexes[source.index])
             for source in job.sources
             if isinstance(source, PartitionsRef)
+        } | {
+            each.node: _partitioned(job.nodes[each.node], indexes[each.index])
+            for each in job.partitioned
         }
         self._indexes = indexes
         self._sinks = {n: sink_of(job.nodes[n], hashing) for n in job.sinks}
@@ -300,8 +311,12 @@ class AttachedJob:
                 if applied_to.reads:
                     found = (indexes[i] for i in applied_to.reads)
                     sink.indexes = dict(zip(read, found, strict=True))
-        self._sink_tags = {n: len(job.routes) + i for i, n in enumerate(job.sinks)}
-        self._error_tag = len(job.routes) + len(job.sinks)
+        self._sink_tags = {n: job.first_sink + i for i, n in enumerate(job.sinks)}
+        self._error_tag = job.first_sink + len(job.sinks)
+        #: Those that take the updates of each node.
+        self._routes: dict[int, list[int]] = {}
+        for number, route in enumerate(job.routes):
+            self._routes.setdefault(route.node, []).append(number)
         self._applied = {ref.node: ref for ref in job.applied}
         #: Half joins of each route that follow an exchange.
         self._arrivals = [
@@ -316,11 +331,14 @@ class AttachedJob:
         if stage == 0:
             for source in self.job.sources:
                 for delta in self._chunks(source, task):
-                    self._push(source.node, delta, parts)
-                    for number, route in enumerate(self.job.routes):
-                        if route.node == source.node:
-                            prefix = self._joins[route.join].begin(route.source, delta)
-                            self._follow(number, route, 0, prefix, out, parts)
+                    self._push(source.node, delta, out, parts)
+                    for number, each in enumerate(self.job.partitioned):
+                        if each.source == source.node:
+                            self._deal(number, each, delta, out)
+            for threshold in self.job.thresholds:
+                if threshold.moves is not None:
+                    moved = self._moved(threshold, threshold.moves, task)
+                    self._push(threshold.node, moved, out, parts)
         else:
             self._receive(stage, task, rows, out, parts)
         for node, some in parts.items():
@@ -350,8 +368,10 @@ class AttachedJob:
             if tag < len(self.job.routes):
                 route = self.job.routes[tag]
                 self._resume(tag, route, self._arrivals[tag][stage - 1], payloads, out, parts)
+            elif tag < self.job.first_sink:
+                self._step(self.job.partitioned[tag - len(self.job.routes)], payloads, out, parts)
             elif tag < self._error_tag and combining:
-                node = self.job.sinks[tag - len(self.job.routes)]
+                node = self.job.sinks[tag - self.job.first_sink]
                 sink = self._sinks[node]
                 found = [blobs.decode_columns(p, sink.types) for p in payloads]
                 ref = self._applied.get(node)
@@ -364,6 +384,36 @@ class AttachedJob:
             else:
                 for payload in payloads:
                     out.pass_on(tag, payload)
+
+    def _deal(self, number: int, each: PartitionedRef, delta: Delta, out: _Outbox) -> None:
+        """Send changes to the tasks of their partitions."""
+        index = self._partitioned[each.node].index
+        assert isinstance(index.spec, ir.OrderedArrangement)
+        words = index.partition_words([delta.column(c) for c in index.spec.partition], len(delta))
+        told = np.vstack((delta.bindings[0].rows, delta.time, delta.diff))
+        out.put_words(len(self.job.routes) + number, told, words[0])
+
+    def _step(
+        self,
+        each: PartitionedRef,
+        payloads: list[bytes],
+        out: _Outbox,
+        parts: dict[int, list[Part]],
+    ) -> None:
+        """Take all changes of some partitions through the node."""
+        operator = self._partitioned[each.node]
+        rows, time, diff = blobs.decode_words(payloads, 3)
+        changed = operator.step([deltas.bound(operator.index.relation, rows, time, diff)])
+        if len(changed):
+            self._push(each.node, changed, out, parts)
+
+    def _moved(self, each: ThresholdRef, moves: SourceRef, task: int) -> Delta:
+        """What the changes of a threshold's scalars do to this task's rows."""
+        operator = self._linear[each.node]
+        assert isinstance(operator, ThresholdOperator)
+        if each.shared:
+            return operator.moved(self._chunk(moves, 0), task, self.job.tasks)
+        return operator.moved(self._chunk(moves, task))
 
     def _resume(
         self,
@@ -411,7 +461,7 @@ class AttachedJob:
             prefix = half_join.extend(prefix, self._as_of(half_join))
             step += 1
         if len(prefix):
-            self._push(self.job.joins[route.join].node, prefix, parts)
+            self._push(self.job.joins[route.join].node, prefix, out, parts)
 
     def _as_of(self, half_join: HalfJoinOperator | RangeJoinOperator) -> bool:
         """A snapshot sees all inputs as of its time."""
@@ -447,7 +497,7 @@ class AttachedJob:
             f"{self._path}-applied-{attempt}-{uuid.uuid4().hex}",
         )
 
-    def _push(self, node: int, delta: Delta, parts: dict[int, list[Part]]) -> None:
+    def _push(self, node: int, delta: Delta, out: _Outbox, parts: dict[int, list[Part]]) -> None:
         """Take updates of a node through what consumes them."""
         for consumer, sign in self.job.consumers[node]:
             taken = delta if sign > 0 else delta.negated()
@@ -459,21 +509,27 @@ class AttachedJob:
             operator = self._linear.get(consumer)
             output = taken if operator is None else operator.step(_given(operator, taken))
             if len(output):
-                self._push(consumer, output, parts)
+                self._push(consumer, output, out, parts)
+        for number in self._routes.get(node, ()):
+            route = self.job.routes[number]
+            prefix = self._joins[route.join].begin(route.source, delta)
+            self._follow(number, route, 0, prefix, out, parts)
 
     def _keep_few(self, sink: int, parts: list[Part]) -> None:
         """Add up the parts of a sink where the latest are as many rows as the first has."""
         if sum(map(len, parts[1:])) >= max(2 * PIECE_ROWS, len(parts[0])):
             parts[:] = [self._sinks[sink].merge([part.columns for part in parts])]
 
-    def _chunks(
-        self, source: SourceRef | SnapshotRef | PartitionsRef, task: int
-    ) -> Iterator[Delta]:
+    def _chunks(self, source: Source, task: int) -> Iterator[Delta]:
         """What of a node's changes, or of its rows, is this task's; nothing that is empty."""
         if isinstance(source, SourceRef):
             delta = self._chunk(source, task)
             if len(delta):
                 yield delta
+            return
+        if isinstance(source, ColumnsRef):
+            for place in source.chunks[task]:
+                yield self._told(source.node, self._attachment.bytes(place))
             return
         time = self.job.time
         assert time is not None
@@ -487,6 +543,13 @@ class AttachedJob:
             return
         first, end = (block << BLOCK_BITS for block in source.starts[task : task + 2])
         yield from pieces_of(self._relations[source.relation], time, first, end)
+
+    def _told(self, node: int, blob: bytes) -> Delta:
+        """Changes that came as values."""
+        schema = self.job.nodes[node].schema
+        types = (*(field.type for field in schema), BIGINT, BIGINT)
+        *columns, time, diff = blobs.decode_columns(blob, types)
+        return Delta(schema, time.values, diff.values, list(columns))
 
     def _chunk(self, source: SourceRef, task: int) -> Delta:
         """The part of a node's changes that is this task's."""
