@@ -45,9 +45,11 @@ _VIEWS = (
     "SELECT g, count(*) AS n, sum(v) AS v FROM t GROUP BY g",
     "SELECT t.id, t.s, u.w FROM t JOIN u ON u.g = t.g WHERE t.v % 3 <> 0",
     # A window, a top-k of groups, and a threshold whose scalar moves.
-    "SELECT id, lag(v) OVER (PARTITION BY g ORDER BY id) AS x FROM t UNION ALL "
-    "SELECT id, v FROM (SELECT id, v, row_number() OVER (PARTITION BY g ORDER BY v, id) AS r "
-    "FROM t) WHERE r <= 3 UNION ALL SELECT id, v FROM t WHERE v > (SELECT avg(v) FROM t)",
+    (
+        "SELECT id, lag(v) OVER (PARTITION BY g ORDER BY id) AS x FROM t UNION ALL "
+        "SELECT id, v FROM (SELECT id, v, row_number() OVER (PARTITION BY g ORDER BY v, id) AS r "
+        "FROM t) WHERE r <= 3 UNION ALL SELECT id, v FROM t WHERE v > (SELECT avg(v) FROM t)"
+    ),
     "SELECT u.w, count(*) AS n, sum(t.v) AS v FROM t JOIN u ON u.g = t.g GROUP BY u.w",
     "SELECT id, v FROM t WHERE v % 5 = 0 UNION ALL SELECT id, g FROM t WHERE g < 500",
 )
