@@ -9,7 +9,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from operators.executor.watch import Tell
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +25,14 @@ _WAIT_SECONDS = 0.5
 
 def ignore(rows: int) -> None:
     """Progress that nobody wants to see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Told of progress: of rows, and of Spark's jobs, where somebody looks on."""
+
+    advance: Advance = ignore
+    on_job: Tell | None = None
 
 
 class Progress:
@@ -38,13 +49,14 @@ class Progress:
         return self._enabled
 
     @contextmanager
-    def task(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Advance]:
-        """Work of `total` rows (None: not known); what it yields is told how many more are done.
+    def task(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Bar]:
+        """Work of `total` rows (None: not known); what it yields is told how far it is. Of a job
+        of Spark the title tells the stage, and how long it may still take.
 
         The work may be interrupted: the bar goes, whatever ends the block.
         """
         if not self.is_shown:
-            yield ignore
+            yield Bar()
             return
         from rich import progress as bars
 
@@ -60,7 +72,12 @@ class Progress:
         start.daemon = True
         start.start()
         try:
-            yield lambda rows: bar.advance(number, rows)
+            yield Bar(
+                lambda rows: bar.advance(number, rows),
+                lambda job: bar.update(
+                    number, description=title if job is None else f"{title}: {job}"
+                ),
+            )
         finally:
             start.cancel()
             start.join()  # a bar that is about to start is stopped after it has

@@ -31,6 +31,7 @@ from operators.dataflow import Dataflow
 from operators.executor.inline import InlineExecutor
 from operators.executor.placement import LEAST_WORK, estimate
 from operators.executor.protocol import Executor
+from operators.executor.watch import Watch
 from operators.flight.column import Column
 from operators.flight.delta import Delta
 from operators.flight.rows import represented
@@ -83,7 +84,7 @@ from sqlview.oracle import CannotSay, Oracle
 from sqlview.parameters import checked_types
 from sqlview.positions import NOWHERE, Positions
 from sqlview.prepared import Prepared, Statement
-from sqlview.progress import Progress, ignore
+from sqlview.progress import Advance, Progress, ignore
 from sqlview.reader import Reader, ViewRows
 from sqlview.reads import Planned, Readable, Reads
 from sqlview.recovery import Recovery, counter_of
@@ -155,6 +156,7 @@ class Session:
         self._placement = placement
         self._share = share
         self._progress = Progress(progress)
+        self._watch = Watch()
         self._dataflow = Dataflow()
         self._building = Building(
             self._dataflow, placement, partial(_builder_of, weakref.ref(self))
@@ -414,7 +416,7 @@ class Session:
         if is_frame and format is not None:
             raise ValueError("format is for paths: a DataFrame has none")
         files = [] if is_frame else find_files(given, format)
-        with self._progress.task(f'loading "{table}"') as advance:
+        with self._told(f'loading "{table}"') as advance:
             if is_frame:
                 tx.insert(table, given, cast=cast)
             elif not tx._insert_written(table, lambda t: self._write_files(t, files, cast)):
@@ -773,8 +775,15 @@ class Session:
         self._commits.run_within(tx)
         self._subscriptions.tell()
 
+    @contextmanager
+    def _told(self, title: str, unit: str = "rows") -> Iterator[Advance]:
+        """Long work, with a bar of that, and of the jobs of Spark in it; yields what is told how
+        many more are done."""
+        with self._progress.task(title, unit=unit) as bar, self._watch.told(bar.on_job):
+            yield bar.advance
+
     def _create_view(self, statement: parse.CreateView) -> None:
-        with self._progress.task(f'creating "{statement.name}"', unit="rows read") as advance:
+        with self._told(f'creating "{statement.name}"', "rows read") as advance:
             self._dataflow.on_read = advance
             try:
                 self._statistics.before_long(self._dataflow.live_rows)
@@ -806,7 +815,7 @@ class Session:
         recovery = Recovery(
             self._catalog, self._dataflow, self._definitions, self._writer, self._history
         )
-        with self._progress.task(f'opening "{store.path}"', unit="bytes read") as advance:
+        with self._told(f'opening "{store.path}"', "bytes read") as advance:
             recovery.run(store, advance, store.damaged() if repair else {})
 
         undo = self._dataflow.undo
@@ -1059,7 +1068,9 @@ class Session:
             from sqlview.spark import SparkSide  # Spark costs seconds: only when it is needed
 
             values = None if self._spark_path is None or self._store is None else self._store.values
-            self._spark_side = side = SparkSide(self._given_spark, self._spark_path, values)
+            self._spark_side = side = SparkSide(
+                self._given_spark, self._spark_path, values, self._watch
+            )
             if self._store is not None:
                 self._store.lent = side.lending.files
         return self._spark_side

@@ -37,6 +37,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
+from operators.executor.watch import Watch
 from operators.scalar import user
 from operators.state.files import make_directory
 from operators.state.stored import StoredRows
@@ -90,13 +91,19 @@ class SparkSide:
     when it is first needed and stopped by `close`. `path`: a directory that every executor sees
     under this name; None: a temporary one. The session's files are in `directory`, its own part of
     that, which `close` removes. `values`: the files of the store there, which tasks read too.
+    `watch`: of who looks on.
     """
 
     def __init__(
-        self, spark: SparkSession | None, path: str | None, values: ValueFiles | None = None
+        self,
+        spark: SparkSession | None,
+        path: str | None,
+        values: ValueFiles | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._given = spark
         self._values = values
+        self._watch = Watch() if watch is None else watch
         self._spark: SparkSession | None = None
         self._beside: SparkSession | None = None
         self._executor: SparkExecutor | None = None
@@ -164,7 +171,11 @@ class SparkSide:
             with self._files():
                 make_directory(str(self.directory))
             self._executor = SparkExecutor(
-                spark, str(self.directory), values=self._values, driver_rows=TASK_ROWS
+                spark,
+                str(self.directory),
+                values=self._values,
+                driver_rows=TASK_ROWS,
+                watch=self._watch,
             )
         return self._executor
 
@@ -217,7 +228,8 @@ class SparkSide:
         with using(data.sparkSession):
             _refuse_streaming(data)
             self._check_seen(data.sparkSession)
-            return write_dataframe(data, self._target(table, cast, zone))
+            with self._watch.job(data.sparkSession):
+                return write_dataframe(data, self._target(table, cast, zone))
 
     def write_files(
         self, files: Sequence[File], table: Table, cast: bool, zone: Zone
@@ -231,7 +243,8 @@ class SparkSide:
             self._check_seen(self.spark)
             try:
                 read, target = partial(read_part, parts), self._target(table, cast, zone)
-                written = write_parts(self.spark, len(parts), read, target)
+                with self._watch.job(self.spark, stages=1):
+                    written = write_parts(self.spark, len(parts), read, target)
             except PartError as refused:
                 path, error = parts[refused.part].path, refused.error
                 raise DataError(

@@ -38,6 +38,13 @@ with sqlview.connect(spark=spark) as db:  # without a store: rows come and go th
 with sqlview.connect(sys.argv[1], spark=spark, placement="spark") as db:  # by tasks
     db.sql("CREATE TABLE t (a BIGINT PRIMARY KEY, b INT)")
     loaded = spark.range(100_000, 0, -1, 2).selectExpr("id AS a", "CAST(id % 3 AS INT) AS b")
+    told = []
+    with db._watch.job(spark):  # nobody looks on
+        pass
+    with db._watch.told(told.append), db._watch.job(spark):
+        spark.range(0, 8, 1, 4).mapInArrow(lambda batches: batches, "id bigint").toArrow()
+    assert told[-1] is None and all(str(p).startswith("stage 1 of 1, ") for p in told[:-1])
+    assert len(told) > 1 and {p.tasks for p in told[:-1]} == {4}
     assert db.load("t", loaded).rows == 100_000
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT b, count(*) AS n FROM t GROUP BY b")
     with db.transaction() as tx:

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlview
-from operators.executor import placement
+from operators.executor import placement, watch
 from operators.executor.spark import load
+from operators.executor.watch import JobProgress
 from operators.kernels.memory import BLOCK_ROWS
 from operators.state import bulk
 from sqlview import DataError, Session, SqlViewError, transaction
 from sqlview.datasource import SqlViewDataSource
+from sqlview.progress import Bar
 from sqlview.store import backup
 
 pytestmark = pytest.mark.spark
@@ -539,6 +541,31 @@ def test_ctrl_c_cancels_a_job(spark: Any, tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.undo()
         db.sql(view)
         assert db.verify("v", engine="duckdb").equal
+
+
+def test_who_looks_on_is_told_of_stages_and_tasks(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a load and of a view's first rows; and a job that cannot be watched goes on."""
+    monkeypatch.setattr(placement, "SPARK_ROWS", 0)
+    monkeypatch.setattr(watch, "_SECONDS", 0.01)
+    told: list[JobProgress | None] = []
+    bar = Bar(on_job=told.append)
+    with _open(tmp_path / "store", spark) as db:
+        monkeypatch.setattr(db._progress, "task", lambda *_, **__: nullcontext(bar))
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, g BIGINT)")
+        db.load("t", spark.range(0, 9_000, 1, 2).selectExpr("id", "id % 901 AS g"))
+        loaded = [p for p in told if p is not None]
+        assert loaded and {p.tasks for p in loaded} == {2} and told[-1] is None
+        told.clear()
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g")
+        some = [p for p in told if p is not None and p.rows == 9_000]
+        assert some and {p.stages for p in some} == {2} and {p.stage for p in some} <= {1, 2}
+        assert all(0 <= p.done <= p.tasks for p in some) and told[-1] is None
+        tracker = "pyspark.core.status.StatusTracker.getStageInfo"
+        monkeypatch.setattr(tracker, lambda self, stage: 1 // 0)
+        db.sql("CREATE MATERIALIZED VIEW w AS SELECT g, sum(id) AS n FROM t GROUP BY g")
+        assert db.verify("w", engine="duckdb").equal
 
 
 def test_placement(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sqlview
+from operators.executor.watch import JobProgress
 from sqlview import progress
 from sqlview.progress import Progress
 
@@ -240,15 +241,20 @@ def test_progress_goes_when_its_work_ends(
     work = Progress(True)
 
     def interrupted() -> None:
-        with work.task("counting", total) as advance:
+        with work.task("counting", total) as bar:
             while "counting" not in stderr.getvalue():
-                advance(1)
+                bar.advance(1)
+            assert bar.on_job is not None
+            bar.on_job(JobProgress(2, 3, 17, 64, 10.0, 5_000))
+            while "stage 2 of 3, 17 of 64 tasks, 5,000 rows, 14 s left" not in stderr.getvalue():
+                bar.advance(1)
+            bar.on_job(None)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    with work.task("again") as advance:
-        advance(1)
+    with work.task("again") as bar:
+        bar.advance(1)
 
 
 def test_creating_tells_how_many_rows_were_read(

@@ -30,6 +30,7 @@ from operators.executor.spark.cut import SinkCut, cut_of, layers
 from operators.executor.spark.job import JOB_FORMAT, Job, JobBuilder, Limits, time_of
 from operators.executor.spark.run import Probe, Run, running
 from operators.executor.spark.sinks import SinkOperator, sink_of
+from operators.executor.watch import Watch
 from operators.flight.delta import Delta
 from operators.nodes.map import MapOperator
 from operators.nodes.recompute import RecomputeOperator
@@ -81,7 +82,7 @@ class SparkExecutor:
     `tasks`: per stage; None: twice the cores of a local master, else DEFAULT_TASKS.
     `driver_rows`: of a step's layers, those behind the first job with fewer changed rows than this
     run in the driver (0: none does).
-    `probe`: called in every task, for tests.
+    `watch`: of who looks on. `probe`: called in every task, for tests.
     """
 
     name = "spark"
@@ -98,6 +99,7 @@ class SparkExecutor:
         combine_rows: int = COMBINE_ROWS,
         apply_rows: int = APPLY_ROWS,
         driver_rows: int = 0,
+        watch: Watch | None = None,
         probe: Probe | None = None,
     ) -> None:
         self._spark = spark
@@ -110,6 +112,7 @@ class SparkExecutor:
             apply_rows,
         )
         self._driver_rows = driver_rows
+        self._watch = Watch() if watch is None else watch
         self._probe = probe
         #: Jobs that failed for good; the driver did their work.
         self.failures = 0
@@ -309,7 +312,7 @@ class SparkExecutor:
         """What the tasks of a job tell, whose state is published."""
         run.write(JOB_FORMAT, job)
         schemas = [task.EXCHANGE_SCHEMA] * (job.stages - 1) + [task.RESULT_SCHEMA]
-        collected = run.collect(task.__name__, job.tasks, schemas)
+        collected = run.collect(task.__name__, job.tasks, schemas, builder.rows)
         directory = self._publisher.directory
         rows = _results(collected, directory)
         done: dict[int, list[Applied]] = {}
@@ -328,7 +331,7 @@ class SparkExecutor:
         """What comes of the run of a job, of which nothing is left if it raises; None if Spark
         gives it up. `instead`: what happens then."""
         try:
-            with running(self._spark, self._publisher, dataflow, self._probe) as run:
+            with running(self._spark, self._publisher, dataflow, self._watch, self._probe) as run:
                 return work(run)
         except Exception as error:
             self.failures += 1

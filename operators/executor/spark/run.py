@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from operators import interrupts
 from operators.checkpoint import stored_dead, stored_values
 from operators.dataflow import Dataflow
+from operators.executor.watch import Watch
 from operators.scalar import user
 from operators.state.files import discard, written
 from operators.state.publish import Publication, Publisher
@@ -38,10 +39,14 @@ Probe: TypeAlias = Callable[[int, int], None]
 
 @contextmanager
 def running(
-    spark: SparkSession, publisher: Publisher, dataflow: Dataflow, probe: Probe | None = None
+    spark: SparkSession,
+    publisher: Publisher,
+    dataflow: Dataflow,
+    watch: Watch,
+    probe: Probe | None = None,
 ) -> Iterator[Run]:
     """The run of a job, which is over with the block."""
-    run = Run(spark, publisher, dataflow, probe)
+    run = Run(spark, publisher, dataflow, watch, probe)
     try:
         yield run
     finally:
@@ -52,9 +57,15 @@ class Run:
     """See above. `path`: of the job's file; `token`: of files that tasks write into `directory`."""
 
     def __init__(
-        self, spark: SparkSession, publisher: Publisher, dataflow: Dataflow, probe: Probe | None
+        self,
+        spark: SparkSession,
+        publisher: Publisher,
+        dataflow: Dataflow,
+        watch: Watch,
+        probe: Probe | None,
     ) -> None:
         self._spark, self._publisher, self._dataflow = spark, publisher, dataflow
+        self._watch = watch
         self._probe = probe
         self._lent = publisher.values.lend()
         self._publication: Publication | None = None
@@ -80,10 +91,12 @@ class Run:
         with written(self.path) as out:
             out.write(format.write(job).encode())
 
-    def collect(self, module: str, tasks: int, schemas: Sequence[str]) -> pa.Table:
+    def collect(
+        self, module: str, tasks: int, schemas: Sequence[str], rows: int | None = None
+    ) -> pa.Table:
         """The rows of the last stage. Stage s of a task is `run(path, s, batches, probe)` of the
         module; the first is given its tasks' numbers, and between two of them, whose rows have
-        schemas[s], each goes to the task that its column `target` says.
+        schemas[s], each goes to the task that its column `target` says. `rows`: that are read.
 
         Raises: Spark's exceptions; KeyboardInterrupt, with the job cancelled.
         """
@@ -103,7 +116,8 @@ class Run:
         self._spark.addTag(tag)
         try:
             # Spark waits for its job where Python has left: it is to hear of it first.
-            with interrupts.let_through(cancel):
+            watched = self._watch.job(self._spark, len(schemas), rows)
+            with watched, interrupts.let_through(cancel):
                 return frame.toArrow()
         except Exception as error:
             if interrupted:
