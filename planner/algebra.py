@@ -257,9 +257,11 @@ class WindowCall:
     row_number, rank, dense_rank, ntile (a parameter)  INT, from 1; percent_rank, cume_dist: DOUBLE
     shift         args[0] in the row that is the parameter behind this one (negative: before it);
                   where there is none args[1], if there is one, of this row, else NULL
+    session_start args[0], the one order key, never NULL, of the first row of its session: of rows
+                  each at most the parameter, microseconds, behind the one before
     first_value, last_value, nth_value (a parameter, from 1)   args[0] in that row of the frame
 
-    `ignore_nulls`, of the last two lines: rows with NULL in args[0] are not counted.
+    `ignore_nulls`, of shift and the last line: rows with NULL in args[0] are not counted.
     """
 
     function: str
@@ -279,8 +281,8 @@ class WindowCall:
 
 #: What a window computes of a row's place, rather than of a frame's values.
 RANKED = frozenset(
-    "row_number rank dense_rank percent_rank cume_dist ntile shift first_value last_value "
-    "nth_value".split()
+    "row_number rank dense_rank percent_rank cume_dist ntile shift session_start first_value "
+    "last_value nth_value".split()
 )
 
 

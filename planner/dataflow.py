@@ -440,6 +440,12 @@ class Window:
         behind = [r[1] for r in reaches if r is not None]
         return (max(before), max(behind)) if len(before) == len(reaches) else None
 
+    @property
+    def sessions(self) -> WindowValue | None:
+        """The one value, where it is of the row's session alone."""
+        of_sessions = len(self.values) == 1 and self.values[0].function == "session_start"
+        return self.values[0] if of_sessions else None
+
 
 def _reach(value: WindowValue) -> tuple[int, int] | None:
     start, end = value.frame.start, value.frame.end

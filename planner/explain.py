@@ -447,6 +447,8 @@ class _Dataflow:
         if node.reach is not None:
             rows = sum(node.reach)
             cost = f"cost per changed row: {rows} row{'s' if rows > 1 else ''} on each side of it"
+        elif node.sessions is not None:
+            cost = "cost per changed row: its session, before and after the change"
         elif each:
             cost = "cost: recomputes one partition per changed partition: reads all its rows"
         else:

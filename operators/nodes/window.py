@@ -2,10 +2,10 @@
 
 A step finds the partitions that it touches and reads each one's rows once, in order: those that
 lived before the step, and those born in it; where values are of some rows before and behind alone,
-it reads the rows around those that change. From their lives it tells which of them there are
-before the step and as of each touched time, computes the values of all these (`window_values`), and
-emits where a row's differ from one version of its partition to the next. Nothing is stored: what a
-row's values were is computed again, and is the same.
+or of the row's session, it reads the rows around those that change. From their lives it tells which
+of them there are before the step and as of each touched time, computes the values of all these
+(`window_values`), and emits where a row's differ from one version of its partition to the next.
+Nothing is stored: what a row's values were is computed again, and is the same.
 
 Invariant: the deltas add up to the rows that there are, each once, with the values that they have
 in their partitions as of now. Cost of a step: the rows of the partitions that it touches, or around
@@ -40,6 +40,9 @@ from operators.state.arrangement import IndexReader
 from operators.state.order import sort_keys
 from operators.state.spine import keys_at
 from planner import dataflow as ir
+
+#: Rows on each side of one that changes that are looked at for the edges of its session, first.
+_FIRST_NEIGHBOURS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +131,25 @@ class WindowOperator(Operator[ir.Window]):
         rows that are read has other values than its own, the same in all versions.
         """
         reach = self.node.reach
-        if reach is None or 2 * len(delta) * sum(reach) > self.index.spine.entries:
+        if reach is None and self.node.sessions is None:
             return None
         keys, _ = self.index.key_words(np.unique(delta.bindings[0].rows))
         keys = keys_at(keys, sort_keys(keys))
-        group, rows = neighbouring_rows(self.index, keys, max(sum(reach), 1), since)
+        if reach is not None:
+            return self._near(keys, sum(reach), since)
+        rows = _FIRST_NEIGHBOURS
+        while (held := self._near(keys, rows, since)) is not None:
+            if self._has_sessions(held, rows, since):
+                return held
+            rows *= 4
+        return None
+
+    def _near(self, keys: Ints, reach: int, since: int) -> _Held | None:
+        """So many rows on each side of the keys; None where the partitions are the shorter way, or
+        share a hash."""
+        if 2 * keys.shape[1] * reach > self.index.spine.entries:
+            return None
+        group, rows = neighbouring_rows(self.index, keys, max(reach, 1), since)
         if self.index.hashed and len(rows):
             columns = [self.index.relation.gather(c, rows) for c in self._partition]
             words = encode.local_words(columns)
@@ -141,6 +158,31 @@ class WindowOperator(Operator[ir.Window]):
         born, died = lives(self.index.relation, rows)
         groups = int(group[-1]) + 1 if len(group) else 0
         return _Held(rows, np.append(group_starts(group, groups), len(rows)), born, died)
+
+    def _has_sessions(self, held: _Held, reach: int, since: int) -> bool:
+        """Whether the sessions that change are among the rows held, `reach` rows on each side.
+
+        A gap between rows of any version is one in all of them. Where there are fewer rows than
+        asked for, the partition ends.
+        """
+        sessions = self.node.sessions
+        assert sessions is not None
+        time = self.index.relation.gather(sessions.args[0], held.rows).values
+        parameter = sessions.parameters[0].value
+        assert isinstance(parameter, int)
+        stays = (held.born < since) & (held.died == NEVER)
+        before = np.append(0, np.cumsum(stays))
+        for first, end in zip(held.starts[:-1], held.starts[1:], strict=True):
+            changed = first + np.flatnonzero(~stays[first:end])
+            if len(changed) == 0:
+                continue
+            gaps = first + 1 + np.flatnonzero(np.diff(time[first:end].view(np.uint64)) > parameter)
+            low, high = changed[0], changed[-1]
+            if before[low] - before[first] >= reach and not (gaps <= low).any():
+                return False
+            if before[end] - before[high] >= reach and not (gaps > high).any():
+                return False
+        return True
 
     def _held(self, partitions: Partitions, wanted: Ints, since: int) -> _Held:
         group, rows, groups = partition_fronts(self.index, partitions, wanted, since)

@@ -60,6 +60,14 @@ class Rows:
         self.first_peer: Ints = edges[peers]
         self.end_peer: Ints = edges[peers + 1]
 
+    def first_of_session(self, time: Ints, gap: int) -> Ints:
+        """Of each row the first one of those that follow each other by at most `gap`; times
+        int64[n] ascend in each partition."""
+        begins = self.first == self.place
+        begins[1:] |= np.diff(time.view(np.uint64)) > gap
+        found: Ints = np.flatnonzero(begins)[np.cumsum(begins) - 1]
+        return found
+
     def frame(self, value: ir.WindowValue) -> tuple[Ints, Ints]:
         """The frame of each row: rows [low, high), int64[n] each."""
         low = self._end(value.frame.start, False)
@@ -90,6 +98,9 @@ def window_value(value: ir.WindowValue, kind: SqlType, rows: Rows) -> Column:
             return _ranked(value, rows)
         case "shift":
             return _shifted(value, rows)
+        case "session_start":
+            time = rows.column(value.args[0])
+            return time.take(rows.first_of_session(time.values, _parameter(value)))
         case "first_value" | "last_value" | "nth_value":
             return _valued(value, rows)
         case _:

@@ -411,5 +411,6 @@ FORMS: dict[str, tuple[int, int, Callable[[Sequence[Expr]], Expr]]] = {
     "reverse": (1, 1, nested.reverse),
     "map_concat": (1, 1_000_000, nested.map_concat),
     "sequence": (2, 3, nested.sequence),
+    "window_time": (1, 1, lambda a: nested.window_time(*a)),
     "array_join": (2, 3, lambda a: nested.array_join(a, call)),
 }

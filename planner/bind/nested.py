@@ -198,6 +198,19 @@ def field(value: Expr, name: str) -> Expr:
             raise TypeMismatch(f'{other} has no field "{name}"')
 
 
+def window_time(period: Expr) -> Expr:
+    """The last microsecond of a period of time."""
+    match period.type:
+        case StructType(fields=(Field(name="start", type=kind), Field(name="end", type=end))) if (
+            isinstance(kind, types.TimestampType) and kind == end
+        ):
+            last = field(period, "end")
+            back = Literal(-1, types.BIGINT)
+            return Call("add_microseconds", (last, back), kind, last.nullable)
+        case other:
+            raise TypeMismatch(f"WINDOW_TIME needs a period of window(…), not {other}")
+
+
 def _place(kind: StructType, name: str) -> int:
     found = [i for i, f in enumerate(kind.fields) if folded(f.name) == folded(name)]
     if len(found) != 1:

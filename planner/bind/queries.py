@@ -38,6 +38,7 @@ from planner.bind.resolve import (
 )
 from planner.bind.scalars import NoAggregates, Scalars, is_constant
 from planner.bind.scope import Scope, ScopeColumn
+from planner.bind.sessions import with_sessions
 from planner.bind.subqueries import (
     FIRST,
     NoSubqueries,
@@ -279,8 +280,9 @@ class _Queries:
 
     def _select(self, node: exp.Select, environment: Environment) -> BoundQuery:
         self.report.check(node)
+        sessions = None
         if self._has_periods:
-            node = with_periods(node, self.report)
+            node, sessions = with_sessions(with_periods(node, self.report), self.report)
         if not node.expressions:
             self.report.fail(node, "SELECT has no columns", hint="Name them, or write SELECT *.")
         source = self._from(node, environment)
@@ -293,6 +295,14 @@ class _Queries:
             found = self._subqueries(environment)
             rows = Scalars(below, NoAggregates("WHERE", self.report), found, self.report)
             input = filtered(input, rows.predicate(where.this, "WHERE"), where.this, found)
+
+        if sessions is not None:
+            clause = NoAggregates("session_window", self.report)
+            without = NoSubqueries("session_window", self.report)
+            time = sessions.time(Scalars(below, clause, without, self.report))
+            scope = sessions.named(source.scope, width, time)
+            below = FromResolver(scope, self.report, environment.outer, environment.beside)
+            width += 2
 
         group, having = node.args.get("group"), node.args.get("having")
         sets = None
@@ -323,6 +333,8 @@ class _Queries:
         elif group is not None:
             nodes = group.expressions if sets is None else sets.nodes
             keys = tuple(self._group_key(n, outputs, below, width, found) for n in nodes)
+        if sessions is not None:
+            input = sessions.plan(input, time, [key for key, _, _ in keys], self.report)
         distinct = self._is_distinct(node)
         condition: Expr | None = None
         if having is not None:

@@ -62,7 +62,7 @@ _REASONS: dict[str, str] = {
     "needs a secret, or hides one": "aes_decrypt aes_encrypt try_aes_decrypt hmac",
     "ends a query, where a view has rows in error": "assert_true raise_error",
     "is of collations, and all texts are compared by their bytes": "collate collation",
-    "belongs to a clause that views do not have": "measure window_time session_window",
+    "belongs to a clause that views do not have": "measure",
     "parts words by the rules of Java's languages": "sentences",
     "is of nanoseconds, which no column has": "timestamp_nanos unix_nanos",
     "makes rows of its own": "range collations python_worker_logs sql_keywords",

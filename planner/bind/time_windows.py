@@ -2,8 +2,9 @@
 
 A SELECT that has such a call is rewritten before it is bound. Its GROUP BY window(…) becomes one by
 the period's start and end; `window.start`, `window.end`, `window(…).start` and `.end` stand for
-these. Periods that overlap take each row several times: it is joined with as many constants, how
-far back each of them begins. A row without a time is in none, as in Spark.
+these, `window` for both, a STRUCT. Periods that overlap take each row several times: it is joined
+with as many constants, how far back each of them begins. A row without a time is in none, as in
+Spark.
 
     start = ts - (ts - offset) mod slide - back,  end = start + width,  ts < end
 
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from planner.bind.nodes import PeriodEdge
-from planner.bind.report import Refusal, Report
+from planner.bind.report import Report
 from planner.names import folded
 from planner.parse.queries import PERIODS
 
@@ -80,7 +81,7 @@ def with_periods(select: exp.Select, report: Report) -> exp.Select:
     periods = _periods(first, report)
     grouped = any(c.find_ancestor(exp.Group) for c in calls)
     made = select.copy()
-    _replace(made, periods, grouped, report)
+    _replace(made, periods, grouped)
     tests: list[exp.Expression] = [
         exp.Not(this=exp.Is(this=periods.time.copy(), expression=exp.Null()))
     ]
@@ -103,7 +104,7 @@ def _calls(select: exp.Select) -> list[exp.Expression]:
     ]
 
 
-def _replace(select: exp.Select, periods: _Periods, grouped: bool, report: Report) -> None:
+def _replace(select: exp.Select, periods: _Periods, grouped: bool) -> None:
     group = select.args.get("group")
     if group is not None:
         keys: list[exp.Expression] = []
@@ -117,20 +118,19 @@ def _replace(select: exp.Select, periods: _Periods, grouped: bool, report: Repor
             if node.parent is select and node.arg_key == "expressions":
                 edge = exp.Alias(this=edge, alias=exp.Identifier(this=part, quoted=True))
             node.replace(edge)
-    left = [
-        n
-        for n in select.walk(prune=lambda n: n is not select and isinstance(n, exp.Query))
-        if isinstance(n, exp.Expression) and (_is_call(n) or (grouped and _is_whole(n)))
-    ]
-    if left:
-        report.refuse(
-            left[0],
-            Refusal(
-                "a window of time as a value",
-                "is a STRUCT, and there is no such type here",
-                "Use window.start and window.end.",
-            ),
-        )
+    for node in list(select.walk(prune=lambda n: n is not select and isinstance(n, exp.Query))):
+        if _is_call(node) or (grouped and _is_whole(node)):
+            whole: exp.Expression = pair(periods.edge("start"), periods.edge("end"))
+            if node.parent is select and node.arg_key == "expressions":
+                whole = exp.Alias(this=whole, alias=exp.Identifier(this=_NAME, quoted=True))
+            node.replace(whole)
+
+
+def pair(start: exp.Expression, end: exp.Expression) -> exp.Expression:
+    """A period as a value, a STRUCT."""
+    names = (exp.Literal.string(part) for part in _PARTS)
+    parts = zip(names, (start, end), strict=True)
+    return exp.Anonymous(this="named_struct", expressions=[n for part in parts for n in part])
 
 
 def _is_call(node: object) -> bool:
@@ -176,7 +176,7 @@ def _periods(call: exp.Expression, report: Report) -> _Periods:
     time, *said = call.expressions or [None]
     if time is None or not 1 <= len(said) <= 3:
         report.fail(call, "window takes a time, a width, and perhaps a slide and a start")
-    numbers = [_microseconds(node, report) for node in said]
+    numbers = [microseconds(node, report, "a window's width") for node in said]
     width = numbers[0]
     slide = numbers[1] if len(numbers) > 1 else width
     offset = numbers[2] if len(numbers) > 2 else 0
@@ -191,20 +191,21 @@ def _periods(call: exp.Expression, report: Report) -> _Periods:
     return _Periods(time, width, slide, offset)
 
 
-def _microseconds(node: exp.Expression, report: Report) -> int:
+def microseconds(node: exp.Expression, report: Report, what: str) -> int:
+    """A length of time, as a text or an interval."""
     if isinstance(node, exp.Interval) and isinstance(node.args.get("unit"), exp.Var):
         text = f"{node.this.name} {node.args['unit'].name}"
     elif isinstance(node, exp.Literal) and node.is_string:
         text = node.name
     else:
-        report.fail(node, "a window's width is a text such as '10 minutes'")
+        report.fail(node, f"{what} is a text such as '10 minutes'")
     words = re.findall(r"([+-]?\d+)\s*([a-z]+)", text.lower().removeprefix("interval"))
     known = [int(number) * _UNITS[unit] for number, unit in words if unit in _UNITS]
     rest = re.sub(r"([+-]?\d+)\s*([a-z]+)", "", text.lower().removeprefix("interval")).strip()
     if not known or len(known) < len(words) or rest:
         report.fail(
             node,
-            f"no width of a window: '{text}'",
+            f"{what} cannot be '{text}'",
             hint="Write weeks, days, hours, minutes, seconds, as in '1 hour 30 minutes'.",
         )
     return sum(known)

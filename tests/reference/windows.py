@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -66,6 +67,13 @@ def _value(
         case "ntile":
             sizes = [n // parameter + (tile < n % parameter) for tile in range(parameter)]
             return [tile + 1 for tile, size in enumerate(sizes) for _ in range(size)][i]
+        case "session_start":
+            first = i
+            times = [r[value.args[0]] for r in members]
+            gap = datetime.timedelta(microseconds=parameter)
+            while first and times[first] - times[first - 1] <= gap:
+                first -= 1
+            return members[first][value.args[0]]
         case "shift":
             step = 1 if parameter > 0 else -1
             places = list(range(i + step, n if step > 0 else -1, step))
