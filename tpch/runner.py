@@ -79,7 +79,8 @@ class RunOptions:
     """The options of `python -m tpch stream`; see there. `data` is where generated data is kept,
     `path` where Spark's executors find the sessions' files.
 
-    `load_on_spark`: the load reads the Parquet files as Spark DataFrames and is placed on Spark.
+    `load_on_spark`: the load reads the Parquet files as Spark DataFrames, and the views are created
+    after it, both placed on Spark.
     `store`: where the session is kept, of mode `together`; a run with the same options goes on from
     where another one stopped. `kill_after`: so many steps, then the process kills itself.
     `assert_lively`: in how many epochs at least each view must change after the load. `even`,
@@ -231,8 +232,10 @@ def open_session(
     queries: Sequence[Query],
     spark: SparkSession | None,
     connect: Callable[..., sqlview.Session] = sqlview.connect,
+    load: Callable[[sqlview.Session], None] | None = None,
 ) -> Iterator[sqlview.Session]:
-    """A session with the tables and views of `queries`, all empty."""
+    """A session with the tables and views of `queries`: empty, or as the store has them. `load`:
+    brings rows into new tables before the views are created."""
     with contextlib.ExitStack() as stack:
         path: Path | str | None = options.store
         if (
@@ -244,7 +247,7 @@ def open_session(
             connect(
                 path,
                 spark=spark,
-                placement=options.placement,
+                placement="spark" if options.load_on_spark else options.placement,
                 share=not options.private,
                 durability="close" if options.store is None else "commit",
             )
@@ -256,6 +259,8 @@ def open_session(
         for name in tables_of(queries):
             if name not in there:
                 db.sql(TABLES_BY_NAME[name].sql)
+        if load is not None and db.position(SOURCE) is None:
+            load(db)
         for query in queries:
             if query.name not in there:
                 db.sql(query.create_sql)
@@ -314,7 +319,9 @@ class _Runner:
         path = self.options.path
         if path is None and self.options.store is not None:
             path = self.options.store.absolute().parent  # which executors see, too
-        with self._session(queries, replace(self.options, store=None, path=path)) as db:
+        with self._session(
+            queries, replace(self.options, store=None, path=path, load_on_spark=False)
+        ) as db:
             for batch in [stream.initial_batch(heads, loaded), *batches]:
                 with db.transaction() as tx:
                     stream.apply(batch, tx)
@@ -331,20 +338,26 @@ class _Runner:
         batches = stream.prebatch(plans, tables)
         warm_memory(2 * sum(rows.nbytes for rows in tables.values()))
         self.memory.start()
+        load_seconds = 0.0
+
+        def load(db: sqlview.Session) -> None:
+            nonlocal load_seconds
+            before = time.perf_counter()
+            self._load(db, initial, cuts)
+            load_seconds += time.perf_counter() - before
+
         started = time.perf_counter()
         with (
-            self._session(queries, self.options) as db,
+            self._session(queries, self.options, load if cuts else None) as db,
             contextlib.closing(self.oracle(queries)) as oracle,
         ):
-            install_seconds = time.perf_counter() - started
-            started = time.perf_counter()
+            install_seconds = time.perf_counter() - started - load_seconds
             done = None if self.options.store is None else db.position(SOURCE)
-            if done is not None:
+            if done is not None and not load_seconds:
                 self.console.print(f"Going on after step {done} of {len(batches)}", highlight=False)
                 batches = batches[done:]
-            elif initial.rows:
-                self._load(db, initial, cuts)
-            load_seconds = time.perf_counter() - started
+            elif initial.rows and not load_seconds:
+                load(db)
             changed = ChangedEpochs()
             if self.options.assert_lively is not None:
                 changed.follow(db, queries)
@@ -384,8 +397,8 @@ class _Runner:
             steps_inline=placements.count("inline"),
             steps_spark=placements.count("spark"),
             install_seconds=install_seconds,
-            load_rows=0 if done is not None else initial.rows,
-            load_seconds=load_seconds if initial.rows and done is None else 0.0,
+            load_rows=initial.rows if load_seconds else 0,
+            load_seconds=load_seconds,
             state_bytes=metrics.state_bytes,
             table_bytes=metrics.table_bytes,
             index_builds=metrics.index_builds,
@@ -395,9 +408,12 @@ class _Runner:
         )
 
     def _session(
-        self, queries: Sequence[Query], options: RunOptions
+        self,
+        queries: Sequence[Query],
+        options: RunOptions,
+        load: Callable[[sqlview.Session], None] | None = None,
     ) -> contextlib.AbstractContextManager[sqlview.Session]:
-        return open_session(options, queries, self.spark, self.connect)
+        return open_session(options, queries, self.spark, self.connect, load)
 
     def _load(self, db: sqlview.Session, initial: stream.Batch, cuts: Mapping[str, Cut]) -> None:
         """Bring in the first rows of each table, in one transaction."""
@@ -444,7 +460,7 @@ class _Runner:
             started = finished = clock()
             for number, batch in enumerate(batches, done + 1):
                 before = clock()
-                with db.transaction() as tx:
+                with db.transaction(self.options.placement) as tx:
                     stream.apply(batch, tx)
                     self._mark(tx, number)
                 finished = clock()

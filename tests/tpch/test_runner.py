@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
+from operators.executor.placement import SPARK_ROWS
 from sqlview import oracle as duckdb_oracle
 from tpch import cli, demo, report, runner
 from tpch.checks import SessionOracle
@@ -94,7 +95,7 @@ class FakeSession:
             self.views.append(words[3])
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[FakeSession]:
+    def transaction(self, placement: str | None = None) -> Iterator[FakeSession]:
         yield self
         self.steps.append(FakeStep("inline"))
 
@@ -318,4 +319,5 @@ def test_missing_generator(
 def test_the_demonstration_reads_the_view_that_it_shows() -> None:
     assert "q05" in [query.name for query in select_queries(demo.OPTIONS.queries)]
     assert demo.OPTIONS.load_on_spark
+    assert 6_000_000 * demo.OPTIONS.sf * demo.OPTIONS.load > SPARK_ROWS, "lineitem, for tasks"
     assert demo.OPTIONS.deletes > 0
