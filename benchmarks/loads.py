@@ -82,7 +82,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--data", type=Path, metavar="DIRECTORY", help="where data is kept")
     parser.add_argument("--tasks", type=common.positive, default=2, help="at a time (%(default)s)")
-    given = common.parse(parser, arguments, {"sf": [0.01], "queries": "q03"})
+    parser.add_argument(
+        "--orders", nargs="+", choices=ORDERS, default=list(ORDERS), help="of the rows (both)"
+    )
+    quick = {"sf": [0.01], "queries": "q03", "orders": ["shuffled"]}
+    given = common.parse(parser, arguments, quick)
     return common.guarded(lambda: _main(given))
 
 
@@ -99,7 +103,7 @@ def _main(given: argparse.Namespace) -> None:
             with tempfile.TemporaryDirectory(dir=".") as name:
                 here = Path(name).absolute()
                 if "loads" in given.parts:
-                    loads += _loads(sf, directory, here, spark, given.seed)
+                    loads += _loads(sf, directory, here, spark, given.orders, given.seed)
                 if "views" in given.parts:
                     views += _views(sf, directory, here, spark, queries)
                 if "floods" in given.parts:
@@ -112,10 +116,12 @@ def _main(given: argparse.Namespace) -> None:
     _draw(results, found)
 
 
-def _loads(sf: float, directory: Path, here: Path, spark: Any, seed: int) -> Iterator[Load]:
-    for place, order in enumerate(ORDERS):
+def _loads(
+    sf: float, directory: Path, here: Path, spark: Any, orders: Sequence[str], seed: int
+) -> Iterator[Load]:
+    for order in orders:
         files = here / order.replace(" ", "-")
-        expected = _write(directory, files, None if place == 0 else seed)
+        expected = _write(directory, files, seed if order == "shuffled" else None)
         frame, size = spark.read.parquet(str(files)), _size(files)
         _load(here, spark, frame.limit(1000), "by tasks")  # workers are there
         with common.measuring() as measured:
@@ -280,7 +286,7 @@ def targets(result: dict[str, Any]) -> list[common.Target]:
         return []
     sf = max(load["sf"] for load in result["loads"])
     found: list[common.Target] = []
-    for order in ORDERS:
+    for order in dict.fromkeys(load["order"] for load in result["loads"]):
         by_way = {
             load["way"]: load
             for load in result["loads"]

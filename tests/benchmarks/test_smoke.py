@@ -114,7 +114,9 @@ def test_the_answers_that_recursion_is_compared_with(
 
 
 def test_stores(data: Path, tmp_path: Path) -> None:
-    found = run(stores.main, "stores", tmp_path, "--quick", "--data", str(data))
+    found = run(
+        stores.main, "stores", tmp_path, "--quick", "--data", str(data), "--queries", "q03,q06",
+    )  # fmt: skip
     assert [o["how"] for o in found["openings"]] == ["made", "after a close", "after SIGKILL"]
     assert found["readers"]["reads"] >= 40
     assert found["churn"]["written_bytes"] > 0 < found["churn"]["store_bytes"]
@@ -239,13 +241,13 @@ def test_loads(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     found = run(loads.main, "loads", tmp_path, "--quick", "--data", str(data))
     ways = ["scan by Spark", *loads.WAYS]
     assert [(each["order"], each["way"]) for each in found["loads"]] == [
-        (order, way) for order in loads.ORDERS for way in ways
+        ("shuffled", way) for way in ways
     ]
     assert [(each["query"], each["placement"]) for each in found["views"]] == [
         ("q03", placement) for placement in loads.PLACEMENTS
     ]
     assert [each["placement"] for each in found["floods"]] == list(loads.PLACEMENTS)
-    assert len(loads.targets(found)) == 9
+    assert len(loads.targets(found)) == 5
 
 
 def test_predictions_of_clusters() -> None:
