@@ -59,6 +59,7 @@ from sqlview.java import JavaNotFoundError, ensure_java
 from sqlview.lending import Lending, spark_schema
 from sqlview.quoting import spark_name, spark_template
 from sqlview.reads import Readable
+from sqlview.scans import parts_of_scan
 from sqlview.settings import TIME_ZONE
 from sqlview.sources.files import File, parts_of, read_part
 
@@ -222,29 +223,46 @@ class SparkSide:
 
     def write(self, data: DataFrame, table: Table, cast: bool, zone: Zone) -> StoredRows:
         """The rows of a Spark DataFrame in files of the store, for a table, written by Spark's
-        tasks. Raises: as `read`, and DataError for what does not fit."""
-        from operators.executor.spark.load import write_dataframe
+        tasks, which read themselves what is but a scan of files. Raises: as `read`, and DataError
+        for what does not fit."""
+        from operators.executor.spark.costs import cores_of
+        from operators.executor.spark.load import PartError, write_dataframe
 
         with using(data.sparkSession):
             _refuse_streaming(data)
             self._check_seen(data.sparkSession)
-            with self._watch.job(data.sparkSession):
-                return write_dataframe(data, self._target(table, cast, zone))
+            target = self._target(table, cast, zone)
+            parts = parts_of_scan(data, cores_of(data.sparkSession))
+            if parts is None:
+                with self._watch.job(data.sparkSession):
+                    return write_dataframe(data, target)
+            try:
+                with self._watch.job(data.sparkSession, stages=1):
+                    return _write_parts(data.sparkSession, parts, target)
+            except PartError as refused:
+                path, error = parts[refused.part].path, refused.error
+                detail = (
+                    f"It is in {path!r}."
+                    if error.detail is None
+                    else (f"In {path!r}: {error.detail}")
+                )
+                raise DataError(error.message, detail=detail, hint=error.hint) from None
 
     def write_files(
         self, files: Sequence[File], table: Table, cast: bool, zone: Zone
     ) -> StoredRows:
         """The rows of files, which tasks read by themselves, as `write`. Raises: DataError, naming
         file and row; SqlViewError if Spark was stopped or does not see the store."""
-        from operators.executor.spark.load import PartError, write_parts
+        from operators.executor.spark.costs import cores_of
+        from operators.executor.spark.load import PartError
 
-        parts = parts_of(replace(file, path=os.path.abspath(file.path)) for file in files)
         with using(self.spark):
+            here = (replace(file, path=os.path.abspath(file.path)) for file in files)
+            parts = parts_of(here, cores_of(self.spark))
             self._check_seen(self.spark)
             try:
-                read, target = partial(read_part, parts), self._target(table, cast, zone)
                 with self._watch.job(self.spark, stages=1):
-                    written = write_parts(self.spark, len(parts), read, target)
+                    return _write_parts(self.spark, parts, self._target(table, cast, zone))
             except PartError as refused:
                 path, error = parts[refused.part].path, refused.error
                 raise DataError(
@@ -252,7 +270,6 @@ class SparkSide:
                     detail=error.detail,
                     hint=error.hint,
                 ) from None
-        return replace(written, parts=tuple((part.path, part.first) for part in parts))
 
     def _target(self, table: Table, cast: bool, zone: Zone) -> Target:
         from operators.executor.spark.load import Target
@@ -491,6 +508,14 @@ def using(spark: SparkSession) -> Iterator[None]:
         if is_running(spark):
             raise
         raise _stopped() from error
+
+
+def _write_parts(spark: SparkSession, parts: Sequence[File], target: Target) -> StoredRows:
+    """Raises: as operators.executor.spark.load.write_parts."""
+    from operators.executor.spark.load import write_parts
+
+    written = write_parts(spark, len(parts), partial(read_part, parts), target)
+    return replace(written, parts=tuple((part.path, part.first) for part in parts))
 
 
 def _refuse_streaming(data: DataFrame) -> None:

@@ -56,6 +56,8 @@ _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 TYPED = ("parquet", "arrow")
 #: Of what is read apart, uncompressed.
 PART_BYTES = 256 << 20
+#: Where there are many tasks, each has so many parts, but of no fewer bytes.
+_PARTS_A_TASK, _LEAST_PART_BYTES = 2, 32 << 20
 #: A row of a CSV file has at most so many bytes.
 _BLOCK_BYTES = 64 << 20
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -79,7 +81,7 @@ class File:
     """`format`: csv, tsv, json, parquet or arrow. `named`: the columns that its directories are
     named for. `groups`: of a Parquet file, its row groups of which this is, None for all; `first`:
     how many rows precede them. `seen`: see `_seen`, when somebody else is to read it; None: when it
-    is opened."""
+    is opened. `columns`: of a Parquet file, those that are read; None: all."""
 
     path: str
     format: str
@@ -87,6 +89,7 @@ class File:
     groups: tuple[int, ...] | None = None
     first: int = 0
     seen: Seen | None = None
+    columns: tuple[str, ...] | None = None
 
     @property
     def is_text(self) -> bool:
@@ -104,10 +107,10 @@ class File:
             if self.format == "json":
                 rows = _told(_json_rows(self.path, schema, self.named), advance)
                 return Rows(_while_same(self.path, seen, rows))
-            if self.groups is None:
+            if self.groups is None and self.columns is None:
                 schema, batches = _READERS[self.format](self.path)
             else:
-                schema, batches = _parquet(self.path, self.groups)
+                schema, batches = _parquet(self.path, self.groups, self.columns)
             tables = _completed(schema, batches, self.named, advance)
             return Pieces(schema, _while_same(self.path, seen, tables))
 
@@ -292,43 +295,67 @@ def _tsv(path: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 
 
 def _parquet(
-    path: str, groups: Sequence[int] | None = None
+    path: str, groups: Sequence[int] | None = None, columns: Sequence[str] | None = None
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     from pyarrow import parquet
 
     file = parquet.ParquetFile(path)
-    return file.schema_arrow, file.iter_batches(row_groups=groups)
+    schema = file.schema_arrow
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns])
+    return schema, file.iter_batches(row_groups=groups, columns=columns)
 
 
-def parts_of(files: Iterable[File]) -> list[File]:
-    """What may be read apart, in order: Parquet files by row groups, of about PART_BYTES.
+def parts_of(
+    files: Iterable[File], tasks: int = 1, is_fit: Callable[[Any], bool] | None = None
+) -> list[File]:
+    """What may be read apart, in order: Parquet files by row groups, of about PART_BYTES, or less
+    where `tasks` are to have some of them each.
 
-    Raises: DataError. Cost: the footers of Parquet files are read.
+    is_fit: asked of the footer of each Parquet file. Raises: DataError; UnfitFile.
+    Cost: the footers of Parquet files are read, once each.
     """
-    found: list[File] = []
+    found: list[tuple[File, list[tuple[int, int]]]] = []
     for file in files:
         try:
             with _reading():
                 seen = replace(file, seen=_seen(file.path))
-                found += _row_groups(seen) if file.format == "parquet" else [seen]
+                found.append((seen, _row_groups(seen, is_fit) if file.format == "parquet" else []))
         except DataError as error:
             raise DataError(
                 f"cannot load {file.path!r}: {error.message}", detail=error.detail
             ) from None
-    return found
+    whole = sum(nbytes for _, groups in found for _, nbytes in groups)
+    most = min(PART_BYTES, max(whole // (_PARTS_A_TASK * tasks), _LEAST_PART_BYTES))
+    return [
+        part
+        for file, groups in found
+        for part in (_parts(file, groups, most) if file.format == "parquet" else [file])
+    ]
 
 
-def _row_groups(file: File) -> Iterator[File]:
+class UnfitFile(Exception):
+    """A file's footer says that it is not to be read."""
+
+
+def _row_groups(file: File, is_fit: Callable[[Any], bool] | None) -> list[tuple[int, int]]:
+    """The rows and bytes of each."""
     from pyarrow import parquet
 
     told = parquet.read_metadata(file.path)
+    if is_fit is not None and not is_fit(told):
+        raise UnfitFile(file.path)
+    groups = map(told.row_group, range(told.num_row_groups))
+    return [(group.num_rows, group.total_byte_size) for group in groups]
+
+
+def _parts(file: File, told: Sequence[tuple[int, int]], most_bytes: int) -> Iterator[File]:
     groups: list[int] = []
     first = rows = nbytes = 0
-    for number in range(told.num_row_groups):
-        group = told.row_group(number)
+    for number, (own_rows, own_bytes) in enumerate(told):
         groups.append(number)
-        rows, nbytes = rows + group.num_rows, nbytes + group.total_byte_size
-        if nbytes >= PART_BYTES or number == told.num_row_groups - 1:
+        rows, nbytes = rows + own_rows, nbytes + own_bytes
+        if nbytes >= most_bytes or number == len(told) - 1:
             yield replace(file, groups=tuple(groups), first=first)
             first, groups, rows, nbytes = first + rows, [], 0, 0
 

@@ -404,8 +404,8 @@ def test_a_file_that_changes_before_tasks_read_it(
         else:
             pa.feather.write_feather(table, data)
 
-    def changed(files: Any) -> Any:
-        parts = parts_of(files)
+    def changed(files: Any, tasks: int) -> Any:
+        parts = parts_of(files, tasks)
         write(3000)
         return parts
 
