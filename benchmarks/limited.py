@@ -6,6 +6,10 @@ again in steps of 1,000. Printed are the time of each part, and the most memory 
 file. In the end another process opens the store, and compares each view with what DuckDB makes of
 the Parquet files, which is what the tables hold then.
 
+With `--master 'local-cluster[2,1,1024]'` tables are loaded from DataFrames, all rows at once, and
+views created by that Spark's tasks; steps stay in this process. `--beside` adds what that Spark
+takes to count the rows of the files, and to compute each query from them.
+
 Not a part of `python -m benchmarks`: it takes a quarter of an hour, and at scale factor 10 some 25
 GB of disk.
 """
@@ -20,6 +24,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -33,7 +38,7 @@ from sqlview.oracle.duckdb_engine import DuckDBOracle
 from sqlview.oracle.translation import MACROS
 from sqlview.quoting import duckdb_name, encoded
 from tpch.generate import generate, parquet_file
-from tpch.queries import select_queries
+from tpch.queries import Query, select_queries
 from tpch.schema import TABLES, TABLES_BY_NAME
 
 #: Of which rows arrive in steps, so many in each.
@@ -48,8 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--memory-limit", default="6GiB", help="(%(default)s)")
     parser.add_argument("--load-rows", type=common.positive, default=262_144, help="(%(default)s)")
     parser.add_argument("--steps", type=common.positive, default=100, help="(%(default)s)")
+    parser.add_argument("--master", help="of a Spark that loads and creates (none: this process)")
+    parser.add_argument("--beside", action="store_true", help="Spark SQL over the files, too")
     quick = {"sf": 0.01, "memory_limit": "1GiB", "steps": 3}
     given = common.parse(parser, arguments, quick)
+    if given.beside and given.master is None:
+        parser.error("--beside needs a --master")
     return common.guarded(lambda: _main(given))
 
 
@@ -71,20 +80,63 @@ def _main(given: argparse.Namespace) -> None:
 
 def _run(given: argparse.Namespace, files: Path, path: Path) -> None:
     queries = select_queries(given.queries)
+    spark = None if given.master is None else sqlview.start_spark(given.master)
+    placement = "inline" if spark is None else "spark"
     with (
         _anonymous() as most,
-        sqlview.connect(path, placement="inline", memory_limit=given.memory_limit) as db,
+        sqlview.connect(
+            path, spark=spark, placement=placement, memory_limit=given.memory_limit
+        ) as db,
     ):
+        held: dict[str, pa.Table] = {}
         with _timed("load", most):
-            held = {table.name: _load(db, given, files, table.name) for table in TABLES}
+            for table in TABLES:
+                db.sql(table.sql)
+                if spark is None:
+                    held[table.name] = _load(db, given, files, table.name)
+                else:
+                    file = parquet_file(files, table.name)
+                    with _timed(f"  {table.name}", None):
+                        db.load(table.name, spark.read.parquet(str(file)))
+                    held[table.name] = _last_rows(given, file, table.name)
         with _timed("CREATE of all views", most):
             for query in queries:
-                db.sql(query.create_sql)
-                _say(f"  {query.name}")
+                with _timed(f"  {query.name}", None):
+                    db.sql(query.create_sql)
         with _timed("steps", most):
-            seconds = _steps(db, given, held)
+            seconds = _steps(db, given, held, is_there=spark is not None)
         found = common.percentiles_ms(seconds)
         _say(", ".join(f"{name} {value:.3g}" for name, value in found.items()))
+    if spark is not None:
+        if given.beside:
+            _beside(spark, files, queries)
+        spark.stop()
+
+
+def _beside(spark: Any, files: Path, queries: Sequence[Query]) -> None:
+    """What Spark SQL takes over the files."""
+    with _timed("Spark counts the rows", None):
+        for table in TABLES:
+            frame = spark.read.parquet(str(parquet_file(files, table.name)))
+            frame.createOrReplaceTempView(table.name)
+            frame.count()
+    with _timed("Spark SQL computes all queries", None):
+        for query in queries:
+            with _timed(f"  {query.name}", None):
+                spark.sql(query.sql).toArrow()
+
+
+def _last_rows(given: argparse.Namespace, file: Path, name: str) -> pa.Table:
+    """The last rows of a file, as many as steps are to change."""
+    schema, wanted = TABLES_BY_NAME[name].arrow_schema, _ARRIVING.get(name, 0) * given.steps
+    kept: list[pa.Table] = []
+    with pq.ParquetFile(file) as source:
+        for group in reversed(range(source.num_row_groups)):
+            if sum(rows.num_rows for rows in kept) >= wanted:
+                break
+            kept.insert(0, source.read_row_group(group, columns=schema.names).cast(schema))
+    found = pa.concat_tables([schema.empty_table(), *kept])
+    return found.slice(max(found.num_rows - wanted, 0))
 
 
 def _load(db: sqlview.Session, given: argparse.Namespace, files: Path, name: str) -> pa.Table:
@@ -107,14 +159,15 @@ def _load(db: sqlview.Session, given: argparse.Namespace, files: Path, name: str
 
 
 def _steps(
-    db: sqlview.Session, given: argparse.Namespace, held: dict[str, pa.Table]
+    db: sqlview.Session, given: argparse.Namespace, held: dict[str, pa.Table], is_there: bool
 ) -> list[float]:
-    """All that was held back arrives; then each step's rows go, and come again."""
+    """All that was held back arrives, unless it `is_there`; then each step's rows go, and come
+    again."""
     seconds = []
 
     def change(step: int, leaves: bool) -> None:
         began = time.perf_counter()
-        with db.transaction() as tx:
+        with db.transaction(placement="inline") as tx:
             for name, count in _ARRIVING.items():
                 rows = held[name].slice(step * count, count)
                 if leaves:
@@ -123,7 +176,7 @@ def _steps(
                     tx.insert(name, rows)
         seconds.append(time.perf_counter() - began)
 
-    for step in range(given.steps):
+    for step in range(0 if is_there else given.steps):
         change(step, leaves=False)
     for step in np.random.default_rng(given.seed).permutation(given.steps).tolist():
         change(step, leaves=True)
@@ -160,11 +213,16 @@ def _verify(given: argparse.Namespace, files: Path, path: Path) -> None:
 
 
 @contextmanager
-def _timed(what: str, most: list[int]) -> Iterator[None]:
-    most[0], began = 0, time.perf_counter()
-    yield
-    took = time.perf_counter() - began
-    _say(f"{what}: {took:.1f} s, at most {most[0] / 2**20:.2f} GiB of memory of no file")
+def _timed(what: str, most: list[int] | None) -> Iterator[None]:
+    if most is not None:
+        most[0] = 0
+    with common.measuring() as measured:
+        yield
+    seconds, driver, cpu, _ = measured()
+    said = f"{what}: {seconds:.1f} s, CPU {driver:.2f} s here, {cpu:.1f} s in all"
+    if most is not None:
+        said += f", at most {most[0] / 2**20:.2f} GiB of memory of no file"
+    _say(said)
 
 
 @contextmanager

@@ -39,8 +39,10 @@ _TYPES: tuple[tuple[st.DataType, pa.DataType], ...] = (
     (st.DoubleType(), pa.float64()),
     (st.StringType(), pa.string()),
     (st.StringType(), pa.large_string()),
+    (st.StringType(), pa.string_view()),
     (st.BinaryType(), pa.binary()),
     (st.BinaryType(), pa.large_binary()),
+    (st.BinaryType(), pa.binary_view()),
     (st.DateType(), pa.date32()),
     (st.TimestampNTZType(), pa.timestamp("us")),
 )

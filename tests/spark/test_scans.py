@@ -22,6 +22,9 @@ from sqlview.sources.files import read_part
 
 pytestmark = pytest.mark.spark
 
+_TEXTS = (pa.string(), pa.large_string(), pa.string_view())
+_BYTES = (pa.binary(), pa.large_binary(), pa.binary_view())
+
 
 def _table(rows: int, seed: int) -> pa.Table:
     """All types that a scan may have, with NULLs, and dates that the calendars differ about."""
@@ -64,7 +67,9 @@ def _rows(table: pa.Table) -> list[str]:
 
 def _read(parts: Any, names: list[str]) -> pa.Table:
     tables = [table for number in range(len(parts)) for table, _ in read_part(parts, number)]
-    return pa.concat_tables(tables).select(names)
+    kinds = {"s": pa.string(), "y": pa.binary()}
+    fields = [pa.field(n, kinds.get(n, tables[0].schema.field(n).type)) for n in names]
+    return pa.concat_tables([table.select(names).cast(pa.schema(fields)) for table in tables])
 
 
 @contextmanager
@@ -78,12 +83,17 @@ def _set(spark: Any, name: str, value: str) -> Iterator[None]:
 
 
 def test_plain_scans(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts of several files are read as Spark reads the DataFrame, whatever columns it has."""
+    """Parts of several files are read as Spark reads the DataFrame, whatever columns it has, and
+    however the writer had them."""
     monkeypatch.setattr("sqlview.sources.files._LEAST_PART_BYTES", 1)
     files = tmp_path / "a b%20#ü"
     files.mkdir()
     for number in range(3):
-        pq.write_table(_table(70, number), files / f"{number}.parquet", row_group_size=20)
+        table = _table(70, number)
+        for name, kind in (("s", _TEXTS[number]), ("y", _BYTES[number])):
+            place = table.schema.get_field_index(name)
+            table = table.set_column(place, name, table[name].cast(kind))
+        pq.write_table(table, files / f"{number}.parquet", row_group_size=20)
     (files / "_not").write_text("data")
     frame = spark.read.parquet(str(files))
     several = [
