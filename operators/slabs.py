@@ -100,6 +100,13 @@ class Slabs:
             self._used[id(used)] = used
         return array.view(kind).reshape(shape)
 
+    @property
+    def spare_bytes(self) -> int:
+        """Of the slabs' memory what is in no array."""
+        with self._lock:
+            self._reclaim()
+            return sum(size for size, _, _ in self._free)
+
     def copy(self, values: np.ndarray[Any, Any], dtype: npt.DTypeLike) -> np.ndarray[Any, Any]:
         """A copy of an array, converted to `dtype`."""
         out = self.empty(values.shape, dtype)
@@ -108,10 +115,7 @@ class Slabs:
 
     def _cut(self, size: int) -> tuple[int, int, int]:
         """Take a piece of so many bytes: its slab, where it starts, and where it ends."""
-        while self._gone:
-            piece = self._gone.popleft()
-            del self._used[id(piece)]
-            self._give_back(piece.slab, piece.start, piece.end)
+        self._reclaim()
         at = bisect.bisect_left(self._free, (size,))
         if at == len(self._free):
             slab = self._slabs[self._made] = _Slab()
@@ -124,6 +128,13 @@ class Slabs:
         if room > size:
             self._set_free(number, start + size, end)
         return number, start, start + size
+
+    def _reclaim(self) -> None:
+        """Have back the pieces whose arrays are gone."""
+        while self._gone:
+            piece = self._gone.popleft()
+            del self._used[id(piece)]
+            self._give_back(piece.slab, piece.start, piece.end)
 
     def _give_back(self, number: int, start: int, end: int) -> None:
         """A piece is free, and one with what is free beside it."""
@@ -149,6 +160,11 @@ class Slabs:
         slab = self._slabs[number]
         del slab.ends[start], slab.starts[end]
         del self._free[bisect.bisect_left(self._free, (end - start, number, start))]
+
+
+def spare_bytes() -> int:
+    """What all slabs of this process have for arrays to come."""
+    return sum(slabs.spare_bytes for slabs in (ROWS, BATCHES, _SCRATCH))
 
 
 def scratch(shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray[Any, Any]:

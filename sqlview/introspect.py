@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from operators import budget, slabs
 from operators.dataflow import Dataflow
 from operators.executor.placement import SparkCosts
 from planner import dataflow as ir
@@ -239,6 +240,8 @@ def metrics(
         views=view_metrics(catalog, dataflow),
         state_bytes=derived,
         table_bytes=tables,
+        spare_bytes=slabs.spare_bytes(),
+        process_bytes=budget.anonymous_bytes(),
         index_builds=dataflow.index_builds,
         operators=len(dataflow.installed),
         spark=spark,

@@ -52,7 +52,10 @@ class ViewMetrics:
 @dataclass(frozen=True, slots=True)
 class Metrics:
     """`steps`: the latest STEPS_KEPT, in order. `state_bytes`: derived relations, indexes and
-    filters, each once; `table_bytes`: base rows. `index_builds`: indexes ever built. `operators`:
+    filters, each once; `table_bytes`: base rows. `spare_bytes`: memory that is ready for more of
+    both, of all sessions of the process; `process_bytes`: all its memory that belongs to no file,
+    with what Python, Arrow, DuckDB and compiled kernels take, and what steps made on their way and
+    the C library has not given back. `index_builds`: indexes ever built. `operators`:
     those that run, each once, whoever shares it. `spark`: what jobs cost there, by which "auto"
     places steps; None before it had to know.
     """
@@ -61,6 +64,8 @@ class Metrics:
     views: dict[str, ViewMetrics] = field(default_factory=dict)
     state_bytes: int = 0
     table_bytes: int = 0
+    spare_bytes: int = 0
+    process_bytes: int = 0
     index_builds: int = 0
     operators: int = 0
     spark: SparkCosts | None = None

@@ -47,6 +47,11 @@ def test_arrays_keep_what_is_theirs_and_nothing_else() -> None:
     gc.collect()
     last = made.empty((1 << 14,), np.int64)
     assert len(made._slabs) <= 2
+    spare = made.spare_bytes
+    array = made.empty((1 << 20,), np.uint8)
+    assert made.spare_bytes == spare - array.nbytes
+    del array
+    assert made.spare_bytes == spare
     assert is_slab(owner_of(last[5:]))
     assert not is_slab(owner_of(np.empty(1 << 14)))
 
