@@ -41,6 +41,8 @@ Readers = Callable[[Index], int]
 Instead = Callable[[Index], Index | None]
 #: What a table or stream is called, by its id.
 Called = Callable[[str], str]
+#: What the kernel for all rounds of a loop does not take; None if the loop does not run.
+NotFused = Callable[[dataflow.Loop], str | None]
 
 _INDENT = "  "
 
@@ -239,14 +241,16 @@ def explain_dataflow(
     readers: Readers | None = None,
     instead: Instead | None = None,
     called: Called = str,
+    not_fused: NotFused | None = None,
 ) -> str:
     """The dataflow from its root down, each node with its state, indexes and cost.
 
     `readers` tells how many dataflows read, at present, the index that is read where the plan names
     one; without it nothing is said about sharing. `instead` tells which index that is, if it is not
-    there itself. `called`: the name of a table or stream, by its id.
+    there itself. `called`: the name of a table or stream, by its id. `not_fused`: for a loop that
+    runs, what keeps small changes out of the kernel for all rounds, "" if nothing does.
     """
-    return _Dataflow(root, readers, instead, called).text()
+    return _Dataflow(root, readers, instead, called, not_fused).text()
 
 
 def explain_migration(
@@ -327,8 +331,10 @@ class _Dataflow:
         readers: Readers | None,
         instead: Instead | None,
         called: Called,
+        not_fused: NotFused | None,
     ) -> None:
         self._root = root
+        self._not_fused = not_fused
         self._readers = readers
         self._instead = instead
         self._called = called
@@ -475,7 +481,15 @@ class _Dataflow:
             f"in error while a row changes in round {most}: at most {most} rounds",
             f"state: that of {self._name(node.variable)} and its body, index {self._index(index)}",
             f"cost: {changes}, and its matches",
+            *self._small_changes(node),
         ]
+
+    def _small_changes(self, node: dataflow.Loop) -> list[str]:
+        if self._not_fused is None or (why := self._not_fused(node)) is None:
+            return []
+        if why:
+            return [f"small changes: a round at a time (the kernel for all does not take {why})"]
+        return ["small changes: all rounds in one kernel"]
 
     def _describe_reduce(self, node: dataflow.Reduce, name: str) -> tuple[str, list[str]]:
         names = column_names(node.schema)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from operators import budget, slabs
 from operators.dataflow import Dataflow
 from operators.executor.placement import SparkCosts
+from operators.nodes.loop import LoopOperator
 from planner import dataflow as ir
 from planner import parse
 from planner.bind import bind_query
@@ -267,6 +268,12 @@ def explanation(
         live = dataflow.live_index(instead(index) or index, view.owner)
         return 0 if live is None else len(live.readers)
 
+    running = {i.key: i.operator for i in dataflow.installed}
+
+    def not_fused(loop: ir.Loop) -> str | None:
+        operator = running.get((view.owner, loop))
+        return operator.not_fused or "" if isinstance(operator, LoopOperator) else None
+
     names = relation_names(catalog, dataflow)
     changes = () if migration is None else explain_migration(migration, names.__getitem__)
     lines = [
@@ -274,7 +281,7 @@ def explanation(
         "== Logical plan ==",
         explain_logical(logical),
         "== Dataflow ==",
-        explain_dataflow(view.root, readers, instead, catalog.called),
+        explain_dataflow(view.root, readers, instead, catalog.called, not_fused),
         *(["== Changes of indexes ==", *changes] if changes else []),
     ]
     return pa.table({"plan": "\n".join(lines).splitlines()})

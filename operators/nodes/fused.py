@@ -61,8 +61,11 @@ _ACCUMULATORS = {
 }  # fmt: skip
 
 
-class _NotFusedError(Exception):
-    """The kernel cannot do what some node does."""
+class NotFusedError(Exception):
+    """The kernel cannot do what some node does: it says what."""
+
+
+_NO_WORD = "values that are no numbers of 64 bits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,7 @@ class Fused:
     def __init__(
         self, loop: ir.Loop, place: Place, operator: Callable[[ir.Node], AnyOperator]
     ) -> None:
-        """Raises: _NotFusedError, see `fused`."""
+        """`operator`: what runs a node inside. Raises: NotFusedError for a loop without a program."""
         self._loop = loop
         self.sites = _sites(loop, place)
         self._operator = operator
@@ -218,19 +221,11 @@ class Fused:
         return found, int(counts[k.C_ROUNDS]), int(counts[k.C_CHANGED])
 
 
-def fused(loop: ir.Loop, place: Place, operator: Callable[[ir.Node], AnyOperator]) -> Fused | None:
-    """The program of a loop, where it has one. `operator`: what runs a node inside."""
-    try:
-        return Fused(loop, place, operator)
-    except _NotFusedError:
-        return None
-
-
 def _sites(loop: ir.Loop, place: Place) -> tuple[Site, ...]:
     timelines = [n for n in ir.inside(loop) if isinstance(n, ir.Timeline)]
     found: list[Site] = []
     if loop.variable.all:
-        raise _NotFusedError
+        raise NotFusedError("rows that count each way (UNION ALL)")
     assert isinstance(loop.counted, ir.Reduce)
     every: list[tuple[ir.Variable | ir.Timeline, ir.Reduce, ir.Index]] = [
         (loop.variable, loop.counted, ir.variable_index(loop.variable))
@@ -244,27 +239,27 @@ def _sites(loop: ir.Loop, place: Place) -> tuple[Site, ...]:
         for indexed in (site.held_index, site.counted_index):
             _check(indexed, site.keys)
             if indexed.columns[: site.keys] != tuple(range(site.keys)):
-                raise _NotFusedError
+                raise NotFusedError("the order of a key's columns")
         own = (*holder.schema, *counted.schema)
         if not all(_is_word(f.type) or _may_be_word(f.type) for f in own):
-            raise _NotFusedError
+            raise NotFusedError(_NO_WORD)
         if not all(a.kind in _ACCUMULATORS for a in site.accumulators):
-            raise _NotFusedError
+            raise NotFusedError("an aggregate other than MIN, MAX, COUNT and SUM")
         if len(holder.schema) + len(counted.schema) > _MOST_COLUMNS:
-            raise _NotFusedError
+            raise NotFusedError("so many columns")
         found.append(site)
     if len(found) > _MOST_SITES or len({s.counted_node for s in found}) < len(found):
-        raise _NotFusedError
+        raise NotFusedError("aggregates that share their groups, or so many")
     return tuple(found)
 
 
 def _check(index: IndexReader, words: int) -> None:
     """An index that keys of so many columns can be looked up in."""
     if index.hashed or index.width > k.MOST_WORDS or not isinstance(index.spec, ir.Arrangement):
-        raise _NotFusedError
+        raise NotFusedError("keys of texts, or of so many columns")
     fields = index.relation.schema
     if not all(_is_word(fields[c].type) for c in index.columns[:words]):
-        raise _NotFusedError
+        raise NotFusedError(_NO_WORD)
 
 
 def _is_word(kind: t.SqlType) -> bool:
@@ -320,7 +315,7 @@ class _Paths:
         for schema, first, width in read:
             for c in range(width):
                 if first + c in used and not _is_word(schema[c].type):
-                    raise _NotFusedError
+                    raise NotFusedError(_NO_WORD)
 
     def _from(
         self,
@@ -368,15 +363,15 @@ class _Paths:
                     registers = []
                     for key in consumer.keys:
                         if not isinstance(key, ColumnRef):
-                            raise _NotFusedError
+                            raise NotFusedError("groups by an expression")
                         registers.append(columns[key.index])
                     yield (*ops, _Emit(self._sinks[consumer], tuple(registers), sign, times))
                     if any(
                         not isinstance(c, ir.Timeline) for c in self._consumers.get(consumer, ())
                     ):
-                        raise _NotFusedError
+                        raise NotFusedError("an aggregate that is read in other ways")
                 case _:
-                    raise _NotFusedError
+                    raise NotFusedError(f"a node {type(consumer).__name__}")
 
     def _joined(
         self,
@@ -392,7 +387,7 @@ class _Paths:
         operator = self._operator(join)
         assert isinstance(operator, DeltaJoinOperator)
         if operator.takes_events:
-            raise _NotFusedError
+            raise NotFusedError("a join of events")
         for path in join.paths:
             given = join.inputs[path.source]
             if given.relation != node:
@@ -405,10 +400,12 @@ class _Paths:
             known[own.first : own.first + own.width] = columns[: own.width]
             for step in operator.paths[path.source]:
                 if not isinstance(step, HalfJoinOperator):
-                    raise _NotFusedError
+                    raise NotFusedError("a join by a range")
                 found = join.inputs[step.node.input]
                 if found.relation in self._here and source in self._here:
-                    raise _NotFusedError  # what rounds change by then is not in its index
+                    raise NotFusedError(
+                        "a join of the recursion with itself"
+                    )  # what rounds change by then is not in its index
                 _check(step.index, len(step.node.probe))
                 at = step.occurrence
                 more.append(_Join(step, tuple(known[c] for c in step.node.probe), end))
@@ -416,7 +413,7 @@ class _Paths:
                 end += at.width
                 more += [_Test(_code(r, tuple(known))) for r in step.node.residual]
             if sum(isinstance(op, _Join) for op in more) > k.MOST_JOINS:
-                raise _NotFusedError
+                raise NotFusedError("so many joins")
             yield from self._from(source, join, tuple(known), tuple(more), end, sign, times)
 
 
@@ -424,7 +421,7 @@ def _code(expr: Expr, columns: tuple[int, ...]) -> tuple[int, ...]:
     """An expression over columns in registers, in postfix order."""
     code = tuple(_postfix(expr, columns))
     if len(code) > 2 * k.MOST_OPERANDS:
-        raise _NotFusedError
+        raise NotFusedError("so long an expression")
     return code
 
 
@@ -432,19 +429,19 @@ def _postfix(expr: Expr, columns: tuple[int, ...]) -> Iterator[int]:
     match expr:
         case ColumnRef():
             if not _is_word(expr.type):
-                raise _NotFusedError
+                raise NotFusedError(_NO_WORD)
             yield from (k.REGISTER, columns[expr.index])
         case Literal():
             yield from _literal(expr)
         case Call(function="cast", args=(arg,)):
             if not (isinstance(expr.type, t.IntegerType) and isinstance(arg.type, t.IntegerType)):
-                raise _NotFusedError
+                raise NotFusedError(f"a cast from {arg.type} to {expr.type}")
             yield from _postfix(arg, columns)
             yield from (k.CAST, expr.type.bits)
         case Call(function="in"):
             first, *others = expr.args
             if not _is_plain(first.type) or any(a.type != first.type for a in others):
-                raise _NotFusedError
+                raise NotFusedError(f"IN over {first.type}")
             for number, other in enumerate(others):
                 yield from _postfix(first, columns)
                 yield from _postfix(other, columns)
@@ -453,7 +450,7 @@ def _postfix(expr: Expr, columns: tuple[int, ...]) -> Iterator[int]:
                     yield from (k.OR, 0)
         case Call(function="checked_sum", args=(ColumnRef() as total,)):
             if expr.type != t.BIGINT or _is_word(total.type) or total.type != t.DecimalType(38, 0):
-                raise _NotFusedError
+                raise NotFusedError(_NO_WORD)
             yield from (k.REGISTER, columns[total.index])
         case Call(function="case"):
             *branches, last = expr.args
@@ -464,21 +461,25 @@ def _postfix(expr: Expr, columns: tuple[int, ...]) -> Iterator[int]:
         case Call() if expr.function in _UNARY:
             (arg,) = expr.args
             if expr.function == "negate" and not isinstance(expr.type, t.IntegerType):
-                raise _NotFusedError
+                raise NotFusedError(f"{expr.function} of {expr.type}")
             yield from _postfix(arg, columns)
             yield from (_UNARY[expr.function], _bits(expr.type))
         case Call() if expr.function in _BINARY:
             first, *others = expr.args
             if any(a.type != first.type or not _is_plain(a.type) for a in expr.args):
-                raise _NotFusedError
+                raise NotFusedError(f"{expr.function} of {first.type}")
             if expr.function in _ARITHMETIC and not isinstance(expr.type, t.IntegerType):
-                raise _NotFusedError
+                raise NotFusedError(f"{expr.function} of {expr.type}")
             yield from _postfix(first, columns)
             for other in others:
                 yield from _postfix(other, columns)
                 yield from (_BINARY[expr.function], _bits(expr.type))
         case _:
-            raise _NotFusedError
+            raise NotFusedError(_no_expression(expr))
+
+
+def _no_expression(expr: Expr) -> str:
+    return f"the function {expr.function}" if isinstance(expr, Call) else type(expr).__name__
 
 
 def _is_plain(kind: t.SqlType) -> bool:
@@ -498,7 +499,7 @@ def _literal(literal: Literal) -> tuple[int, int]:
         return k.CONSTANT, int(value)
     if isinstance(literal.type, t.DateType) and type(value) is datetime.date:
         return k.CONSTANT, value.toordinal() - _EPOCH_DAY
-    raise _NotFusedError
+    raise NotFusedError(f"a literal of {literal.type}")
 
 
 class _Program:

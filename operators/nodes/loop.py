@@ -100,10 +100,16 @@ class LoopOperator(Operator[ir.Loop]):
             counted = place.relation(node.counted)
             self._rows = _Firsts(node, self._relation, index, counted, groups)
         # Its kernel, which takes long to compile, is for those who have a loop.
-        from operators.nodes.fused import fused
+        from operators.nodes.fused import Fused, NotFusedError
 
-        #: What runs all rounds of a small change, if the nodes inside are of such a kind.
-        self.fused = fused(node, place, self._inside.operator)
+        #: What runs all rounds of a small change, if the nodes inside are of such a kind; else what
+        #: it does not take.
+        self.fused: Fused | None = None
+        self.not_fused: str | None = None
+        try:
+            self.fused = Fused(node, place, self._inside.operator)
+        except NotFusedError as error:
+            self.not_fused = str(error)
         #: What is to be looked at, by round, of all that waits for rounds.
         self._waiting = [self._rows.waiting, *self._inside.waiting()]
 

@@ -225,7 +225,16 @@ def test_explain_says_what_rounds_take_back() -> None:
         assert "each over the one before" in told
         assert "in every round" in told
         assert "at most 20 rounds" in told
+        assert "small changes: all rounds in one kernel" in told
         assert "at most 10000 rounds" in str(db.sql("EXPLAIN MATERIALIZED VIEW even"))
+        names = (
+            "WITH RECURSIVE r(s) AS (SELECT 'a' UNION SELECT concat(s, 'a') FROM r WHERE s < 'aaa')"
+        )
+        create = f"CREATE MATERIALIZED VIEW names AS {names} SELECT s FROM r"
+        assert "small changes" not in str(db.sql(f"EXPLAIN {create}"))
+        db.sql(create)
+        told = str(db.sql("EXPLAIN MATERIALIZED VIEW names"))
+        assert "a round at a time (the kernel for all does not take keys of texts" in told
 
 
 def test_views_share_a_loop_and_go() -> None:
