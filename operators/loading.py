@@ -1,11 +1,16 @@
-"""Loads: many rows that are only inserted, in parts, or that lie in files.
+"""Loads: many rows that are only inserted, in parts, or that lie in files; and rows in files that
+come in place of others, or whose keys say what goes.
 
 The parts become blocks as they came, one after the other, so that no column is ever in one piece;
 what lies in files stays there. Keys are looked at when the rows are there, and if one was there
 already the step takes them back. A table that nobody reads gets no delta: nothing but its own state
 grows with the rows.
 
-Invariant: what is kept is what a single insert of all rows leaves, and so is the refusal.
+Rows that replace others are appended, too; those of the same keys are found by the index and die.
+Of rows that go the keys alone lie in files, which the table's index is asked for.
+
+Invariant: what is kept is what a single insert, upsert or delete of all rows leaves, and so is the
+refusal; but a key that is there twice among rows in files, which have no order, is refused.
 """
 
 from __future__ import annotations
@@ -17,12 +22,16 @@ import numpy as np
 from operators import budget, interrupts
 from operators.dataflow import Dataflow
 from operators.flight import delta as deltas
-from operators.flight.delta import Delta
+from operators.flight.column import counting
+from operators.flight.delta import Delta, Pairs
 from operators.live import TABLE_READER
 from operators.state import changes, unique
 from operators.state.arrangement import ArrangementState
 from operators.state.bulk import Built
+from operators.state.order import order_of
 from operators.state.relation import Relation
+from operators.state.spine import make_batch
+from operators.state.unique import Matched
 from operators.table import Change, Refusal, TableState
 
 #: Inserts of so many rows in all, in more statements than one, are taken as parts.
@@ -31,6 +40,8 @@ MANY_ROWS = 1 << 20
 
 def is_load(batch: Sequence[Change]) -> bool:
     """Whether the changes of a table, in the order of their statements, are taken as a load."""
+    if len(batch) == 1 and batch[0].stored is not None:
+        return isinstance(batch[0].time, int)
     if all(c.stored is None for c in batch):
         if len(batch) < 2 or sum(c.rows for c in batch) < MANY_ROWS:
             return False
@@ -41,13 +52,15 @@ def is_load(batch: Sequence[Change]) -> bool:
 
 
 def load(dataflow: Dataflow, state: TableState, batch: Sequence[Change]) -> Delta | Refusal:
-    """Write the inserts of a load, as a part of a step.
+    """Write a load, as a part of a step.
 
     Returns: the table's delta, which is empty if nobody reads it; or why they cannot be taken: the
     step is to be taken back then. Cost: O(parts) beside the state that grows, if keys ascend from
     part to part; else a batch of the index with a copy of its entries,
-    unless others build it (`Shared.build`).
+    unless others build it (`Shared.build`, `Shared.match`).
     """
+    if batch[0].action != changes.INSERT:
+        return _changed(dataflow, state, batch[0])
     index: ArrangementState | None = None
     deferred = True
     if state.key is not None and state.enforced:
@@ -75,6 +88,59 @@ def load(dataflow: Dataflow, state: TableState, batch: Sequence[Change]) -> Delt
     rows = state.relation.rows_from(firsts[0])
     times = np.repeat(np.array([c.time for c in batch], np.int64), [c.rows for c in batch])
     return deltas.births(state.relation, rows, times)
+
+
+def _changed(dataflow: Dataflow, state: TableState, change: Change) -> Delta | Refusal:
+    """Rows in files that replace others, or the keys of rows that go."""
+    assert change.stored is not None and state.key is not None and isinstance(change.time, int)
+    dataflow.index(state.row_index, TABLE_READER)
+    live = dataflow.live_index(state.row_index)
+    assert live is not None
+    index, relation, stored = live.state, state.relation, change.stored
+    index.absorb()
+    comes = change.action == changes.UPSERT
+    changed = relation if comes else Relation(stored.schema, relation.shared)
+    first = _appended(changed, change)
+    found = _matched(index, changed, first)
+    if found.repeated is not None:
+        later, earlier = (stored.row_at(row - first) for row in found.repeated)
+        problem = changes.DUPLICATE if comes else changes.ABSENT
+        return Refusal(problem, 0, later, (0, earlier))
+    if found.missing is not None and not comes:
+        return Refusal(changes.ABSENT, 0, stored.row_at(found.missing - first))
+    born = np.empty(0, np.int64)
+    if comes:
+        born = relation.rows_from(first)
+        index.take(*found.batches)
+        state.passed(state.greatest_with(found.greatest))
+    order = order_of(found.old)
+    gone = found.old[order]
+    relation.kill(gone, np.full(len(gone), change.time, np.int64))
+    dataflow.absorb(state.source)
+    if not dataflow.consumers(("", state.source)):
+        return deltas.empty(state.source.schema)
+    rows = np.concatenate((gone, born))
+    diff = np.ones(len(rows), np.int64)
+    diff[: len(gone)] = -1
+    pairs = None
+    if comes and len(gone):
+        new = np.searchsorted(born, found.rows[order]) + len(gone)
+        pairs = Pairs(counting(len(gone)), new, may_be_equal=True)
+    times = np.full(len(rows), change.time, np.int64)
+    return deltas.bound(relation, rows, times, diff, pairs)
+
+
+def _matched(index: ArrangementState, changed: Relation, first: int) -> Matched:
+    """The rows of `changed` from `first` on, and those of the table that have their keys."""
+    match = index.relation.shared.match
+    found = None if match is None else match(index, changed, first)
+    if found is not None:
+        return found
+    rows = changed.rows_from(first)
+    if changed is index.relation:
+        return unique.matched(index, index, index.batch_of(rows))
+    reader = unique.keys_alone(index, changed)
+    return unique.matched(index, reader, make_batch(*reader.key_words(rows)))
 
 
 def _built(index: ArrangementState, first: int) -> Built:

@@ -1,7 +1,8 @@
 """Who builds what has many rows: this process, or Spark's tasks, which write into the store.
 
 Asked by the dataflow, under the session's lock, for an index of many rows (`Shared.build`), for the
-bits of a filter (`Shared.evaluate`) and for the first rows of a view (`Dataflow.hydrate`).
+rows that many others have the keys of (`Shared.match`), for the bits of a filter
+(`Shared.evaluate`) and for the first rows of a view (`Dataflow.hydrate`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from operators.flight.delta import Delta
 from operators.state.arrangement import ArrangementState
 from operators.state.bulk import Built
 from operators.state.filters import Filter
+from operators.state.relation import Relation
+from operators.state.unique import Matched
 from planner import dataflow as ir
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ class Building:
     def begin(self) -> None:
         """Be asked from now on."""
         self._dataflow.shared.build = self._build
+        self._dataflow.shared.match = self._match
         self._dataflow.shared.evaluate = self._evaluate
         self._dataflow.hydrate = self._hydrate
 
@@ -45,6 +49,14 @@ class Building:
         if builder is None:
             return None
         return builder.build_index(self._dataflow, index, first, unique)
+
+    def _match(self, index: ArrangementState, changed: Relation, first: int) -> Matched | None:
+        if changed.next_row - first < least_rows(self.placement):
+            return None
+        builder = self._builder_of(self.placement)
+        if builder is None:
+            return None
+        return builder.match(self._dataflow, index, changed, first)
 
     def _evaluate(self, filter: Filter) -> bool:
         if filter.relation.live_rows < least_rows(self.placement):

@@ -35,6 +35,7 @@ from operators.executor.watch import Watch
 from operators.flight.column import Column
 from operators.flight.delta import Delta
 from operators.flight.rows import represented
+from operators.state.changes import DELETE
 from operators.state.stored import StoredRows, write_stored
 from planner import dataflow as ir
 from planner import parse
@@ -878,7 +879,9 @@ class Session:
             self._read_dataframe,
             self._settings.zone,
             commit,
-            lambda table, data, cast: self._write_dataframe(table, data, cast, placement),
+            lambda table, action, data, cast: self._write_dataframe(
+                table, action, data, cast, placement
+            ),
             None if self._memory is None else self._write_columns,
         )
 
@@ -1094,17 +1097,20 @@ class Session:
         return active_session()
 
     def _write_dataframe(
-        self, table: Table, data: Any, cast: bool, placement: str | None
+        self, table: Table, action: int, data: Any, cast: bool, placement: str | None
     ) -> StoredRows | None:
-        """The rows of a Spark DataFrame in files of the store, if they are to be written there."""
+        """The rows of a Spark DataFrame in files of the store, if they are to be written there: of
+        those that go the keys, where there is one."""
         wanted = placement or self._placement
         if self._spark_path is None or wanted == "inline":
+            return None
+        if action == DELETE and table.key is None:
             return None
         with self._working():
             side = self._side()
         if not side.writes(data, always=wanted == "spark"):
             return None
-        return side.write(data, table, cast, self._settings.zone())
+        return side.write(data, table, cast, self._settings.zone(), keys=action == DELETE)
 
     def _write_columns(self, table: Table, parts: Iterable[list[Column]]) -> StoredRows:
         """The rows in files of the store. Raises: StoreError, and what `parts` raise."""

@@ -46,7 +46,7 @@ class Sink:
             if self._mode == "changes":
                 self._change(tx, batch)
             elif self._mode == "upsert":
-                tx.upsert(self._table, batch)
+                tx.upsert(self._table, self._rows(batch))  # of a key the last one
             else:
                 tx.insert(self._table, batch)
 
@@ -60,7 +60,11 @@ class Sink:
             of_version = batch if version is None else batch.where(batch[VERSION] == version)
             for kinds, change in ((_GOES, tx.delete), (_COMES, self._come(tx))):
                 some = of_version.where(of_version[CHANGE].isin(*kinds))
-                change(self._table, some.select(*rows.columns))
+                change(self._table, self._rows(some.select(*rows.columns)))
+
+    def _rows(self, frame: Any) -> Any:
+        """In their order, which that of a DataFrame is not."""
+        return self._session._read_dataframe(frame)
 
     def _come(self, tx: Any) -> Any:
         return tx.upsert if self._keyed else tx.insert

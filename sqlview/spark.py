@@ -221,10 +221,12 @@ class SparkSide:
         with using(data.sparkSession):
             return self._read(data)
 
-    def write(self, data: DataFrame, table: Table, cast: bool, zone: Zone) -> StoredRows:
-        """The rows of a Spark DataFrame in files of the store, for a table, written by Spark's
-        tasks, which read themselves what is but a scan of files. Raises: as `read`, and DataError
-        for what does not fit."""
+    def write(
+        self, data: DataFrame, table: Table, cast: bool, zone: Zone, keys: bool = False
+    ) -> StoredRows:
+        """The rows of a Spark DataFrame in files of the store, for a table, or their `keys` alone,
+        written by Spark's tasks, which read themselves what is but a scan of files. Raises: as
+        `read`, and DataError for what does not fit."""
         from operators.executor.spark.costs import cores_of
         from operators.executor.spark.load import PartError, write_dataframe
 
@@ -232,6 +234,10 @@ class SparkSide:
             _refuse_streaming(data)
             self._check_seen(data.sparkSession)
             target = self._target(table, cast, zone)
+            if keys:
+                schema = tuple(table.schema[k] for k in target.key)
+                key = tuple(range(len(schema)))
+                target = replace(target, schema=schema, key=key, more=True)
             parts = parts_of_scan(data, cores_of(data.sparkSession))
             if parts is None:
                 with self._watch.job(data.sparkSession):
@@ -515,7 +521,7 @@ def _write_parts(spark: SparkSession, parts: Sequence[File], target: Target) -> 
     from operators.executor.spark.load import write_parts
 
     written = write_parts(spark, len(parts), partial(read_part, parts), target)
-    return replace(written, parts=tuple((part.path, part.first) for part in parts))
+    return replace(written, parts=tuple((repr(part.path), part.first) for part in parts))
 
 
 def _refuse_streaming(data: DataFrame) -> None:

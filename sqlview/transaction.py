@@ -21,10 +21,13 @@ import pyarrow as pa
 from operators.flight import arrow
 from operators.flight.column import Column, Ints, joined
 from operators.flight.misfits import merged
+from operators.flight.rendering import texts
 from operators.flight.rows import by_name, inferred
 from operators.kernels.memory import BLOCK_ROWS
 from operators.naive import naive_in
+from operators.scalar.text import shortened
 from operators.state.changes import DELETE, INSERT, UPSERT
+from operators.state.encode import local_words
 from operators.state.stored import StoredRows
 from planner.errors import DataError, SqlViewError
 from planner.names import folded
@@ -66,6 +69,9 @@ PART_ROWS, PART_BYTES = 1 << 20, 256 << 20
 #: Fewer rows that were written into files are no load.
 FEW_ROWS = BLOCK_ROWS
 
+#: Why an upsert of rows without an order is refused.
+TWICE = "a key is there twice"
+
 _COMMITTING = "is being committed"
 
 
@@ -75,7 +81,7 @@ class Statement:
 
     `times` int64[n]: for each row, which of the transactions of its step it belongs to; None where
     the transaction says it. `first`: how many rows of the same data precede these. `stored`:
-    instead of columns, of an insert into a table, rows that lie in files.
+    instead of columns, of a change of a table, rows that lie in files.
     """
 
     table: Table | Stream
@@ -90,10 +96,34 @@ class Statement:
         return len(self.columns[0]) if self.stored is None else len(self.stored)
 
     def read(self) -> Statement:
-        """The same with the rows at hand. Cost: a copy of those that lie in files."""
+        """The same with the rows at hand. Cost: a copy of those that lie in files. Raises:
+        DataError if they are to replace others, and have a key twice."""
         if self.stored is None:
             return self
-        return replace(self, columns=self.stored.read(), stored=None)
+        found = replace(self, columns=self.stored.read(), stored=None)
+        if self.action == UPSERT:
+            found.check_keys()
+        return found
+
+    def check_keys(self) -> None:
+        """See that no key is there twice. Raises: DataError."""
+        assert isinstance(self.table, Table) and self.table.key is not None
+        keys = [self.columns[k] for k in self.table.key]
+        words = local_words(keys)
+        order = np.lexsort(words[::-1])  # stable
+        same = np.flatnonzero((words[:, order[1:]] == words[:, order[:-1]]).all(axis=0))
+        if len(same):
+            at = same[np.argmin(order[same + 1])]
+            later, earlier = order[at + 1], order[at]
+            fields = tuple(self.table.schema[k] for k in self.table.key)
+            row = arrow.from_columns([key.take(np.array([later])) for key in keys], fields)
+            shown = (shortened(texts(column, quoted=True)[0], 100) for column in row.columns)
+            listed = ", ".join(f"{f.name} = {text}" for f, text in zip(fields, shown, strict=True))
+            raise DataError(
+                TWICE,
+                detail=f"Row {later} of the data has {listed}, as row {earlier} has.",
+                hint="Leave one row of each key. Nothing of the transaction was applied.",
+            )
 
 
 class _Changes:
@@ -106,12 +136,12 @@ class _Changes:
         read_dataframe: Callable[[Any], pa.Table],
         zone: Callable[[], Zone],
         commit: Callable[[Any], object],
-        write_dataframe: Callable[[Table, Any, bool], StoredRows | None] = lambda *_: None,
+        write_dataframe: Callable[[Table, int, Any, bool], StoredRows | None] = lambda *_: None,
         write_columns: Callable[[Table, Iterable[list[Column]]], StoredRows] | None = None,
     ) -> None:
-        """`write_dataframe`: lets Spark's tasks write a DataFrame for a table into files; None
-        where it is to be read. `write_columns`: writes an insert of several parts into files, where
-        it is not to be kept in memory."""
+        """`write_dataframe`: lets Spark's tasks write a DataFrame for a change of a table into
+        files; None where it is to be read. `write_columns`: writes an insert of several parts into
+        files, where it is not to be kept in memory."""
         self._write_dataframe = write_dataframe
         self._write_columns = write_columns
         self._zone = zone
@@ -215,18 +245,25 @@ class _Changes:
         self._check_open()
         table = self._catalog.changeable(name)
         try:
-            if times is None and action == INSERT and isinstance(table, Table):
-                if is_spark_dataframe(data):
-                    stored = self._write_dataframe(table, data, cast)
-                    if stored is not None:
-                        self._keep_stored(Statement(table, action, [], stored=stored))
-                        return
-            self._take(table, action, recognised(data, self._read_dataframe), cast, times)
+            is_frame = is_spark_dataframe(data)
+            if times is None and is_frame and isinstance(table, Table):
+                stored = self._write_dataframe(table, action, data, cast)
+                if stored is not None:
+                    self._keep_stored(Statement(table, action, [], stored=stored))
+                    return
+            given = recognised(data, self._read_dataframe)
+            self._take(table, action, given, cast, times, is_frame)
         except DataError as error:
             raise about(f'change "{table.name}"', error) from None
 
     def _take(
-        self, table: Table | Stream, action: int, given: Given, cast: bool, times: Times | None
+        self,
+        table: Table | Stream,
+        action: int,
+        given: Given,
+        cast: bool,
+        times: Times | None,
+        unordered: bool = False,
     ) -> None:
         intake = _Intake(table, action, cast)
         with naive_in(self._zone):
@@ -250,7 +287,10 @@ class _Changes:
             here = len(columns[0])
             checked = None if times is None else _checked_times(times, here)
             if here:
-                statements.append(Statement(table, action, columns, checked, rows))
+                statement = Statement(table, action, columns, checked, rows)
+                if unordered and action == UPSERT and checked is None:
+                    statement.check_keys()
+                statements.append(statement)
             rows += here
         self._keep(statements)
 

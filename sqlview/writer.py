@@ -29,7 +29,7 @@ from operators.flight.delta import Delta
 from operators.flight.rendering import texts
 from operators.loading import is_load
 from operators.scalar.text import shortened
-from operators.state.changes import DELETE, DUPLICATE
+from operators.state.changes import DELETE, DUPLICATE, UPSERT
 from operators.state.work import Work
 from operators.step import Refused, step
 from operators.stream import events
@@ -41,7 +41,7 @@ from sqlview.history import History, signed
 from sqlview.metrics import STEPS_KEPT, StepMetrics
 from sqlview.positions import Position, Positions
 from sqlview.subscriptions import Subscriptions
-from sqlview.transaction import Statement
+from sqlview.transaction import TWICE, Statement
 
 _log = logging.getLogger(__name__)
 
@@ -262,23 +262,31 @@ def _refusal(table: Table, statements: Sequence[Statement], refusal: Refusal) ->
         columns = [columns[k] for k in key]
     row = np.array([refusal.row], np.int64)
     if statement.stored is not None:
-        stored, row = statement.stored.row(refusal.row), np.zeros(1, np.int64)
-        columns = [stored[k] for k in key]
+        columns, row = statement.stored.row(refusal.row), np.zeros(1, np.int64)
+        if statement.action != DELETE:
+            columns = [columns[k] for k in key]
     fields = tuple(table.schema[k] for k in key)
     values = arrow.from_columns([c.take(row) for c in columns], fields)
     shown = (shortened(texts(column, quoted=True)[0], 100) for column in values.columns)
     listed = ", ".join(f"{f.name} = {text}" for f, text in zip(fields, shown, strict=True))
     place = f"Row {statement.first + refusal.row} of the data"
     if statement.stored is not None:  # whose rows have no order
-        place = _row_of_file(statement, refusal.row) or "A row of the data"
+        place = _row_of(statement, refusal.row) or "A row of the data"
     nothing = "Nothing of the transaction was applied."
     if statement.times is not None:
         place += f", at time {statement.times[refusal.row]},"
         nothing = "None of the transactions was applied."
+    listed += _who_too(statements, refusal)
+    if refusal.problem == DUPLICATE and statement.action == UPSERT:
+        return DataError(
+            f'cannot upsert into "{table.name}": {TWICE}',
+            detail=f"{place} has {listed}.",
+            hint=f"Leave one row of each key. {nothing}",
+        )
     if refusal.problem == DUPLICATE:
         return DataError(
             f'cannot insert into "{table.name}": the key is there already',
-            detail=f"{place} has {listed}{_who_too(statements, refusal)}.",
+            detail=f"{place} has {listed}.",
             hint=f"Use upsert to replace the row. {nothing}",
         )
     return DataError(
@@ -288,9 +296,9 @@ def _refusal(table: Table, statements: Sequence[Statement], refusal: Refusal) ->
     )
 
 
-def _row_of_file(statement: Statement, row: int) -> str | None:
+def _row_of(statement: Statement, row: int) -> str | None:
     found = None if statement.stored is None else statement.stored.source_of(row)
-    return None if found is None else f"Row {found[1]} of {found[0]!r}"
+    return None if found is None else f"Row {found[1]} of {found[0]}"
 
 
 def _who_too(statements: Sequence[Statement], refusal: Refusal) -> str:
@@ -298,5 +306,5 @@ def _who_too(statements: Sequence[Statement], refusal: Refusal) -> str:
     if refusal.earlier is None:
         return ""
     change, row = refusal.earlier
-    place = _row_of_file(statements[change], row)
+    place = _row_of(statements[change], row)
     return "" if place is None else f", as row {place.removeprefix('Row ')} has"

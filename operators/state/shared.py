@@ -14,10 +14,17 @@ if TYPE_CHECKING:
     from operators.state.arrangement import ArrangementState
     from operators.state.bulk import Built
     from operators.state.filters import Filter
+    from operators.state.relation import Relation
+    from operators.state.unique import Matched
 
 #: Makes the entries that an index is to have of the rows from one on, and sees, if it is told to,
 #: whether their keys are unique; None if the index is to make them itself.
 Build: TypeAlias = "Callable[[ArrangementState, int, bool], Built | None]"
+
+
+#: Matches the rows of a relation from one on with the living rows of a table, by its index: rows of
+#: the table itself, or of its key's columns alone; None if whoever asks is to do that.
+Match: TypeAlias = "Callable[[ArrangementState, Relation, int], Matched | None]"
 
 
 class Settling(Protocol):
@@ -38,7 +45,8 @@ class Shared:
     """`work`: what is counted. `hashing`: how keys are made, one secret for all. `undo`: whom to
     tell before a change. `waiting`: the indexes that have merges to do, each once. `failing`: the
     errors of operators, where there are any. `build`: who is asked first for an index of many
-    rows; `evaluate`: for the bits of a filter."""
+    rows, `match`: for the rows that many others have the keys of; `evaluate`: for the bits of a
+    filter."""
 
     work: Work = field(default_factory=Work)
     hashing: Hashing = field(default_factory=Hashing.drawn)
@@ -46,6 +54,7 @@ class Shared:
     waiting: list[Settling] = field(default_factory=list)
     failing: set[object] = field(default_factory=set)
     build: Build | None = None
+    match: Match | None = None
     evaluate: Evaluate | None = None
 
     def wait(self, index: Settling) -> None:

@@ -40,8 +40,8 @@ class StoredBlock:
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredRows:
     """Blocks in the order in which a relation is to have them. `nulls`: the columns that have any.
-    `holds`: what keeps the files as long as it lives. `parts`: of each part of the source, if it is
-    files, which one and how many rows of it come before."""
+    `holds`: what keeps the files as long as it lives. `parts`: of each part of the source, if it
+    has some, what it is called and how many rows of that come before."""
 
     schema: Schema
     files: MappedFiles
@@ -76,7 +76,8 @@ class StoredRows:
         return before + (place & BLOCK_MASK)
 
     def source_of(self, number: int) -> tuple[str, int] | None:
-        """The file that a row is from, and which of its rows it is; None if that is not known."""
+        """What a row is from, a file mostly, and which of its rows it is; None if that is not
+        known."""
         for block in self.blocks if self.parts else ():
             if number < block.rows:
                 path, first = self.parts[block.part]

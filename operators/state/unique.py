@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +14,54 @@ from operators.kernels.versions import NEVER
 from operators.state import encode, equality
 from operators.state.arrangement import IndexReader
 from operators.state.relation import PIECE_ROWS
+from operators.state.rows import Rows
 from operators.state.spine import Batch
+from planner import dataflow as ir
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matched:
+    """Changed rows, and the living rows that have their keys. `batches`, `greatest`: as of `Built`,
+    of rows that come. `repeated`: the first changed row whose key an earlier one has, and that;
+    else `missing`, the first whose key no living row has, and `rows` int64[n] with the rows `old`
+    int64[n] of their keys."""
+
+    batches: tuple[Batch, ...]
+    greatest: Ints
+    repeated: tuple[int, int] | None
+    missing: int | None
+    rows: Ints
+    old: Ints
+
+
+def keys_alone(index: IndexReader, keys: Rows) -> IndexReader:
+    """What makes words of rows that have the columns of the index's key alone."""
+    source = ir.Source("", keys.schema)
+    return IndexReader(ir.Arrangement(source, tuple(range(len(keys.schema)))), keys)
+
+
+def matched(index: IndexReader, changed: IndexReader, added: Batch) -> Matched:
+    """The changed rows `added`, which the index has not. `changed`: what has made their words.
+    Cost: a seek for each key."""
+    none = np.empty(0, np.int64)
+    pairs = [
+        pair for later, earlier in _repeated(changed, added) for pair in _least(later, earlier)
+    ]
+    if pairs:
+        return Matched((), added.keys[:, :0], min(pairs), None, none, none)
+    rows, old, missing = [none], [none], None
+    for start in range(0, len(added), PIECE_ROWS):
+        interrupts.raise_pending()
+        at = slice(start, start + PIECE_ROWS)
+        here, there = _known(
+            index, changed, np.ascontiguousarray(added.keys[:, at]), added.rows[at]
+        )
+        rows.append(here)
+        old.append(there)
+        absent = np.setdiff1d(added.rows[at], here)
+        if len(absent):
+            missing = int(absent[0]) if missing is None else min(missing, int(absent[0]))
+    return Matched((added,), added.keys, None, missing, np.concatenate(rows), np.concatenate(old))
 
 
 def first_repeated(index: IndexReader, added: Batch) -> tuple[int, int] | None:
@@ -25,7 +73,7 @@ def first_repeated(index: IndexReader, added: Batch) -> tuple[int, int] | None:
         interrupts.raise_pending()
         at = slice(start, start + PIECE_ROWS)
         keys, rows = np.ascontiguousarray(added.keys[:, at]), added.rows[at]
-        found += _least(*_known(index, keys, rows))
+        found += _least(*_known(index, index, keys, rows))
     for later, earlier in _repeated(index, added):
         found += _least(later, earlier)
     return min(found, default=None)
@@ -39,8 +87,9 @@ def _least(later: Ints, earlier: Ints) -> list[tuple[int, int]]:
     return [(int(later[at]), int(earlier[at]))]
 
 
-def _known(index: IndexReader, keys: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """The rows whose keys int64[w, n] the index has, and those that it has them of."""
+def _known(index: IndexReader, changed: IndexReader, keys: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """The rows whose keys int64[w, n], made by `changed`, the index has, and those that it has them
+    of."""
     none = np.empty(0, np.int64)
     if index.spine.entries == 0:
         return none, none
@@ -50,7 +99,7 @@ def _known(index: IndexReader, keys: Ints, rows: Ints) -> tuple[Ints, Ints]:
         return none, none
 
     def values(column: int, at: Ints) -> Column:
-        return index.relation.gather(index.columns[column], rows[at])
+        return changed.relation.gather(changed.columns[column], rows[at])
 
     found = equality.matching(index, keys, values, found)
     return rows[found.probe], found.row

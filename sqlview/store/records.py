@@ -396,7 +396,8 @@ def read(body: memoryview, catalog: Catalog, directory: str) -> Definition | Ste
         assert not isinstance(table, View), "views are not changed"
         data = body[at : at + one["bytes"]]
         if "stored" in one:
-            stored = _stored(table, one["stored"], data, directory)
+            fields = _fields(table, one["action"])
+            stored = _stored(table, fields, one["stored"], data, directory)
             statement = Statement(table, one["action"], [], stored=stored)
             statements.append((statement, first + one["epoch"]))
         else:
@@ -436,7 +437,7 @@ def _statement(table: Table | Stream, head: dict[str, Any], body: memoryview, fi
 
 
 def _stored(
-    table: Table | Stream, head: dict[str, Any], body: memoryview, directory: str
+    table: Table | Stream, fields: Schema, head: dict[str, Any], body: memoryview, directory: str
 ) -> StoredRows:
     places = pieces.values_in(np.frombuffer(body, np.int64).reshape(-1, 6), head["files"])
     files = MappedFiles(directory)
@@ -444,7 +445,7 @@ def _stored(
         StoredBlock(home, rows, None if ends is None else np.array(ends, np.int64))
         for (_, home), rows, ends in zip(places, head["rows"], head["ends"], strict=True)
     )
-    found = StoredRows(table.schema, files, tuple(blocks), tuple(head["nulls"]))
+    found = StoredRows(fields, files, tuple(blocks), tuple(head["nulls"]))
     try:
         files.open(head["files"])
         found.check()

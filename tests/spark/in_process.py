@@ -86,6 +86,7 @@ def opened(
             db._inline = executor  # type: ignore[assignment]
         dataflow = db._dataflow
         dataflow.shared.build = lambda *asked: executor.build_index(dataflow, *asked)
+        dataflow.shared.match = lambda *asked: executor.match(dataflow, *asked)
         dataflow.shared.evaluate = lambda filter: executor.evaluate(dataflow, filter)
         dataflow.hydrate = lambda *asked: executor.hydrate(dataflow, *asked, 1) is not None
         yield db

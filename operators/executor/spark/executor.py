@@ -40,6 +40,8 @@ from operators.state.arrangement import ArrangementState
 from operators.state.bulk import Built
 from operators.state.filters import Filter
 from operators.state.publish import Publisher
+from operators.state.relation import Relation
+from operators.state.unique import Matched
 from operators.state.values import ValueFiles
 from planner import dataflow as ir
 from planner.distribution import flows, is_of_partitions, is_stateless, reads_members
@@ -151,6 +153,18 @@ class SparkExecutor:
             dataflow,
             lambda run: indexes.build(run, tasks, index, first, unique),
             "the driver builds the index",
+        )
+
+    def match(
+        self, dataflow: Dataflow, index: ArrangementState, changed: Relation, first: int
+    ) -> Matched | None:
+        """The rows of a table that others have the keys of, found by tasks, see
+        `operators.state.shared.Match`; None if Spark gives the job up."""
+        tasks = self._limits.tasks
+        return self._tried(
+            dataflow,
+            lambda run: indexes.match(run, tasks, index, changed, first),
+            "the driver looks the keys up",
         )
 
     def evaluate(self, dataflow: Dataflow, filter: Filter) -> bool:

@@ -1,9 +1,12 @@
-"""Indexes by tasks: the entries of many rows, in batches that lie in files.
+"""Indexes by tasks: the entries of many rows, in batches that lie in files; and the rows that go
+since others have their keys.
 
 A job of two stages. Each task of the first maps its blocks of the relation and sends the keys of
 their rows, with the rows' ids, to the tasks of their buckets. Those sort them, look for keys that
-are there already if keys are to be unique, and write each a batch into the store; what comes back
-is a row for each task. So the driver's work is in proportion to the blocks and the tasks.
+are there already if keys are to be unique, and write each a batch into the store; of rows that
+replace others, and of keys of rows that go, they write which those are. What comes back is a row
+for each task. So the driver's work is in proportion to the blocks and the tasks, and to the rows
+that go.
 
 Law: what a task sends is a byte-deterministic function of the job; entries are taken in the order
 of (source, sequence), in which their rows ascend.
@@ -41,10 +44,11 @@ from operators.state.publish import (
     Publication,
     RelationRef,
 )
-from operators.state.relation import PIECE_ROWS
+from operators.state.relation import PIECE_ROWS, Relation
 from operators.state.rows import Rows
 from operators.state.shared import Shared
 from operators.state.spine import Batch, mapped_batch
+from operators.state.unique import Matched
 from planner.serialise import PLAN_CLASSES, Format
 
 #: More entries than this are more than a task is to sort at once: 24 bytes each, and a copy.
@@ -52,7 +56,7 @@ MOST_ENTRIES = 1 << 24
 _EXCHANGE = "target int, source int, sequence int, payload binary"
 _RESULT = (
     "task int, name string, length bigint, places array<bigint>, greatest array<bigint>, "
-    "later bigint, earlier bigint"
+    "later bigint, earlier bigint, missing bigint, pairs string, found bigint"
 )
 _INTS = pa.list_(pa.int64())
 _TOLD = pa.schema(
@@ -64,6 +68,9 @@ _TOLD = pa.schema(
         ("greatest", _INTS),
         ("later", pa.int64()),
         ("earlier", pa.int64()),
+        ("missing", pa.int64()),
+        ("pairs", pa.string()),
+        ("found", pa.int64()),
     ]
 )
 
@@ -71,7 +78,9 @@ _TOLD = pa.schema(
 @dataclass(frozen=True, slots=True)
 class IndexJob:
     """`relation` with the columns of the key; `index`: what is there already, of rows before
-    `first`; the rows of partial indexes pass `filter`. Task t of the first stage takes blocks
+    `first`; the rows of partial indexes pass `filter`. `unique`: keys are to be so; `matches`: the
+    rows that have them are to be told. `keys`: a relation of keys alone, whose rows are taken
+    instead, and which have no entries. Task t of the first stage takes blocks
     [starts[t], starts[t + 1]). `token`: of the files that tasks write into `values`, the directory
     of the store."""
 
@@ -81,6 +90,8 @@ class IndexJob:
     first: int
     starts: tuple[int, ...]
     unique: bool
+    matches: bool
+    keys: RelationRef | None
     values: str
     token: str
     hashing: tuple[int, ...]
@@ -90,7 +101,7 @@ class IndexJob:
         return len(self.starts) - 1
 
 
-_JOB = Format("sqlview index job", 1, (*PLAN_CLASSES, IndexJob, *REFERENCES))
+_JOB = Format("sqlview index job", 2, (*PLAN_CLASSES, IndexJob, *REFERENCES))
 
 
 def build(run: Run, tasks: int, index: ArrangementState, first: int, is_unique: bool) -> Built:
@@ -106,12 +117,45 @@ def build(run: Run, tasks: int, index: ArrangementState, first: int, is_unique: 
     run.write(_JOB, job)
     collected = run.collect(__name__, job.tasks, (_EXCHANGE, _RESULT)).to_pylist()
     told: list[dict[str, Any]] = sorted(collected, key=lambda row: int(row["task"]))
-    pairs = [(t["later"], t["earlier"]) for t in told if t["later"] is not None]
-    if pairs:
-        return Built((), np.empty((index.width, 0), np.int64), min(pairs))
+    repeated = _repeated(told)
+    if repeated is not None:
+        return Built((), np.empty((index.width, 0), np.int64), repeated)
     built = _built(told, index.width, run.directory)
     run.keep(t["name"] for t in told if t["name"] is not None)
     return built
+
+
+def match(run: Run, tasks: int, index: ArrangementState, changed: Relation, first: int) -> Matched:
+    """The rows of `changed` from `first` on, matched with the rows of the table that `index` is of;
+    where they are its own, what the index is to have of them, too.
+
+    tasks, raises: as `build`. Nothing is kept where keys are repeated.
+    """
+    keys = None if changed is index.relation else changed
+    with run.publication() as publication:
+        job = _job(publication, tasks, index, first, False, run, keys, True)
+    run.write(_JOB, job)
+    collected = run.collect(__name__, job.tasks, (_EXCHANGE, _RESULT)).to_pylist()
+    told: list[dict[str, Any]] = sorted(collected, key=lambda row: int(row["task"]))
+    none, repeated = np.empty(0, np.int64), _repeated(told)
+    if repeated is not None:
+        return Matched((), np.empty((index.width, 0), np.int64), repeated, None, none, none)
+    built = _built(told, index.width, run.directory)
+    own = MappedFiles(os.path.dirname(run.path))
+    pairs = [none.reshape(2, 0)]
+    for row in told:
+        if row["found"]:
+            found = own.array(row["pairs"], 0, 16 * row["found"], np.dtype(np.int64))
+            pairs.append(found.reshape(2, -1))
+    rows, old = np.concatenate(pairs, axis=1)
+    missing = [row["missing"] for row in told if row["missing"] is not None]
+    if built.batches:
+        run.keep(t["name"] for t in told if t["name"] is not None)
+    return Matched(built.batches, built.greatest, None, min(missing, default=None), rows, old)
+
+
+def _repeated(told: Iterable[dict[str, Any]]) -> tuple[int, int] | None:
+    return min(((t["later"], t["earlier"]) for t in told if t["later"] is not None), default=None)
 
 
 def _job(
@@ -121,21 +165,25 @@ def _job(
     first: int,
     is_unique: bool,
     run: Run,
+    keys: Relation | None = None,
+    matches: bool = False,
 ) -> IndexJob:
-    relation = index.relation
+    relation = index.relation if keys is None else keys
     start, end = first >> BLOCK_BITS, (relation.next_row + BLOCK_MASK) >> BLOCK_BITS
     rows = sum(relation.stored_rows(block) for block in range(start, end))
     tasks = min(max(tasks, -(-rows // MOST_ENTRIES)), BUCKETS)
     return IndexJob(
-        publication.relation(relation, index.columns, None),
+        publication.relation(index.relation, index.columns, None),
         publication.index(index),
         None if index.filter is None else publication.filter(index.filter),
         first,
         tuple(start + (end - start) * t // tasks for t in range(tasks + 1)),
         is_unique,
+        matches,
+        None if keys is None else publication.relation(keys, range(len(keys.schema)), None),
         run.directory,
         run.token,
-        relation.shared.hashing.numbers,
+        index.relation.shared.hashing.numbers,
     )
 
 
@@ -182,30 +230,35 @@ class _Task:
 
     relation: Rows
     index: IndexReader
+    changed: IndexReader
     filter: FilterReader | None
 
     def __init__(self, path: str) -> None:
         directory = os.path.dirname(path)
         check_directory(directory)
+        self._path = path
         self.job = job = _JOB.read(read(path), IndexJob)
         check_directory(job.values)
         attachment = Attachment(job.values, directory, Shared(hashing=Hashing(job.hashing)))
         self.relation = attachment.relation(job.relation)
-        self.index = attachment.index(job.index, self.relation)
+        self.index = self.changed = attachment.index(job.index, self.relation)
+        if job.keys is not None:
+            self.changed = unique.keys_alone(self.index, attachment.relation(job.keys))
         self.filter = None if job.filter is None else attachment.filter(job.filter, self.relation)
 
     def deal(self, task: int) -> Iterator[pa.RecordBatch]:
         """The entries of a task's blocks, for the tasks of their buckets: rows of _EXCHANGE, some
         at a time."""
         first, end = (block << BLOCK_BITS for block in self.job.starts[task : task + 2])
-        end = min(end, self.relation.next_row)
+        relation = self.changed.relation
+        end = min(end, relation.next_row)
         sequence = 0
         for start in range(first, end, PIECE_ROWS):
-            rows = self.relation.visible_to_any(start, min(start + PIECE_ROWS, end))
+            rows = relation.visible_to_any(start, min(start + PIECE_ROWS, end))
             rows = rows[np.searchsorted(rows, self.job.first) :]
             if self.filter is not None:
                 rows = rows[self.filter.test(rows)]
-            keys, rows = self.index.key_words(rows)
+            keys, rows = self.changed.key_words(rows)
             if len(rows) == 0:
                 continue
             dealt = _dealt(np.vstack((keys, rows)), self.job.tasks)
@@ -227,9 +280,14 @@ class _Task:
         batch = bulk.build(((words[:-1], words[-1]) for words in matrices), width)
         row: dict[str, Any] = {"task": target}
         repeated = unique.first_repeated(self.index, batch) if self.job.unique else None
+        if self.job.matches:
+            found = unique.matched(self.index, self.changed, batch)
+            repeated, row["missing"] = found.repeated, found.missing
+            row["found"] = len(found.rows)
+            row["pairs"] = self._told(np.stack((found.rows, found.old)))
         if repeated is not None:
             row["later"], row["earlier"] = repeated
-        else:
+        elif self.job.keys is None:
             home = self._written(batch)
             last = batch.keys[:, sorting.greatest(batch.keys)]
             row |= {
@@ -239,6 +297,13 @@ class _Task:
                 "greatest": last.tolist(),
             }
         return pa.RecordBatch.from_pylist([row], _TOLD)
+
+    def _told(self, pairs: Ints) -> str:
+        """The name of a file for this job alone."""
+        pack = Pack(f"{self._path}-{new_name('matched', self.job.token)}")
+        pack.add(pairs)
+        pack.write()
+        return os.path.basename(pack.path)
 
     def _written(self, batch: Batch) -> Home:
         """The batch in a file."""

@@ -62,6 +62,7 @@ class _Order:
     key: tuple[int, ...]
     cast: bool
     zone: str
+    more: bool
 
 
 class PartError(Exception):
@@ -80,13 +81,15 @@ Read: TypeAlias = "Callable[[int], Iterator[tuple[pa.Table, int]]]"
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where rows go, and how: the files of a store; for a table with these columns, `key` those of
-    its primary key; whether values are converted; the id of the `zone` of data without one."""
+    its primary key, or for those alone, where what is given may have `more`; whether values are
+    converted; the id of the `zone` of data without one."""
 
     values: ValueFiles
     schema: Schema
     key: tuple[int, ...]
     cast: bool
     zone: str
+    more: bool = False
 
 
 def write_dataframe(df: DataFrame, target: Target) -> StoredRows:
@@ -99,7 +102,10 @@ def write_dataframe(df: DataFrame, target: Target) -> StoredRows:
     """
     check_types(df)
     try:
-        return _written(df, None, target)
+        found = _written(df, None, target)
+        last = max((block.part for block in found.blocks), default=-1)
+        names = (f"partition {part} of the DataFrame" for part in range(last + 1))
+        return replace(found, parts=tuple((name, 0) for name in names))
     except PartError as refused:
         error, where = refused.error, f"In partition {refused.part} of the DataFrame: "
         detail = error.detail and where + error.detail
@@ -160,7 +166,9 @@ def _written(df: DataFrame, read: Read | None, target: Target) -> StoredRows:
     values, schema, key = target.values, target.schema, target.key
     mark = _mark(values.directory)
     lent = values.lend()
-    order = _Order(values.directory, mark, lent.token, schema, key, target.cast, target.zone)
+    order = _Order(
+        values.directory, mark, lent.token, schema, key, target.cast, target.zone, target.more
+    )
     try:
         told = df.mapInArrow(_writer(order, read), _SCHEMA).toArrow().to_pylist()
         errors = [row for row in told if row["error"] is not None]
@@ -239,7 +247,7 @@ def write_partition(
     tables = _batches(batches) if read is None else _parts(read, batches)
     try:
         with naive_in(lambda: zone):
-            reader = arrow.TableReader(order.schema)
+            reader = arrow.TableReader(order.schema, exact=not order.more)
             columns = (reader.columns(table, order.cast, first) for table, first in tables)
             for segment in write_rows(columns, order.schema, order.key, new_path):
                 yield _told(partition, segment)
