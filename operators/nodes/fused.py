@@ -148,7 +148,7 @@ class Fused:
     def __init__(
         self, loop: ir.Loop, place: Place, operator: Callable[[ir.Node], AnyOperator]
     ) -> None:
-        """`operator`: what runs a node inside. Raises: NotFusedError for a loop without a program."""
+        """`operator`: what runs a node inside. Raises: NotFusedError where there is no program."""
         self._loop = loop
         self.sites = _sites(loop, place)
         self._operator = operator
@@ -403,9 +403,8 @@ class _Paths:
                     raise NotFusedError("a join by a range")
                 found = join.inputs[step.node.input]
                 if found.relation in self._here and source in self._here:
-                    raise NotFusedError(
-                        "a join of the recursion with itself"
-                    )  # what rounds change by then is not in its index
+                    # What rounds change by then is not in its index.
+                    raise NotFusedError("a join of the recursion with itself")
                 _check(step.index, len(step.node.probe))
                 at = step.occurrence
                 more.append(_Join(step, tuple(known[c] for c in step.node.probe), end))
