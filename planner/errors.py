@@ -55,6 +55,10 @@ class UnsupportedError(SqlViewError):
     """Valid SQL that cannot be maintained."""
 
 
+class ClockError(UnsupportedError):
+    """The text asks for the time before the clock of the session is set."""
+
+
 class CatalogError(SqlViewError):
     """A table, view or index that does not exist, exists already, or is in use."""
 

@@ -27,7 +27,7 @@ from planner.bind.queries import Fit, bind_fitted
 from planner.bind.report import Report, describe
 from planner.bind.tables import aggregate_name
 from planner.context import CatalogReader, RelationInfo
-from planner.errors import BindError, SqlViewError, UnsupportedError, suggestion
+from planner.errors import BindError, ClockError, SqlViewError, suggestion
 from planner.expr import Column, Expr, Literal
 from planner.names import folded
 from planner.parse import Assignment, Clause, Delete, Insert, Merge, Query, Target, Update
@@ -122,9 +122,8 @@ def bind_default(text: str, column: Field, catalog: CatalogReader, zone: Zone) -
         if any(isinstance(n, (exp.Query, exp.Column)) for n in tree.walk()):
             raise BindError("it reads columns")
         bind_fitted(Query(text, text, select), catalog, fit, zone)
-    except UnsupportedError as error:
-        if "clock" not in (error.hint or ""):  # which may be set until a row asks for it
-            raise _no_default(text, column, error) from error
+    except ClockError:
+        pass  # it may be set until a row asks for the time
     except SqlViewError as error:
         raise _no_default(text, column, error) from error
 

@@ -46,7 +46,7 @@ from planner.bind.subqueries import (
 )
 from planner.coercion import TypeMismatch
 from planner.context import CatalogReader
-from planner.errors import suggestion
+from planner.errors import ClockError, suggestion
 from planner.expr import Column, Expr, columns_used, remap
 from planner.names import folded
 from planner.parse.relations import IMPLIED
@@ -226,13 +226,14 @@ class Relations:
             return placed(environment.ctes[folded(name)], *self.report.place(node)), name
         found = self.catalog.relation(name)
         if found is None and "called" in node.meta:
-            self.report.refuse(
+            raise self.report.refusal(
                 node,
                 Refusal(
                     str(node.meta["called"]),
                     "has no value before the clock of the session is set",
                     'Set it: db.advance(datetime), or sqlview.connect(clock="system").',
                 ),
+                ClockError,
             )
         if found is None:
             self.report.fail(

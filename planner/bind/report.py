@@ -329,11 +329,16 @@ class Report:
     ) -> NoReturn:
         raise self.error(node, message, detail, hint)
 
-    def refusal(self, node: exp.Expression, refusal: Refusal) -> UnsupportedError:
+    def refusal(
+        self,
+        node: exp.Expression,
+        refusal: Refusal,
+        kind: type[UnsupportedError] = UnsupportedError,
+    ) -> UnsupportedError:
         """Valid SQL that is not maintained."""
         line, column = self.place(node)
         shown = refusal.what[0].upper() + refusal.what[1:]
-        return UnsupportedError(
+        return kind(
             f"cannot maintain {refusal.what}",
             detail=f"{shown} at line {line}, column {column} {refusal.why}.",
             hint=refusal.hint,
