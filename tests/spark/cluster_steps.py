@@ -1,5 +1,5 @@
-"""Run by test_cluster in a process of its own: steps, loads and reads on a Spark with executors
-of its own."""
+"""Run by test_kills in a process of its own: steps, loads and reads on a Spark with executors that
+is there, see kills.Cluster, and goes on."""
 
 from __future__ import annotations
 
@@ -17,50 +17,41 @@ import sqlview
 from operators.executor.spark import SparkExecutor, load
 from sqlview.datasource import SqlViewDataSource
 from tests.spark import twins
+from tests.spark.killed_life import attached
 
 
 def main(directory: Path) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # Executors have the package, but not the tests.
     cloudpickle.register_pickle_by_value(twins)  # type: ignore[no-untyped-call]
-    spark = (
-        SparkSession.builder.master("local-cluster[2,1,1024]")
-        .config("spark.driver.memory", "1g")
-        .config("spark.executor.memory", "1g")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    try:
-        for what in ("nothing", "task", "executor"):
-            flag = directory / f"died-{what}"
-            executor = SparkExecutor(
-                spark,
-                str(directory / what),
-                tasks=2,
-                task_rows=1,
-                small_index_rows=0,
-                combine_rows=0,
-                apply_rows=0,
-                probe=None if what == "nothing" else twins.die_once(str(flag), what, stage=1),
-            )
-            names = twins.VIEWS if what == "nothing" else ("three", "on_view")
-            pair = twins.Twins(executor, twins.TABLES, {n: twins.VIEWS[n] for n in names})
-            stream = twins.changes(31)
-            for epochs, operations in ((3, 40), (1, 120)):
-                assert pair.step([stream.transaction(operations) for _ in range(epochs)]) > 0
-            assert executor.failures == 0
-            assert executor.jobs[0].stages == 4
-            assert flag.exists() == (what != "nothing")
-            pair.close()
-            print(f"{what} killed: equal", flush=True)
-        for what in ("task", "executor"):
-            _load(spark, directory, what)
-            print(f"{what} of a load killed: each row once", flush=True)
-        _read(spark, directory / "load-executor")
-        print("a store read: each row once", flush=True)
-    finally:
-        spark.stop()
+    spark = attached()
+    for what in ("nothing", "task", "executor"):
+        flag = directory / f"died-{what}"
+        executor = SparkExecutor(
+            spark,
+            str(directory / what),
+            tasks=2,
+            task_rows=1,
+            small_index_rows=0,
+            combine_rows=0,
+            apply_rows=0,
+            probe=None if what == "nothing" else twins.die_once(str(flag), what, stage=1),
+        )
+        names = twins.VIEWS if what == "nothing" else ("three", "on_view")
+        pair = twins.Twins(executor, twins.TABLES, {n: twins.VIEWS[n] for n in names})
+        stream = twins.changes(31)
+        for epochs, operations in ((3, 40), (1, 120)):
+            assert pair.step([stream.transaction(operations) for _ in range(epochs)]) > 0
+        assert executor.failures == 0
+        assert executor.jobs[0].stages == 4
+        assert flag.exists() == (what != "nothing")
+        pair.close()
+        print(f"{what} killed: equal", flush=True)
+    for what in ("task", "executor"):
+        _load(spark, directory, what)
+        print(f"{what} of a load killed: each row once", flush=True)
+    _read(spark, directory / "load-executor")
+    print("a store read: each row once", flush=True)
 
 
 def _load(spark: SparkSession, directory: Path, what: str) -> None:
@@ -111,3 +102,4 @@ def _read(spark: SparkSession, path: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    os._exit(0)  # its Spark goes on

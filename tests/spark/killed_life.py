@@ -113,8 +113,11 @@ def _do(db: sqlview.Session, spark: SparkSession, order: Order) -> None:
         case _:
             rows, gone = flood_of(order.number, db._read("t"))
             with db.transaction("spark") as tx:
-                tx.upsert("t", rows)
-                tx.delete("t", gone)
+                if len(gone):
+                    tx.upsert("t", rows)
+                    tx.delete("t", gone)
+                else:
+                    tx.upsert("t", spark.createDataFrame(rows).repartition(3))
 
 
 if __name__ == "__main__":

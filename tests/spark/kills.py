@@ -74,6 +74,8 @@ _JOB = {
 }
 #: Of nodes that have partitions, and of thresholds.
 _BETWEEN = tuple(_TASK + f"AttachedJob.{each}" for each in ("_deal", "_step", "_moved"))
+#: Of rows in files that replace others.
+_MATCH = ("operators.executor.spark.indexes:_Task.sort", "operators.state.unique:matched after")
 POINTS: dict[str, dict[str, tuple[str, ...]]] = {
     "load": {
         "read": ("operators.flight.arrow:TableReader.columns",),
@@ -86,7 +88,7 @@ POINTS: dict[str, dict[str, tuple[str, ...]]] = {
         "commit": (*_COMMIT, "sqlview.store.checkpoints:write"),
     },
     "hydration": _JOB,
-    "flood": _JOB | {"exchange": (*_JOB["exchange"], *_BETWEEN)},
+    "flood": _JOB | {"exchange": (*_JOB["exchange"], *_BETWEEN), "sort": (*_JOB["sort"], *_MATCH)},
 }
 PHASES = ("read", "sort", "exchange", "write", "commit")
 
@@ -142,14 +144,16 @@ def view_of(number: int) -> str:
 
 
 def flood_of(number: int, table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows that change or come, and the keys of those that go, of a table as it is."""
+    """The rows that change or come, and the keys of those that go, of a table as it is; every
+    second time none goes."""
     table = table.sort_by("id")
     ids = table["id"].to_numpy()
     changed = table.filter(pa.array(ids % 4 == number % 4))
     changed = changed.set_column(2, "v", pc.add(changed["v"], 17 * (number + 1)))
     changed = changed.set_column(1, "g", pc.bit_wise_xor(changed["g"], 1))
     fresh = rows_of(1000 + number).slice(0, ROWS // 10)
-    gone = pa.table({"id": ids[(ids % 4 != number % 4) & (ids % 13 == number % 13)]})
+    goes = (ids % 4 != number % 4) & (ids % 13 == number % 13) & (number % 2 == 0)
+    gone = pa.table({"id": ids[goes]})
     return pa.concat_tables([changed, fresh.cast(changed.schema)]), gone
 
 
@@ -321,12 +325,17 @@ class Kill:
     wrong: str | None = None
 
 
-def kills(directory: Path, seed: int, wanted: Sequence[tuple[str, str, str]]) -> Iterator[Kill]:
+def kills(
+    directory: Path,
+    seed: int,
+    wanted: Sequence[tuple[str, str, str]],
+    cluster: Cluster | None = None,
+) -> Iterator[Kill]:
     """Kill somebody for each of the `wanted`, see `cells`, in random order of the points of each;
     what came of it. Where nobody was killed, as the call was never made so often, it is tried
-    again."""
+    again. `cluster`: one that is there; it is gone in the end."""
     rng = random.Random(seed)
-    work = _Work(directory)
+    work = _Work(directory, cluster)
     try:
         for operation, phase, victim in wanted:
             points = POINTS[operation][phase]
@@ -346,12 +355,13 @@ def kills(directory: Path, seed: int, wanted: Sequence[tuple[str, str, str]]) ->
 
 
 class _Work:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, cluster: Cluster | None) -> None:
         self._directory = directory
         self._cluster: Cluster | None = None
         self._driver: Driver | None = None
         self._stores = self._tried = 0
         self.begin()
+        self._cluster = cluster
 
     def begin(self) -> None:
         """Go on with a new store, and a new driver if there was one."""

@@ -1,15 +1,19 @@
-"""A task, an executor and a driver that are killed while Spark's tasks write a store; `python -m
-tests.spark` kills more."""
+"""A Spark with executors of its own: steps, loads and reads, undisturbed and not; and a task, an
+executor and a driver that are killed while tasks write a store. `python -m tests.spark` kills
+more."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import sqlview
 from tests.spark.bombs import Bomb
-from tests.spark.kills import POINTS, State, cells, flood_of, kills, orphans, rows_of
+from tests.spark.kills import POINTS, ROOT, Cluster, State, cells, flood_of, kills, orphans, rows_of
 
 _SAMPLE = (
     ("load", "write", "driver"),
@@ -20,8 +24,33 @@ _SAMPLE = (
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_a_sample(tmp_path: Path) -> None:
-    done = list(kills(tmp_path, 1, _SAMPLE))
+def test_on_executors(tmp_path: Path) -> None:
+    """Steps give the same answer as inline: undisturbed; with a task lost between two exchanges;
+    with an executor lost there, and the shuffle files that it served. Loads that lose either when
+    it has written its files. A store that they read. Then a sample of the kills: a Spark with
+    executors takes long to start."""
+    cluster = Cluster(tmp_path)
+    try:
+        run = subprocess.run(
+            [sys.executable, "-m", "tests.spark.cluster_steps", str(tmp_path)],
+            cwd=ROOT,
+            env=os.environ | cluster.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, run.stdout + run.stderr[-5000:]
+        assert run.stdout.splitlines()[-6:] == [
+            "nothing killed: equal",
+            "task killed: equal",
+            "executor killed: equal",
+            "task of a load killed: each row once",
+            "executor of a load killed: each row once",
+            "a store read: each row once",
+        ]
+        done = list(kills(tmp_path, 1, _SAMPLE, cluster))
+    finally:
+        cluster.end()
     assert [kill.wrong for kill in done] == [None] * len(done)
     assert [(k.operation, k.phase, k.victim) for k in done if k.died] == list(_SAMPLE)
 
@@ -47,7 +76,8 @@ def test_what_is_wrong_is_seen(tmp_path: Path) -> None:
     state, other = State(rows), State(rows.slice(1))
     assert state.equals(State(rows.slice(0))) and not state.equals(other)
     assert not state.equals(State(rows, frozenset({"v1"})))
-    changed, gone = flood_of(1, rows)
+    changed, gone = flood_of(2, rows)
+    assert len(flood_of(1, rows)[1]) == 0
     assert 0 < len(gone) < len(changed) < len(rows)
     with sqlview.connect(tmp_path / "store") as db:
         db.sql("CREATE TABLE t (id BIGINT)")
