@@ -97,10 +97,12 @@ def connect(
     clock: str = "manual",
     tick: float | str = 1,
     udfs: Mapping[str, Callable[..., Any]] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> Session:
     """Open a session.
 
-    path: the directory of a store, which is made if it is not there: what is committed, and every
+    path: the directory of a store, or a URL of an object store (s3://bucket/…), which is made if it
+    is not there: what is committed, and every
     table and view, is there when it is opened again, whatever ended the process. Opening it reads
     the latest checkpoint (see Session.checkpoint), and takes the changes since then through their
     steps again. One session writes it, any number read it
@@ -129,6 +131,9 @@ def connect(
     "manual", Session.advance alone; "system", the session too, to the system's time when it is
     opened and at every tick. tick: seconds, or a text as "500ms", "1s", "1m".
     udfs: the code of functions that the store names, by name, see Session.udf.
+    cache: of a store at a URL the directory of this machine where its files are kept and mapped;
+    None: the one that the environment's SQLVIEW_CACHE names, or the user's cache directory. All
+    that is kept there is bounded by SQLVIEW_CACHE_BYTES, 64 GiB without it.
 
     Raises: StoreError for a path that is no store, of another version, in use, damaged or not to be
     written; UnsupportedError for a time zone that is not known, or that is not that of `spark`;
@@ -148,6 +153,7 @@ def connect(
         clock=clock,
         tick=tick,
         udfs=udfs,
+        cache=cache,
     )
 
 

@@ -13,6 +13,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
+from operators.state.objects import is_url
+
 #: No table has more, and Spark's LIMIT takes no greater number.
 MOST_ROWS = 2**31 - 1
 PLACEMENTS = ("auto", "inline", "spark")
@@ -105,20 +107,33 @@ def check_placement(value: object, *, optional: bool = True) -> None:
 def checked_path(value: object) -> str | None:
     """A directory as text. Raises: TypeError unless it is a str or PathLike (or None), ValueError
     for one that no directory can have."""
-    if value is None:
-        return None
     if is_spark_session(value):
         raise TypeError("path is a directory; give a Spark session by name: connect(spark=...)")
+    return _checked_directory("path", value)
+
+
+def _checked_directory(name: str, value: object) -> str | None:
+    if value is None:
+        return None
     path = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(path, str):
-        raise TypeError(f"path is a directory as str or PathLike, not {kind_of(value)}")
+        raise TypeError(f"{name} is a directory as str or PathLike, not {kind_of(value)}")
     if not path or "\0" in path:
-        raise ValueError(f"path is the name of a directory, not {path!r}")
+        raise ValueError(f"{name} is the name of a directory, not {path!r}")
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
-        raise ValueError(f"path is the name of a directory, not {path!r}") from None
+        raise ValueError(f"{name} is the name of a directory, not {path!r}") from None
     return path
+
+
+def checked_cache(value: object, path: str | None) -> str | None:
+    """The cache of a store in `path`. Raises: as checked_path; ValueError for a store that is not
+    at a URL."""
+    cache = _checked_directory("cache", value)
+    if cache is not None and (path is None or not is_url(path)):
+        raise ValueError("cache is for a store at a URL, as s3://bucket/path")
+    return cache
 
 
 def check_spark(value: object) -> None:

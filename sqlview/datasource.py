@@ -20,7 +20,6 @@ is said by options.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -36,12 +35,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from operators.executor.source import PlannedPart, PlannedSource
+from operators.state.files import absolute
 from operators.state.reading import Part
 from planner.errors import DataError, suggestion
 from sqlview.lending import spark_schema
 from sqlview.reads import Planned, given, names_in, values_in
 from sqlview.session import Session
-from sqlview.store import check_directory_name
+from sqlview.store import check_place
 from sqlview.store.hold import hold
 
 #: Options of a read, and of a stream of changes.
@@ -131,8 +131,8 @@ class _Asked:
                 "a read names a store and a table or view",
                 hint='Write spark.read.format("sqlview").option("store", DIRECTORY).load(NAME).',
             )
-        check_directory_name(store)
-        self._store, self._name = os.path.abspath(store), name
+        check_place(store)
+        self._store, self._name = absolute(store), name
         self._columns = names_in(said["columns"]) if "columns" in said else None
         self._where = values_in(said["where"]) if "where" in said else None
         self._epoch = _epoch(said["epoch"]) if "epoch" in said else None

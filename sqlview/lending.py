@@ -11,7 +11,7 @@ Invariant: what a DataFrame reads is there while the DataFrame is, and the sessi
 
 from __future__ import annotations
 
-import shutil
+import os
 import threading
 import uuid
 import weakref
@@ -19,7 +19,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +27,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from operators.flight.arrow import CHARS
-from operators.state.files import discard, make_directory
+from operators.state.files import discard, discard_tree, make_directory
 from operators.state.reading import Part, Reading
 from sqlview import spark_files
 from sqlview.reads import Planned
@@ -45,7 +44,7 @@ class Loan:
     reading: Reading
     parts: list[Part]
     files: frozenset[str]
-    directory: Path | None
+    directory: str | None
     readers: list[Callable[[], bool]] = field(default_factory=list)
 
     @property
@@ -57,7 +56,7 @@ class Loan:
 class Lending:
     """State: the loans; any thread."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: str) -> None:
         """`directory`: of the session's files."""
         self._directory = directory
         self._lock = threading.Lock()
@@ -113,9 +112,9 @@ class Lending:
 
     def _of_table(self, table: pa.Table) -> Loan:
         table, names = spark_files.numbered(table), tuple(table.column_names)
-        directory = self._directory / f"snapshot-{uuid.uuid4().hex}"
+        directory = os.path.join(self._directory, f"snapshot-{uuid.uuid4().hex}")
         parts = [Part(path=path) for path in spark_files.write(table, directory)]
-        reading = Reading(str(directory), table.schema, (), 0, -1, None)
+        reading = Reading(directory, table.schema, (), 0, -1, None)
         return Loan(names, reading, parts, frozenset(), directory)
 
     def _of_plan(self, planned: Planned, sees_files: bool) -> Loan:
@@ -123,7 +122,7 @@ class Lending:
         parts, names = planned.parts, tuple(reading.schema.names)
         schema = spark_files.numbered(reading.schema.empty_table()).schema
         if sum(len(p.rows) for p in parts) > CARRIED_BYTES and sees_files:
-            directory = self._directory / f"snapshot-{uuid.uuid4().hex}"
+            directory = os.path.join(self._directory, f"snapshot-{uuid.uuid4().hex}")
             parts = list(_in_files(parts, directory))
         files = frozenset(planned.files)
         return Loan(names, replace(reading, schema=schema), parts, files, directory)
@@ -158,10 +157,10 @@ def reader(
     return read
 
 
-def _in_files(parts: Iterable[Part], directory: Path) -> Iterator[Part]:
+def _in_files(parts: Iterable[Part], directory: str) -> Iterator[Part]:
     """The parts, what comes along with them in files."""
-    make_directory(str(directory.parent))
-    make_directory(str(directory))
+    make_directory(os.path.dirname(directory))
+    make_directory(directory)
     for number, part in enumerate(parts):
         if part.rows:
             rows = pa.ipc.open_stream(part.rows).read_all()
@@ -172,7 +171,7 @@ def _in_files(parts: Iterable[Part], directory: Path) -> Iterator[Part]:
 
 def _end(loan: Loan) -> None:
     if loan.directory is not None:
-        shutil.rmtree(loan.directory, ignore_errors=True)
+        discard_tree(loan.directory)
     if loan.reading.claim is not None:
         discard(loan.reading.claim)
 

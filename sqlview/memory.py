@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from operators import budget, checkpoint
 from operators.budget import Budget, OverBudgetError
 from operators.dataflow import Dataflow
+from operators.state.files import on_this_machine
 from operators.state.pieces import MappedFiles
 from planner.errors import MemoryLimitError
 from sqlview.store import Store
@@ -28,7 +29,7 @@ class MemoryLimit:
 
     def __init__(self, limit: int, store: Store, dataflow: Dataflow) -> None:
         """Raises: MemoryLimitError if more is in use already."""
-        self._budget = Budget(limit, store.path)
+        self._budget = Budget(limit, on_this_machine(store.path))
         self._store = store
         self._dataflow = dataflow
         self._closed = False

@@ -171,7 +171,7 @@ class Reads:
         else:
             if not store.read_only:
                 readable.write_blocks(relation, store.values)
-            blocks, rows = readable.stored_blocks(relation, columns, epoch, store.path)
+            blocks, rows = readable.stored_blocks(relation, columns, epoch, store.missing)
             parts = dealt(blocks, readable.pieces(relation, columns, rows))
         reading = Reading(
             store.path,

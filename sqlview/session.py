@@ -59,6 +59,7 @@ from sqlview.arguments import (
     check_text,
     check_word,
     checked_bytes,
+    checked_cache,
     checked_path,
     checked_sequence,
     kind_of,
@@ -136,6 +137,7 @@ class Session:
         tick: float | str = 1,
         repair: bool = False,
         udfs: Mapping[str, Callable[..., Any]] | None = None,
+        cache: str | os.PathLike[str] | None = None,
     ) -> None:
         """`repair`: what lies in damaged files is computed anew, see `python -m sqlview repair`."""
         check_spark(spark)
@@ -151,6 +153,7 @@ class Session:
         path, limit = checked_path(path), checked_bytes("memory_limit", memory_limit)
         if limit is not None and (path is None or read_only):
             raise ValueError("memory_limit is for a session that writes a store: give its path")
+        cache = checked_cache(cache, path)
         #: Where Spark's executors find files; a reader leaves none in the store.
         self._spark_path = None if read_only else path
         self._given_spark = spark
@@ -230,7 +233,7 @@ class Session:
         self._damaged: StoreError | None = None
         self._memory: MemoryLimit | None = None
         if path is not None:
-            self._open(Store(path, durability, read_only, repair), limit, repair)
+            self._open(Store(path, durability, read_only, repair, cache), limit, repair)
         elif read_only:
             raise ValueError("read_only=True is for a store: give its path")
         self._system_clock: SystemClock | None = None

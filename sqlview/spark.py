@@ -13,7 +13,6 @@ import logging
 import math
 import os
 import re
-import shutil
 import sys
 import tempfile
 import threading
@@ -39,7 +38,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from operators.executor.watch import Watch
 from operators.scalar import user
-from operators.state.files import make_directory
+from operators.state.files import absolute, discard_tree, make_directory
 from operators.state.stored import StoredRows
 from operators.state.values import ValueFiles
 from planner import zones
@@ -114,12 +113,12 @@ class SparkSide:
         self._seen = False
         self._closed = False
         if path is None:
-            self.directory = Path(tempfile.mkdtemp(prefix="sqlview-"))
+            self.directory = tempfile.mkdtemp(prefix="sqlview-")
         else:
-            self.directory = Path(path).absolute() / f"session-{uuid.uuid4().hex}"
+            self.directory = os.path.join(absolute(path), f"session-{uuid.uuid4().hex}")
         #: What DataFrames that it made read.
         self.lending = Lending(self.directory)
-        self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+        self._remove = weakref.finalize(self, discard_tree, self.directory)
 
     @property
     def spark(self) -> SparkSession:
@@ -170,10 +169,10 @@ class SparkSide:
             from operators.executor.spark.executor import TASK_ROWS
 
             with self._files():
-                make_directory(str(self.directory))
+                make_directory(self.directory)
             self._executor = SparkExecutor(
                 spark,
-                str(self.directory),
+                self.directory,
                 values=self._values,
                 driver_rows=TASK_ROWS,
                 watch=self._watch,
@@ -337,7 +336,7 @@ class SparkSide:
         from operators.executor.spark.ingest import read_dataframe
 
         with self._files():
-            tables = read_dataframe(frame, str(self.directory))
+            tables = read_dataframe(frame, self.directory)
         return pa.concat_tables(tables) if tables else frame.limit(0).toArrow()
 
     # -- out -------------------------------------------------------------------------------------

@@ -12,11 +12,11 @@ are named by number, since Spark reads by name and a table may have a name twice
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 import pyarrow as pa
 
-from operators.state.files import create, make_directory
+from operators.state.files import make_directory, written
 
 #: Rows of one file, and of one record batch inside it.
 FILE_ROWS = 131_072
@@ -28,20 +28,20 @@ def numbered(table: pa.Table) -> pa.Table:
     return table.rename_columns([str(i) for i in range(table.num_columns)])
 
 
-def write(table: pa.Table, directory: Path) -> list[str]:
+def write(table: pa.Table, directory: str) -> list[str]:
     """Write a table into a new directory of a session's, which is made anew if it is gone, as one
     file or more of at most FILE_ROWS rows; their paths. Raises: OSError."""
-    make_directory(str(directory.parent))
-    make_directory(str(directory))
+    make_directory(os.path.dirname(directory))
+    make_directory(directory)
     paths: list[str] = []
     for start in range(0, max(table.num_rows, 1), FILE_ROWS):
         paths.append(write_file(table.slice(start, FILE_ROWS), directory, len(paths)))
     return paths
 
 
-def write_file(table: pa.Table, directory: Path, number: int) -> str:
+def write_file(table: pa.Table, directory: str, number: int) -> str:
     """Write a file into a snapshot's directory; its path. Raises: OSError."""
-    path = str(directory / f"{number:06}.arrow")
-    with create(path) as file, pa.ipc.new_file(file, table.schema) as writer:
+    path = os.path.join(directory, f"{number:06}.arrow")
+    with written(path) as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table, max_chunksize=BATCH_ROWS)
     return path

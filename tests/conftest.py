@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +14,10 @@ from hypothesis import HealthCheck, settings
 
 from tests.collisions import colliding
 from tests.harness import Checked
+
+if "SQLVIEW_CACHE" not in os.environ:  # before Spark starts, whose tasks have it too
+    os.environ["SQLVIEW_CACHE"] = tempfile.mkdtemp(prefix="sqlview-cache-")
+    atexit.register(shutil.rmtree, os.environ["SQLVIEW_CACHE"], ignore_errors=True)
 
 settings.register_profile(
     "ci",

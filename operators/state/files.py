@@ -1,10 +1,12 @@
 """Files of a store and of jobs, which only the user who runs this can read: 0600, in a directory of
-0700.
+0700. A directory may be a URL of an object store, and its files objects (`objects`).
 
 A file is of one of three kinds. What never changes is written under another name and has its own
 when it is complete (`Draft`, `written`); whoever reads it reads or maps the whole. The log is
 written at its end (`Appended`). What says who has the store is locked (`Locked`). Who writes and
-reads a store does it by these alone: what another kind of storage had to do is said here.
+reads a store does it by these alone. At a URL there is only what never changes: a name appears with
+its content, and what is read or mapped is kept on this machine; logs and leases are others there
+(`sqlview.store.chain`).
 
 What tasks of a job read and write lies in such a directory. It may go at any time, as when a
 cleaner of temporary files takes it, wholly or in part: who uses it makes it anew, and takes what is
@@ -19,9 +21,14 @@ import fcntl
 import logging
 import mmap
 import os
+import shutil
 import stat
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence, Set
 from typing import BinaryIO, TypeAlias
+
+from operators.state import objects
+from operators.state.objects import is_url
 
 _log = logging.getLogger(__name__)
 
@@ -32,11 +39,27 @@ _MOST_BUFFERS = 512
 Bytes: TypeAlias = "bytes | memoryview"
 
 
+def absolute(path: str) -> str:
+    """The path of a directory from wherever one is; of a URL, without "/" at its end."""
+    return path.rstrip("/") if is_url(path) else os.path.abspath(path)
+
+
+def on_this_machine(directory: str) -> str:
+    """A directory of this machine for what nobody else reads; itself, if it is not at a URL."""
+    if not is_url(directory):
+        return directory
+    found = objects.local(directory)
+    make_directory(found)
+    return found
+
+
 def make_directory(path: str) -> None:
     """Make the directory, for its owner alone, if it is not there; its parents as others are made.
 
     Raises: OSError if it cannot be made, or is not this user's alone.
     """
+    if is_url(path):
+        return  # object stores have names alone
     with contextlib.suppress(FileExistsError):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.mkdir(path, 0o700)
@@ -47,6 +70,8 @@ def make_directory(path: str) -> None:
 def check_directory(path: str) -> None:
     """Raises: PermissionError for a directory that others could write to, or whose owner is
     another user; OSError if there is none."""
+    if is_url(path):
+        return
     found = os.lstat(path)
     mine = found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
     if not (stat.S_ISDIR(found.st_mode) and mine):
@@ -66,6 +91,8 @@ def create(path: str) -> BinaryIO:
 
 def sync_directory(path: str) -> None:
     """Names in the directory are on disk when this returns."""
+    if is_url(path):
+        return
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
@@ -75,6 +102,8 @@ def sync_directory(path: str) -> None:
 
 def listed(directory: str) -> list[str]:
     """What is in the directory, in no order. Raises: OSError."""
+    if is_url(directory):
+        return list({each.name.partition("/")[0] for each in objects.listed(directory)})
     return os.listdir(directory)
 
 
@@ -97,6 +126,9 @@ def discard(path: str) -> None:
 
 def remove(path: str) -> None:
     """Delete a file that may be gone already. Raises: OSError."""
+    if is_url(path):
+        objects.remove(path)
+        return
     with contextlib.suppress(FileNotFoundError):
         os.remove(path)
 
@@ -108,9 +140,62 @@ def discard_named(directory: str, part: str) -> None:
     except OSError:
         _log.warning("files that are used no more cannot be found", exc_info=True)
         return
-    for name in found:
-        if part in name:
+    discard_some(directory, [name for name in found if part in name])
+
+
+def discard_some(directory: str, some: Sequence[str]) -> None:
+    """Discard these files of a directory."""
+    if not is_url(directory):
+        for name in some:
             discard(os.path.join(directory, name))
+        return
+    try:
+        objects.remove_some(directory, some)
+    except OSError:
+        _log.warning("files that are used no more cannot be deleted", exc_info=True)
+
+
+def discard_tree(path: str) -> None:
+    """Delete a directory that may be gone already, with all in it, as `discard` does."""
+    if not is_url(path):
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    try:
+        objects.remove_some(path, [each.name for each in objects.listed(path)])
+    except OSError:
+        _log.warning("files that are used no more cannot be deleted", exc_info=True)
+
+
+def is_there(path: str) -> bool:
+    """Whether there is such a file. Raises: OSError where nobody can tell."""
+    if not is_url(path):
+        return os.path.exists(path)
+    try:
+        objects.found(path)
+        return True
+    except FileNotFoundError:
+        return False
+
+
+def missing(directory: str, wanted: Set[str]) -> set[str]:
+    """Which of these files are not in the directory. Raises: OSError."""
+    if is_url(directory):
+        return set(wanted) - {each.name for each in objects.listed(directory)}
+    return {name for name in wanted if not os.path.exists(os.path.join(directory, name))}
+
+
+def touch(path: str) -> None:
+    """A small file is as new as if it were written now. Raises: OSError."""
+    if is_url(path):
+        objects.put(path, objects.read(path))
+    else:
+        os.utime(path)
+
+
+def age_seconds(path: str) -> float:
+    """Since a file was written, or touched. Raises: OSError."""
+    at = objects.found(path).put_at if is_url(path) else os.stat(path).st_mtime
+    return time.time() - at
 
 
 # ------------------------------------------------------------------------ what never changes
@@ -122,19 +207,24 @@ class Draft:
     follows."""
 
     def __init__(self, path: str) -> None:
-        self.path, self.temporary = path, path + PART
+        self.path = path
+        #: On this machine.
+        self.temporary = objects.temporary(path) if is_url(path) else path + PART
         discard(self.temporary)
         self.file = create(self.temporary)
 
     def complete(self, durable: bool) -> None:
         """All is written; `durable`: and on disk."""
-        if durable:
+        if durable and not is_url(self.path):
             self.file.flush()
             os.fsync(self.file.fileno())
         self.file.close()
 
     def rename(self) -> None:
         """Have its name, which may be another file's before."""
+        if is_url(self.path):
+            objects.publish(self.temporary, self.path)
+            return
         os.rename(self.temporary, self.path)
 
     def close(self) -> None:
@@ -159,25 +249,39 @@ def written(path: str, durable: bool = False) -> Iterator[BinaryIO]:
 
 def read(path: str) -> bytes:
     """All of a file. Raises: OSError."""
+    if is_url(path):
+        return objects.read(path)
     with open(path, "rb") as file:
         return file.read()
 
 
 def size(path: str) -> int:
     """Bytes of a file. Raises: OSError."""
-    return os.path.getsize(path)
+    if not is_url(path):
+        return os.path.getsize(path)
+    try:
+        return os.path.getsize(objects.local(path))
+    except FileNotFoundError:
+        return objects.found(path).nbytes
 
 
 def mapped(path: str) -> mmap.mmap:
     """A file, which is not empty, mapped read-only. Raises: OSError."""
-    with open(path, "rb") as file:
+    with open(objects.fetched(path) if is_url(path) else path, "rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def identity(path: str) -> tuple[int, int, int]:
     """What another file of that name has not, one day. Raises: OSError."""
-    found = os.stat(path)
+    found = os.stat(objects.fetched(path) if is_url(path) else path)
     return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+def fetch(paths: Sequence[str]) -> None:
+    """These are going to be mapped: have them on this machine. Raises: OSError."""
+    urls = [path for path in paths if is_url(path)]
+    if urls:
+        objects.fetch(urls)
 
 
 # ------------------------------------------------------------------------------------ the log

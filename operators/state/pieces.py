@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from operators.flight.column import Ints
-from operators.state.files import identity, mapped, written
+from operators.state.files import fetch, identity, mapped, written
 
 _ALIGNMENT = 64
 #: Smaller arrays are written together.
@@ -140,6 +140,7 @@ class MappedFiles:
 
     def open(self, names: Sequence[str]) -> None:
         """Have these files mapped from now on. Raises: OSError."""
+        fetch([os.path.join(self._directory, n) for n in names if n not in self._files])
         for name in names:
             self._file(name)
 

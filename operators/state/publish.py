@@ -32,7 +32,7 @@ import numpy as np
 from operators.flight.column import Ints
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state.arrangement import ArrangementState, IndexReader, IndexVersion
-from operators.state.files import discard, discard_named, make_directory, size
+from operators.state.files import discard, discard_named, is_there, make_directory, size
 from operators.state.filters import Filter, FilterReader
 from operators.state.pieces import (
     Array,
@@ -148,14 +148,14 @@ class Tables:
         known = mine.get(kind)
         if len(homes) < _FEW_VALUES:
             return None
-        if known is not None and os.path.exists(known.path):
+        if known is not None and is_there(known.path):
             same = sum(known.homes.get(number) is home for number, home in homes.items())
             if len(known.homes) + len(homes) - 2 * same <= _MOST_CHANGED * len(homes):
                 return known
         pack, names = Pack(self._new_path("table")), dict[str, int]()
         place = pack.add(table_of(homes.items(), names))
         pack.write()
-        self.written_bytes += os.path.getsize(pack.path)
+        self.written_bytes += size(pack.path)
         if known is not None:
             known.leaves()
         leaves = weakref.finalize(owner, discard, pack.path)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -43,10 +42,14 @@ def write_blocks(relation: Relation, values: ValueFiles) -> None:
 
 
 def stored_blocks(
-    relation: Relation, columns: Sequence[int], epoch: int, directory: str
+    relation: Relation,
+    columns: Sequence[int],
+    epoch: int,
+    missing: Callable[[set[str]], set[str]],
 ) -> tuple[list[FileBlock], Ints]:
-    """The blocks that lie in files of the directory, and the rows, ascending, that lie in none: all
-    that is visible as of `epoch`, the latest one, between steps. Cost: O(blocks), and those rows.
+    """The blocks that lie in files, and the rows, ascending, that lie in none: all that is visible
+    as of `epoch`, the latest one, between steps. `missing`: those of some files that are not there.
+    Cost: O(blocks), and those rows.
     """
     slots = relation.slots_of(columns)
     dead = {block: bits for block, bits, _ in relation.dead_bits()}
@@ -54,7 +57,7 @@ def stored_blocks(
     others: list[Ints] = []
     stored, full = relation.stored_blocks, relation.next_row >> BLOCK_BITS
     files = {s.home.file for s in stored if s.home is not None}
-    gone = {name for name in files if not os.path.exists(os.path.join(directory, name))}
+    gone = missing(files)
     for block in range((relation.next_row + BLOCK_MASK) >> BLOCK_BITS):
         rows = relation.stored_rows(block)
         home = stored[block].home if block < full else None

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from operators.flight import arrow
 from operators.flight.column import Column
-from operators.state.files import check_directory
+from operators.state.files import check_directory, is_there, mapped, touch
 from operators.state.pieces import Array, MappedFiles
 from planner.errors import StoreError
 
@@ -95,10 +95,9 @@ class Reading:
         if part.rows:
             yield from pa.ipc.open_stream(part.rows)
         if part.path:
-            with pa.memory_map(part.path) as file:
-                found = pa.ipc.open_file(file)
-                for i in range(found.num_record_batches):
-                    yield found.get_batch(i)
+            found = pa.ipc.open_file(pa.py_buffer(mapped(part.path)))
+            for i in range(found.num_record_batches):
+                yield found.get_batch(i)
 
     def _files(self, blocks: tuple[FileBlock, ...]) -> MappedFiles:
         """The files of blocks, mapped: from now on they may go."""
@@ -115,10 +114,10 @@ class Reading:
         """Say that somebody reads."""
         if self.claim is not None:
             with contextlib.suppress(OSError):  # whoever misses the files says so
-                os.utime(self.claim)
+                touch(self.claim)
 
     def _not_seen(self, error: OSError) -> StoreError:
-        if os.path.exists(os.path.join(self.directory, "store.json")):
+        if is_there(os.path.join(self.directory, "store.json")):
             return StoreError(
                 f'epoch {self.epoch} of the store "{self.directory}" is gone',
                 detail=f"Nobody has read it for long, and the file {error.filename} is missing.",

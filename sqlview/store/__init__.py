@@ -2,6 +2,7 @@
 
 from sqlview.store.backup import backup
 from sqlview.store.checkpoints import Checkpoint, Taken
-from sqlview.store.store import DURABILITIES, Store, check_directory_name
+from sqlview.store.places import check_place
+from sqlview.store.store import DURABILITIES, Store
 
-__all__ = ["DURABILITIES", "Checkpoint", "Store", "Taken", "backup", "check_directory_name"]
+__all__ = ["DURABILITIES", "Checkpoint", "Store", "Taken", "backup", "check_place"]

@@ -12,7 +12,8 @@ from operators.state.files import create, sync_directory
 from planner.errors import StoreError
 from sqlview.store import records
 from sqlview.store.log import log_files
-from sqlview.store.store import Store, check_directory_name
+from sqlview.store.places import check_directory_name
+from sqlview.store.store import Store
 
 _AT_A_TIME = 16 << 20
 
@@ -23,6 +24,7 @@ def backup(path: str, destination: str) -> int:
     What is copied is the latest checkpoint, and the log behind it: all that was committed before
     the call, or more. Raises: StoreError, with nothing at `destination`.
     """
+    check_directory_name(path)
     check_directory_name(destination)
     if os.path.lexists(destination):
         raise StoreError(f'"{destination}" is there already', hint="Give a name that is free.")

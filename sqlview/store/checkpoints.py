@@ -24,7 +24,7 @@ import numpy as np
 from operators import checkpoint
 from operators.checkpoint import NAME_CLASSES, Cut, Document, Names
 from operators.flight.column import Ints
-from operators.state.files import discard, listed, size
+from operators.state.files import discard_some, listed, size
 from operators.state.pieces import MappedFiles, Pack, checksum
 from operators.state.values import ValueFiles
 from planner.context import UserFunction
@@ -42,7 +42,7 @@ from sqlview.store.records import (
     DefinedView,
 )
 
-_NAME = re.compile(r"checkpoint-(\d{20})")
+_NAME = re.compile(r"checkpoint-(\d{20})(-[0-9a-f]{12})?")
 #: Of the values that checkpoints share, by who wrote them.
 _VALUES = re.compile(r"(rows|small|large)-[0-9a-f]{12}-\d+-\d+")
 #: Of heads and documents.
@@ -103,12 +103,13 @@ class Checkpoint:
     files: MappedFiles
 
 
-def write(values: ValueFiles, mark: bytes, taken: Taken) -> Checkpoint:
-    """Write a checkpoint, and return it. Raises: OSError, with those before as they were."""
+def write(values: ValueFiles, mark: bytes, taken: Taken, name: str = "") -> Checkpoint:
+    """Write a checkpoint, and return it. `name`: behind its own. Raises: OSError, with those before
+    as they were."""
     directory = values.directory
     document = checkpoint.write(taken.cut, values)
     document["history"] = taken.history
-    pack = Pack(_path(directory, taken.end.number))
+    pack = Pack(f"{_path(directory, taken.end.number)}{name}")
     head = {
         "version": VERSION,
         "end": [taken.end.number, taken.end.file, taken.end.offset],
@@ -138,27 +139,30 @@ def write(values: ValueFiles, mark: bytes, taken: Taken) -> Checkpoint:
     )
 
 
-def read(directory: str, mark: bytes) -> Checkpoint | None:
-    """The latest checkpoint, if there is one.
+def latest(directory: str) -> str | None:
+    """The name of the latest checkpoint in a directory, if there is one. Raises: OSError."""
+    found = [m[0] for m in map(_NAME.fullmatch, listed(directory)) if m is not None]
+    return max(found, default=None)
+
+
+def read(directory: str, name: str, mark: bytes) -> Checkpoint:
+    """The checkpoint of that name.
 
     Raises: StoreError if it is damaged; OSError. What it needs is open when `Checkpoint.files` was
     told so.
     """
-    found = sorted(m[0] for m in map(_NAME.fullmatch, listed(directory)) if m is not None)
-    if not found:
-        return None
-    path, files = os.path.join(directory, found[-1]), MappedFiles(directory)
+    path, files = os.path.join(directory, name), MappedFiles(directory)
     try:
         length = size(path)
-        tail = files.array(found[-1], length - _TAIL_BYTES, _TAIL_BYTES, np.dtype(np.uint8))
+        tail = files.array(name, length - _TAIL_BYTES, _TAIL_BYTES, np.dtype(np.uint8))
         found_mark, offset, nbytes, written = _TAIL.unpack_from(tail.data)
-        text = files.array(found[-1], offset, nbytes, np.dtype(np.uint8))
+        text = files.array(name, offset, nbytes, np.dtype(np.uint8))
         if found_mark != mark or checksum(text) != written:
             raise ValueError("its head is not what was written")
         head = json.loads(bytes(text))
         if head.get("version") != VERSION:
             raise FormatError("", detail=f"Its checkpoint has version {head.get('version')}.")
-        document = _got(head["document"], files, found[-1])
+        document = _got(head["document"], files, name)
         contents = _FORMAT.read(head["contents"], Contents)
     except ValueError as error:
         raise damaged(path, f"{error}.") from error
@@ -226,17 +230,25 @@ def _compared(found: Checkpoint, tables: Sequence[Ints]) -> Iterator[tuple[str, 
 
 
 def discard_old(
-    directory: str, found: Checkpoint | None, may_be_used: Callable[[str], bool]
+    directory: str,
+    found: Checkpoint | None,
+    may_be_used: Callable[[str], bool],
+    is_mine: Callable[[], bool],
 ) -> None:
     """Delete what the latest checkpoint does not need, and what was not finished, but for files of
-    values that may be used."""
+    values that may be used. `is_mine`: whether nobody else can have written what there is."""
+    there = listed(directory)
+    if not is_mine():
+        return
     needed = set() if found is None else {os.path.basename(found.path), *found.values}
-    for name in listed(directory):
+    gone = []
+    for name in there:
         whole = name.removesuffix(".part")
         mine = _NAME.fullmatch(whole) or _VALUES.fullmatch(whole)
         old = found is not None and log.is_old(name, found.end)
         if (mine and name not in needed and not may_be_used(whole)) or old:
-            discard(os.path.join(directory, name))
+            gone.append(name)
+    discard_some(directory, gone)
 
 
 def _path(directory: str, number: int) -> str:

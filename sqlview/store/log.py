@@ -104,8 +104,8 @@ def read(directory: str, mark: bytes, end: End) -> Iterator[Record]:
             if end.offset > len(data):
                 detail = f"It ends before byte {end.offset}, up to which it was written."
                 raise _damaged(path, detail)
-            while (record := _record_at(data, mark, end.offset, end.number + 1)) is not None:
-                end.number, end.offset = record.number, end.offset + _size(len(record.body))
+            while (record := record_at(data, mark, end.offset, end.number + 1)) is not None:
+                end.number, end.offset = record.number, end.offset + size_of(len(record.body))
                 yield record
             number, offset = end.number + 1, end.offset
             rest = bytes(data[offset:]).rstrip(b"\0")
@@ -117,7 +117,7 @@ def read(directory: str, mark: bytes, end: End) -> Iterator[Record]:
             before = rest  # of records that were written while they were read there are parts
 
 
-def _record_at(data: memoryview, mark: bytes, offset: int, number: int | None) -> Record | None:
+def record_at(data: memoryview, mark: bytes, offset: int, number: int | None) -> Record | None:
     """The record at `offset` if it is whole, and has that number, or any if None."""
     if offset + _HEADER.size > len(data):
         return None
@@ -136,11 +136,18 @@ def _was_durable(data: memoryview, mark: bytes, offset: int, rest: bytes, number
     `number` was on disk."""
     at = rest.find(mark, 1)
     while at >= 0:
-        record = _record_at(data, mark, offset + at, None) if at % 8 == 0 else None
+        record = record_at(data, mark, offset + at, None) if at % 8 == 0 else None
         if record is not None and record.durable >= number:
             return True
         at = rest.find(mark, at + 1)
     return False
+
+
+def record_of(mark: bytes, number: int, durable: int, parts: Parts) -> bytes:
+    """A record as it lies in a file."""
+    length = sum(map(len, parts))
+    header = _HEADER.pack(mark, _checksum(length, number, durable, parts), length, number, durable)
+    return b"".join([header, *parts, bytes(-length % 8)])
 
 
 def _path(directory: str, first: int) -> str:
@@ -156,7 +163,7 @@ def _damaged(path: str, detail: str) -> StoreError:
     )
 
 
-def _size(length: int) -> int:
+def size_of(length: int) -> int:
     """Bytes that a record with a body of `length` bytes takes."""
     return _HEADER.size + (length + 7) // 8 * 8
 
@@ -327,7 +334,7 @@ class Log:
 
         Raises: OSError.
         """
-        size = _size(length)
+        size = size_of(length)
         if self._offset and self._offset + size > max(FILE_BYTES, self._reserved):
             self._next_file()
         self._reserve(self._offset + size)
@@ -336,8 +343,8 @@ class Log:
         """A record with a body of `length` bytes is written. Returns: its number."""
         if self._sync_each:
             self._file.sync()
-        self._offset, self.number = self._offset + _size(length), self.number + 1
-        self.appended_bytes += _size(length)
+        self._offset, self.number = self._offset + size_of(length), self.number + 1
+        self.appended_bytes += size_of(length)
         if self._sync_each:
             self._durable = self.number
         return self.number

@@ -7,7 +7,8 @@
     rows-…, large-…, small-… the greatest part of it, which checkpoints share
 
 What a session commits is in the log before it is visible. Opening the store reads the latest
-checkpoint, and takes the records behind it through the ordinary step again.
+checkpoint, and takes the records behind it through the ordinary step again. At a URL of an object
+store there are the same files, but for the log and the lease (`chain`).
 """
 
 from __future__ import annotations
@@ -15,26 +16,38 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
-import shutil
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from operators.state.files import listed, make_directory, read, size, written
+from operators.state import objects
+from operators.state.files import (
+    absolute,
+    discard_tree,
+    is_there,
+    listed,
+    make_directory,
+    missing,
+    read,
+    size,
+    written,
+)
+from operators.state.objects import is_url
 from operators.state.undo import Undo
 from operators.state.values import ValueFiles
 from planner.errors import StoreError
 from sqlview.store import checkpoints, log
+from sqlview.store.chain import Chain, LinkedLog
 from sqlview.store.checkpoints import Checkpoint, Taken
 from sqlview.store.hold import claimed, hold, unheld
-from sqlview.store.lease import Lease
+from sqlview.store.lease import Lease, Shown
 from sqlview.store.log import End, Log, Parts, log_files
+from sqlview.store.places import check_conditional, check_place, hint_of
 from sqlview.store.verification import Verification
 
 _log = logging.getLogger(__name__)
@@ -55,7 +68,6 @@ CHECKPOINT_BYTES, CHECKPOINT_SECONDS, CHECKPOINT_SHARE = 256 << 20, 10.0, 0.1
 #: So many bytes are compared with their checksums in a second; one of the log takes as long to be
 #: read as so many of those.
 _COMPARED_AT_CLOSE, _LOG_COST = 1 << 30, 16
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 #: Between looks at whether one is due.
 _LOOK_SECONDS = 0.5
 
@@ -67,14 +79,26 @@ class Store:
     written, and for a URL.
     """
 
-    def __init__(self, path: str, durability: str, read_only: bool, repair: bool = False) -> None:
-        """`repair`: files of the checkpoint may be missing."""
-        check_directory_name(path)
+    def __init__(
+        self,
+        path: str,
+        durability: str,
+        read_only: bool,
+        repair: bool = False,
+        cache: str | None = None,
+    ) -> None:
+        """`repair`: files of the checkpoint may be missing. `cache`: of a store at a URL, see
+        objects.keep_in."""
+        check_place(path)
         self._repair = repair
-        self.path = os.path.abspath(path)
+        self.path = absolute(path)
+        if cache is not None:
+            objects.keep_in(self.path, cache)
         self.read_only = read_only
-        self._lease: Lease | None = None
-        self._log: Log | None = None
+        self._lease: Lease | Shown | None = None
+        self._log: Log | LinkedLog | None = None
+        #: Of a store at a URL.
+        self._chain: Chain | None = None
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._durability = durability
@@ -114,7 +138,14 @@ class Store:
         if self.read_only:
             self._mark = _mark(self.path)
             self._released.enter_context(hold(self.path))
+            if is_url(self.path):
+                self._chain = Chain(self.path, self._mark)
+                self._chain.find()
+                objects.tidy(self.path)
             self._find_checkpoint()
+            return
+        if is_url(self.path):
+            self._take_over()
             return
         if not os.path.lexists(self.path):
             make_directory(self.path)
@@ -127,17 +158,42 @@ class Store:
         make_directory(self.path)  # it is this user's alone
         self._lease = Lease(self.path)
         self._released.callback(self._lease.close)
-        if not os.path.exists(os.path.join(self.path, "store.json")):
+        if not is_there(os.path.join(self.path, "store.json")):
             _begin(self.path)
         self._mark = _mark(self.path)
         for name in listed(self.path):
             if name.startswith("session-"):  # what Spark tasks read, of a writer that was killed
-                shutil.rmtree(os.path.join(self.path, name), ignore_errors=True)
+                discard_tree(os.path.join(self.path, name))
         self._find_checkpoint()
 
+    def _take_over(self) -> None:
+        """Be the writer of the store at a URL, which is made if there is none."""
+        self._lease = lease = Shown(self.path)
+        self._released.callback(lease.close)
+        if not _is_store(self.path):
+            _begin_at(self.path)
+        self._mark = _mark(self.path)
+        check_conditional(self.path)
+        self._chain = Chain(self.path, self._mark)
+        if not self._chain.take_over(lease.writer):
+            raise lease.refused()
+        lease.begin(self._lost)
+        objects.tidy(self.path)
+        for name in listed(self.path):
+            if name.startswith("session-"):
+                discard_tree(os.path.join(self.path, name))
+        self._find_checkpoint()
+
+    def _lost(self, successor: Mapping[str, Any]) -> None:
+        if isinstance(self._log, LinkedLog):
+            self._log.lost(successor)
+
     def _find_checkpoint(self) -> None:
+        latest = checkpoints.latest if self._chain is None else self._latest
         try:
-            self.checkpoint = checkpoints.read(self.path, self._mark)
+            name = latest(self.path)
+            if name is not None:
+                self.checkpoint = checkpoints.read(self.path, name, self._mark)
             if self.checkpoint is not None and not self._repair:
                 self.checkpoint.files.open(self.checkpoint.values)
                 self._verification = Verification(self.checkpoint)
@@ -149,6 +205,21 @@ class Store:
             self.read_to = replace(self.checkpoint.end)
             self._saved = self.read_to.number
 
+    def _latest(self, _: str) -> str | None:
+        assert self._chain is not None, "it is at a URL"
+        return self._chain.checkpoint
+
+    def missing(self, names: set[str]) -> set[str]:
+        """Which of these files of values are not there, or may go at any time although somebody
+        claims them. Raises: OSError."""
+        if self.read_only and self._chain is not None:
+            # What the checkpoint that counts needs stays from the hold to the claim.
+            now = Chain(self.path, self._mark)
+            now.find()
+            if self.checkpoint is None or now.checkpoint != os.path.basename(self.checkpoint.path):
+                return names
+        return missing(self.path, names)
+
     def damaged(self) -> dict[str, str]:
         """The files of the checkpoint that are damaged, and what is wrong. Cost: they are read."""
         return {} if self.checkpoint is None else checkpoints.damaged_files(self.checkpoint)
@@ -158,7 +229,12 @@ class Store:
 
         Raises: StoreError for a damaged file.
         """
-        for record in log.read(self.path, self._mark, self.read_to):
+        found = (
+            log.read(self.path, self._mark, self.read_to)
+            if self._chain is None
+            else self._chain.records(self.read_to)
+        )
+        for record in found:
             self._read_bytes += len(record.body)
             yield record
 
@@ -177,7 +253,7 @@ class Store:
         """What its checkpoint takes on disk."""
         if self.checkpoint is None:
             return 0
-        names = (self.checkpoint.path, *self.checkpoint.values)
+        names = (os.path.basename(self.checkpoint.path), *self.checkpoint.values)
         return sum(size(os.path.join(self.path, name)) for name in names)
 
     def begin(self) -> None:
@@ -185,8 +261,13 @@ class Store:
         if self.read_only:
             self._released.close()
             return
+        now = self._durability == "commit"
         try:
-            self._log = Log(self.path, self._mark, self._durability == "commit", self.read_to)
+            self._log = (
+                Log(self.path, self._mark, now, self.read_to)
+                if self._chain is None
+                else LinkedLog(self._chain, self._mark, not now, self.read_to)
+            )
         except OSError as error:
             raise _unusable(self.path, error) from error
         self._discard_old()
@@ -238,7 +319,13 @@ class Store:
             appended = self._log.appended_bytes
             self._log.sync()  # what a checkpoint has, the log has
             self.checkpoints_written += 1
-            self.checkpoint = checkpoints.write(self.values, self._mark, taken)
+            if isinstance(self._log, LinkedLog):
+                name = f"-{os.urandom(6).hex()}"
+                found = checkpoints.write(self.values, self._mark, taken, name)
+                self._log.link(os.path.basename(found.path))
+            else:
+                found = checkpoints.write(self.values, self._mark, taken)
+            self.checkpoint = found
             self._saved, self._saved_bytes = taken.end.number, appended
             for name, record in list(self._referred.items()):
                 if record <= self._saved:
@@ -269,10 +356,16 @@ class Store:
                 if is_free:
                     held = claimed(self.path) | self.lent()
                     checkpoints.discard_old(
-                        self.path, self.checkpoint, lambda n: n in held or self._may_be_used(n)
+                        self.path,
+                        self.checkpoint,
+                        lambda n: n in held or self._may_be_used(n),
+                        self._is_mine,
                     )
         except OSError:
             _log.warning("files that are used no more cannot be deleted", exc_info=True)
+
+    def _is_mine(self) -> bool:
+        return not isinstance(self._log, LinkedLog) or self._log.is_mine()
 
     def _may_be_used(self, name: str) -> bool:
         return name in self._referred or self.values.may_be_used(name)
@@ -281,8 +374,8 @@ class Store:
         return StoreError(
             f'no checkpoint of the store "{self.path}" could be written',
             detail=f"{error.strerror or error}.",
-            hint="Nothing is lost: what was committed is in its log. Make room, or mend what the "
-            "detail says.",
+            hint="Nothing is lost: what was committed is in its log. "
+            + hint_of(error, "Make room, or mend what the detail says."),
         )
 
     @property
@@ -371,7 +464,7 @@ class Store:
             yield finish
 
     @property
-    def _writable(self) -> Log:
+    def _writable(self) -> Log | LinkedLog:
         if self._log is None or self._lease is None:
             raise StoreError(
                 f'the store "{self.path}" is open for reading only',
@@ -388,8 +481,8 @@ class Store:
             raise StoreError(
                 f'the change could not be written to the store "{self.path}"',
                 detail=f"{error.strerror or error}.",
-                hint="Nothing of it was applied. Make room, or mend what the detail says, and try "
-                "again.",
+                hint="Nothing of it was applied. "
+                + hint_of(error, "Make room, or mend what the detail says, and try again."),
             ) from error
 
     def close(self) -> None:
@@ -402,7 +495,7 @@ class Store:
             raise StoreError(
                 f'the store "{self.path}" could not be closed in order',
                 detail=f"{error.strerror or error}.",
-                hint="What was committed is there when it is opened again.",
+                hint=hint_of(error, "What was committed is there when it is opened again."),
             ) from error
         finally:
             self._log = None
@@ -413,36 +506,34 @@ class Store:
             try:
                 if self._log is not None:
                     self._log.sync()
-            except OSError:
+            except (OSError, StoreError):
                 _log.exception("the log could not be synced; the store takes no more changes")
                 return
-
-
-def check_directory_name(path: str) -> None:
-    """Raises: StoreError for a URL, as of an object store."""
-    if _URL.match(path):
-        raise StoreError(
-            f'a store is a directory, and "{path}" is a URL',
-            detail="Its files are mapped into memory, appended to and locked, by a local file "
-            "system or one of a network, which object stores do not do.",
-            hint='Give a directory that all executors see. The files of a copy ("python -m sqlview '
-            'backup PATH DEST") can be kept anywhere.',
-        )
 
 
 def _unusable(path: str, error: OSError) -> StoreError:
     return StoreError(
         f'cannot open the store "{path}"',
         detail=f"{error.strerror or error}.",
-        hint="Give a directory of this user alone (mode 700) that has room, or none.",
+        hint=hint_of(
+            error, "Give a directory of this user alone (mode 700) that has room, or none."
+        ),
     )
 
 
 def _begin(path: str) -> None:
     with written(os.path.join(path, "store.json"), durable=True) as file:
-        mark = os.urandom(log.MARK_BYTES)
-        said = {"format": FORMAT, "version": VERSION, "mark": mark.hex(), "check": _check_of(mark)}
-        file.write(json.dumps(said).encode())
+        file.write(_said_of(os.urandom(log.MARK_BYTES)))
+
+
+def _begin_at(url: str) -> None:
+    """As `_begin`; somebody else may be faster."""
+    objects.put_new(f"{url}/store.json", _said_of(os.urandom(log.MARK_BYTES)))
+
+
+def _said_of(mark: bytes) -> bytes:
+    said = {"format": FORMAT, "version": VERSION, "mark": mark.hex(), "check": _check_of(mark)}
+    return json.dumps(said).encode()
 
 
 def _is_store(path: str) -> bool:
@@ -453,7 +544,7 @@ def _is_store(path: str) -> bool:
     there = set(listed(path))
     if "store.json" in there:
         return True
-    if there - {"lease", "store.json.part"}:
+    if {n for n in there if not n.startswith("hold-")} - {"lease", "store.json.part"}:
         raise StoreError(
             f'the directory "{path}" is not empty, and no store',
             hint="Give a directory of its own; one that is not there is made.",

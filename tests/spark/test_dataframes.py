@@ -397,10 +397,10 @@ def test_files_go_when_the_session_closes(
     for side in (given, temporary):
         frame = side.dataframe(pa.table({"a": [1, 2]}))
         assert sorted_rows(frame.toArrow()) == [(1,), (2,)]
-        assert list(side.directory.rglob("*.arrow"))
+        assert list(Path(side.directory).rglob("*.arrow"))
         side.close()
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-    assert not temporary.directory.exists()
+    assert not Path(temporary.directory).exists()
     assert spark.range(3).count() == 3  # a session that was given stays up
     with pytest.raises(sqlview.SqlViewError, match="the session is closed"):
         given.dataframe(pa.table({"a": [1]}))
@@ -416,11 +416,11 @@ def test_a_remote_spark_needs_a_shared_directory(
         _ = side.executor
     # What executors cannot see goes through the driver.
     assert side.dataframe(pa.table({"a": [1, 2]})).count() == 2
-    assert not list(side.directory.rglob("*.arrow"))
+    assert not list(Path(side.directory).rglob("*.arrow"))
     side.close()
     shared = SparkSide(spark, str(tmp_path))
     assert shared.dataframe(pa.table({"a": [1, 2]})).count() == 2
-    assert list(shared.directory.rglob("*.arrow"))
+    assert list(Path(shared.directory).rglob("*.arrow"))
     shared.close()
 
 

@@ -210,7 +210,7 @@ def test_what_is_not_there_is_said_at_load(
 def test_a_path_that_is_no_store_is_refused(tmp_path: Path) -> None:
     for options, message in (
         ({"store": str(tmp_path / "nowhere"), "path": "v"}, r'there is no store in ".*/nowhere"'),
-        ({"store": "s3://bucket/store", "path": "v"}, "a store is a directory, and .* is a URL"),
+        ({"store": "ftp://host/store", "path": "v"}, 'a store cannot be at "ftp://host/store"'),
         ({"path": "v"}, "a read names a store and a table or view"),
         ({"store": str(tmp_path)}, "a read names a store and a table or view"),
     ):

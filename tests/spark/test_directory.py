@@ -48,7 +48,7 @@ def insert(db: sqlview.Session, first: int, placement: str | None = None) -> Non
 
 
 def directory(db: sqlview.Session) -> Path:
-    return db._side().directory
+    return Path(db._side().directory)
 
 
 def executor(db: sqlview.Session) -> SparkExecutor:

@@ -45,7 +45,7 @@ def empty(db: sqlview.Session) -> None:
 
 
 def snapshots(db: sqlview.Session) -> list[Path]:
-    return list(db._side().directory.glob("snapshot-*"))
+    return list(Path(db._side().directory).glob("snapshot-*"))
 
 
 def is_let_go(spark: Any, is_gone: Callable[[], bool]) -> bool:

@@ -16,11 +16,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.store.faults import error, kill, quiet, stopped, stops
+from tests.store.faults import error, kill, quiet, served_life, stopped, stops
 from tests.store.life import states
 from tests.store.streams import Streamed
 
-_FAILURES = ("stops", "errors")
+_FAILURES = ("stops", "errors", "objects")
 #: How many are tried between two lines of progress.
 _AT_A_TIME = 100
 #: So many writers of one store are killed, one after the other.
@@ -34,7 +34,8 @@ def main() -> int:
     parser.add_argument(
         "--only", nargs="*", choices=_FAILURES, default=_FAILURES,
         help="errors: every call of a life fails; stops: the process stops there, in the middle of"
-        " its writing, or the machine with all that was not synced",
+        " its writing, or the machine with all that was not synced; objects: both, of a store at a"
+        " URL, and a whole life on a server",
     )  # fmt: skip
     parser.add_argument("--processes", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--seed", type=int, default=1)
@@ -50,8 +51,10 @@ def main() -> int:
         say(f"what is expected: {count} states, as DuckDB has them")
     # Not forked: the engine has threads.
     with multiprocessing.get_context("spawn").Pool(options.processes, quiet) as pool:
-        if "stops" in options.only:
-            found = stops()
+        for remote in (False, True):
+            if ("objects" if remote else "stops") not in options.only:
+                continue
+            found = stops(remote=remote)
             times = sum(len(stop.times) for stop in found)
             say(f"stops: {times:,} times, which leave {len(found):,} different stores")
             for done, differences in enumerate(pool.imap_unordered(stopped, found), 1):
@@ -60,12 +63,14 @@ def main() -> int:
                     say(text)
                 if done % _AT_A_TIME == 0 or done == len(found):
                     say(f"stops: {done:,} stores, {wrong} wrong")
-        if "errors" in options.only:
+        for late in (None, False, True):
+            if ("errors" if late is None else "objects") not in options.only:
+                continue
             tried, left = 0, {False, True}
             for at in itertools.count(1):
                 for second, (failures, difference) in zip(
                     sorted(left),
-                    pool.starmap(error, [(at, second) for second in sorted(left)]),
+                    pool.starmap(error, [(at, second, late) for second in sorted(left)]),
                     strict=True,
                 ):
                     tried += failures
@@ -78,6 +83,8 @@ def main() -> int:
                     say(f"errors: {tried:,} calls, {wrong} wrong")
                 if not left:
                     break
+    if "objects" in options.only:
+        say(f"objects: {served_life()} operations on a server")
     killed = said = 0
     while killed < options.kills:
         kills = min(_KILLS, options.kills - killed)

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from operators.state import files, relation, values
-from sqlview.store import log, records, rows, store
+from operators.state import files, objects, relation, values
+from sqlview.store import lease, log, records, rows, store
 
 #: Calls that change the disk, beside the making of files and writes to them.
 _CALLS = (
@@ -45,21 +45,29 @@ class Disk:
         self.failed = False
         self._lock = threading.RLock()
 
+    @property
+    def place(self) -> str:
+        """What a session opens."""
+        return str(self.root)
+
     def begin(self, operation: int) -> None:
         """The calls of an operation of a life come next."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch, small_files():
-            for name in _CALLS:
-                patch.setattr(os, name, self._calling(name, getattr(os, name)))
+            self._install(patch)
             patch.setattr(records, "LARGE_ROWS", 3)  # some records are written beside the steps
             patch.setattr(rows, "_LARGE_ROWS", 3)
             patch.setattr(store, "CHECKPOINT_SECONDS", 1e9)  # when they are said to be written
             patch.setattr(relation, "BULK_ROWS", 3)  # so that there are full blocks
             patch.setattr(values, "_OWN_FILE", 500)
-            patch.setattr(files, "create", self._creating(files.create))
             yield
+
+    def _install(self, patch: pytest.MonkeyPatch) -> None:
+        for name in _CALLS:
+            patch.setattr(os, name, self._calling(name, getattr(os, name)))
+        patch.setattr(files, "create", self._creating(files.create))
 
     def before(self, half: tuple[Path, int, bytes] | None) -> None:
         """A call is about to be made. `half`: of a write the file, where, and half of the bytes."""
@@ -191,6 +199,57 @@ class WatchedDisk(Disk):
             digest.update(repr(name).encode() + content)
         self.images.setdefault(digest.digest(), shared)
         self.stops.append((mode, self.calls, self.done, digest.digest()))
+
+
+class _Server(Disk):
+    """As a disk, but an object store: what changes are its objects, each at once."""
+
+    @property
+    def place(self) -> str:
+        return f"file://{self.root}"
+
+    def _install(self, patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(lease, "LASTING_SECONDS", 0.0)  # who could not give it back, takes it again
+        for name in ("put", "put_new", "publish", "remove", "remove_some"):
+            patch.setattr(objects, name, self._changing(getattr(objects, name)))
+
+    def _changing(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any) -> Any:
+            with self._lock:
+                self.before(None)
+                return call(*args)
+
+        return called
+
+
+class FailingServer(_Server, FailingDisk):
+    """`late`: a call that fails has done what it was to do, and the answer is lost."""
+
+    def __init__(self, root: Path, at: int, second: bool, late: bool) -> None:
+        super().__init__(root, at, second)
+        self._late = late
+
+    def _changing(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any) -> Any:
+            with self._lock:
+                try:
+                    self.before(None)
+                except OSError as error:
+                    if self._late:
+                        call(*args)
+                    raise objects.ObjectError("no answer", args[-1], "Try again.") from error
+                return call(*args)
+
+        return called
+
+
+class WatchedServer(_Server, WatchedDisk):
+    """A process that stops before a call leaves what there is."""
+
+    def before(self, half: tuple[Path, int, bytes] | None) -> None:
+        Disk.before(self, half)
+        if self.calls % self._stride == 0:
+            self._stop("kill", self._image())
 
 
 @contextmanager

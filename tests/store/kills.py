@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 import sqlview
 
 #: Processes are forked from one that has imported all, and loaded kernels; it has no threads.
-_FORKED = multiprocessing.get_context("forkserver")
-_FORKED.set_forkserver_preload(["tests.store.warmed"])
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload(["tests.store.warmed"])
 
 #: How many rows (i, i % 7, i) are in the table, and how many there were when view `last` was made;
 #: None: it is not there.
@@ -108,10 +108,10 @@ def killed(directory: Path, seed: int, kills: int = 10) -> int:
 
 def _killed(path: Path, rng: random.Random, checkpoints: bool) -> tuple[bool, int]:
     """Start a writer and kill it: whether it had opened the store, and the operations it said."""
-    heard, said = _FORKED.Pipe(duplex=False)
+    heard, said = FORKED.Pipe(duplex=False)
     with heard:
         with said:
-            writer = _FORKED.Process(target=write, args=(path, checkpoints, said))
+            writer = FORKED.Process(target=write, args=(path, checkpoints, said))
             writer.start()
         # Some die while they open the store; the others some time after that.
         opening = rng.random() < 0.3

@@ -3,13 +3,15 @@ at every call: `python -m tests.store`."""
 
 from __future__ import annotations
 
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
+import sqlview
 from tests.store.disk import in_memory
 from tests.store.faults import error, stopped, stops
-from tests.store.kills import killed
+from tests.store.kills import FORKED, killed
 from tests.store.life import states
 
 
@@ -41,3 +43,27 @@ def test_wherever_it_stops_nothing_is_lost_and_nothing_doubled() -> None:
 
 def test_a_killed_writer_loses_nothing(tmp_path: Path) -> None:
     assert killed(tmp_path, seed=1, kills=4) > 0
+
+
+def test_another_process_reads_beside_the_writer_at_a_url(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/store"
+    with sqlview.connect(url, cache=tmp_path / "writer") as db:
+        db.sql("CREATE TABLE t (a INT)")
+        for a in range(4):
+            with db.transaction() as tx:
+                tx.insert("t", [(a,)])
+            if a == 1:
+                db.checkpoint()
+        heard, said = FORKED.Pipe(duplex=False)
+        reader = FORKED.Process(target=_read, args=(url, tmp_path / "reader", said))
+        reader.start()
+        said.close()
+        assert heard.recv() == [0, 1, 2, 3]
+        reader.join()
+        with db.transaction() as tx:
+            tx.insert("t", [(4,)])
+
+
+def _read(url: str, cache: Path, said: Connection) -> None:
+    with sqlview.connect(url, read_only=True, cache=cache) as db:
+        said.send(sorted(db._read("t")["a"].to_pylist()))

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from operators.executor.placement import TASK_COST, SparkCosts
-from operators.state.files import written
+from operators.state.files import read, written
 
 _log = logging.getLogger("sqlview.executor")
 
@@ -65,7 +64,7 @@ def _targets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _read(directory: str, of: dict[str, Any]) -> SparkCosts | None:
     try:
-        said = json.loads((Path(directory) / _NAME).read_bytes())
+        said = json.loads(read(os.path.join(directory, _NAME)))
         if said["of"] == of:
             return SparkCosts(float(said["job_seconds"]), int(said["cores"]))
     except FileNotFoundError:

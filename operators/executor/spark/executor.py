@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import logging
 import math
+import mmap
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -38,6 +39,7 @@ from operators.nodes.reduce import ReduceOperator
 from operators.nodes.store import StoreOperator
 from operators.state.arrangement import ArrangementState
 from operators.state.bulk import Built
+from operators.state.files import absolute, mapped
 from operators.state.filters import Filter
 from operators.state.publish import Publisher
 from operators.state.relation import Relation
@@ -105,7 +107,7 @@ class SparkExecutor:
         probe: Probe | None = None,
     ) -> None:
         self._spark = spark
-        self._publisher = Publisher(os.path.abspath(directory), values)
+        self._publisher = Publisher(absolute(directory), values)
         self._limits = Limits(
             default_tasks(spark) if tasks is None else tasks,
             task_rows,
@@ -456,20 +458,14 @@ def _results(table: pa.Table, directory: str) -> dict[int, list[bytes]]:
         zip(*(table.column(i).to_pylist() for i in range(table.num_columns)), strict=True),
         key=lambda r: r[:2],
     )
-    files: dict[str, Any] = {}
+    files: dict[str, mmap.mmap] = {}
     out: dict[int, list[bytes]] = {}
-    try:
-        for _, _, tag, payload, name, offset, nbytes in rows:
-            payloads = out.setdefault(tag, [])
-            if name is None:
-                payloads.append(payload)
-                continue
-            if name not in files:
-                path = os.path.join(directory, os.path.basename(name))
-                files[name] = open(path, "rb")  # noqa: SIM115 - closed below
-            files[name].seek(offset)
-            payloads.append(files[name].read(nbytes))
-    finally:
-        for file in files.values():
-            file.close()
+    for _, _, tag, payload, name, offset, nbytes in rows:
+        payloads = out.setdefault(tag, [])
+        if name is None or nbytes == 0:
+            payloads.append(payload or b"")
+            continue
+        if name not in files:
+            files[name] = mapped(os.path.join(directory, os.path.basename(name)))
+        payloads.append(files[name][offset : offset + nbytes])
     return out

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as st
 
-from operators.state.files import create, discard, discard_named, make_directory
+from operators.state.files import absolute, discard, discard_named, make_directory, mapped, written
 from planner.errors import DataError
 
 #: A task begins another file after so many bytes.
@@ -44,7 +44,7 @@ def read_dataframe(df: DataFrame, directory: str) -> list[pa.Table]:
     Cost: one Spark job; the rows are written once, and read when somebody looks at them.
     """
     check_types(df)
-    directory = os.path.abspath(directory)
+    directory = absolute(directory)
     make_directory(directory)
     prefix = f"ingest-{uuid.uuid4().hex}"
     try:
@@ -81,7 +81,7 @@ def write_partition(prefix: str, batches: Iterator[pa.RecordBatch]) -> Iterator[
     while pending is not None:
         path = f"{prefix}-{attempt}-{uuid.uuid4().hex}"
         rows = size = 0
-        with create(path) as file, pa.ipc.new_file(file, pending.schema) as writer:
+        with written(path) as file, pa.ipc.new_file(file, pending.schema) as writer:
             while pending is not None and size < FILE_BYTES:
                 writer.write_batch(pending)
                 rows += pending.num_rows
@@ -123,5 +123,4 @@ def _is_known(kind: st.DataType) -> bool:
 
 
 def _mapped(path: str) -> pa.Table:
-    with pa.memory_map(path) as source:
-        return pa.ipc.open_file(source).read_all()
+    return pa.ipc.open_file(pa.py_buffer(mapped(path))).read_all()
