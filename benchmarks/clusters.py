@@ -11,10 +11,13 @@ From lines through what was measured at several scale factors, times on clusters
 
     seconds = fixed + driver's CPU a row × rows + tasks' CPU a row × rows ÷ cores
 
-with what is assumed: a core there is one of here; no more than 64 tasks of a job run at a time, one
-for each bucket, except in a load, which has as many as its files; nothing waits for the network or
-the disks; each task has its share of the rows; sorting more rows costs no more for each. With one
-scale factor there is no line: all that was measured counts as in proportion to the rows.
+with what is assumed: a core there is one of here; there are as many tasks as cores, and parts of
+files; nothing waits for the network or the disks; each task has its share of the rows; sorting more
+rows costs no more for each, nor does an index in more batches. With one scale factor there is no
+line: all that was measured counts as in proportion to the rows.
+
+`--executors 1 2` loads and creates on a local cluster of one executor of one core, and of two: how
+much sooner views have their first rows. It needs as many free cores, and one for this process.
 
 Invariant: views have the same rows whatever the tasks; at the smallest scale factor they are
 verified.
@@ -40,7 +43,7 @@ import sqlview
 from benchmarks import common
 from operators.executor.placement import SparkCosts
 from operators.executor.spark.costs import job_seconds
-from operators.kernels.sorting import BUCKETS
+from operators.executor.spark.deal import MOST_TASKS
 from tpch import generate
 from tpch.queries import Query, select_queries, tables_of
 from tpch.schema import TABLES_BY_NAME
@@ -50,6 +53,7 @@ PHASES = ("load", "hydration", "flood")
 _LOADED_SHARE = 0.6
 _CLUSTER_CORES = (8, 64, 512)
 _CLUSTER_SCALES = (100, 1_000)
+_EXECUTOR_MIB = 2048
 _MOST_SHARE = 0.05
 _MOST_HEAP_BYTES_A_MB = 1024
 
@@ -69,6 +73,19 @@ class Cost:
     driver_cpu_seconds: float
     cpu_seconds: float
     heap_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Of executors with a core each: `load` of all tables, and `views` that were created."""
+
+    executors: int
+    sf: float
+    views: int
+    load_seconds: float
+    hydration_seconds: float
+    hydration_driver_cpu_seconds: float
+    hydration_cpu_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +131,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--phases", nargs="+", choices=PHASES, default=list(PHASES), help="what is measured (all)"
     )
+    parser.add_argument(
+        "--executors", type=common.positive, nargs="*", default=[], metavar="N",
+        help="of a core each, on a local cluster, at the largest scale factor (none)",
+    )  # fmt: skip
     parser.add_argument("--data", type=Path, metavar="DIRECTORY", help="where data is kept")
     quick = {"sf": [0.01], "tasks": [1, 2], "queries": "q03"}
     given = common.parse(parser, arguments, quick)
@@ -135,7 +156,11 @@ def _main(given: argparse.Namespace) -> None:
                 raise common.WrongAnswerError(f"{key} differs with {tasks} tasks")
         costs += own
         jobs.append(seconds)
-    found = results.write({"costs": costs, "job_seconds": min(jobs)})
+    clusters: list[Cluster] = []
+    for executors in given.executors:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            clusters.append(pool.submit(on_cluster, executors, given).result())
+    found = results.write({"costs": costs, "job_seconds": min(jobs), "clusters": clusters})
     common.show_figures(tables(found))
     common.show_targets(targets(found))
     _draw(results, found)
@@ -167,6 +192,35 @@ def measure(task: _Task) -> tuple[list[Cost], dict[tuple[float, str, str], str],
     finally:
         spark.stop()
     return costs, answers, empty
+
+
+def on_cluster(executors: int, given: argparse.Namespace) -> Cluster:
+    """Tables loaded, and views created over them, on so many executors, when they are warm."""
+    queries, sf = select_queries(given.queries), max(given.sf)
+    directory = generate.generate(sf, given.data)
+    spark = sqlview.start_spark(f"local-cluster[{executors},1,{_EXECUTOR_MIB}]")
+    try:
+        with tempfile.TemporaryDirectory(dir=".") as name:
+            here = Path(name).absolute()
+            files = {t: _split(directory, t, here) for t in tables_of(queries)}
+            _warm_up(files, here, spark)
+            with _opened(here / "store", files, spark) as db:
+                with common.measuring() as load:
+                    for table, own in files.items():
+                        db.load(table, spark.read.parquet(*own.paths))
+                for query in queries:  # once before, for what every process does once
+                    db.sql(query.create_sql)
+                for query in queries:
+                    db.sql(f"DROP MATERIALIZED VIEW {query.name}")
+                with common.measuring() as hydration:
+                    for query in queries:
+                        db.sql(query.create_sql)
+                for query in queries:
+                    _answer(db, query, verified=True)
+    finally:
+        spark.stop()
+    seconds, driver, cpu, _ = hydration()
+    return Cluster(executors, sf, len(queries), load()[0], seconds, driver, cpu)
 
 
 def _measured(
@@ -320,11 +374,10 @@ def fit(rows: Any, seconds: Any) -> tuple[float, float]:
     return (float(fixed), float(slope)) if slope >= 0 else (float(seconds.mean()), 0.0)
 
 
-def predicted_seconds(line: Mapping[str, float], phase: str, sf: float, cores: int) -> float:
+def predicted_seconds(line: Mapping[str, float], sf: float, cores: int) -> float:
     """Of a phase on a cluster; see the module."""
     rows = line["rows"] * sf
-    at_work = cores if phase == "load" else min(cores, BUCKETS)
-    others = line["others_cpu_seconds"] * rows / at_work
+    others = line["others_cpu_seconds"] * rows / min(cores, MOST_TASKS)
     return line["fixed_seconds"] + line["driver_cpu_seconds"] * rows + others
 
 
@@ -356,7 +409,7 @@ def tables(result: Mapping[str, Any]) -> list[common.Figures]:
             tuple(
                 (
                     f"{phase}, {sf:,}",
-                    *(number(predicted_seconds(line, phase, sf, c)) for c in _CLUSTER_CORES),
+                    *(number(predicted_seconds(line, sf, c)) for c in _CLUSTER_CORES),
                 )
                 for phase, line in lines(result).items()
                 for sf in _CLUSTER_SCALES
@@ -373,6 +426,28 @@ def tables(result: Mapping[str, Any]) -> list[common.Figures]:
             ),
         )
     )
+    clusters = result.get("clusters", [])
+    if clusters:
+        first = clusters[0]
+        title = f"{first['views']} views at scale factor {first['sf']:g}, executors of one core"
+        heads = ("load, s", "first rows, s", "driver, CPU s", "all, CPU s", "times as fast")
+        figures.append(
+            common.Figures(
+                title,
+                ("executors", *heads),
+                tuple(
+                    (
+                        str(c["executors"]),
+                        number(c["load_seconds"]),
+                        number(c["hydration_seconds"]),
+                        number(c["hydration_driver_cpu_seconds"]),
+                        number(c["hydration_cpu_seconds"]),
+                        number(first["hydration_seconds"] / c["hydration_seconds"]),
+                    )
+                    for c in clusters
+                ),
+            )
+        )
     return figures
 
 
@@ -424,7 +499,7 @@ def _draw(results: common.Results, result: Mapping[str, Any]) -> None:
         cores = [2**i for i in range(10)]
         for phase, line in lines(result).items():
             for sf, style in zip(_CLUSTER_SCALES, ("--", "-"), strict=True):
-                seconds = [predicted_seconds(line, phase, sf, c) for c in cores]
+                seconds = [predicted_seconds(line, sf, c) for c in cores]
                 times.plot(cores, seconds, style, label=f"{phase}, scale factor {sf:,}")
         times.set_xscale("log", base=2)
         times.set_yscale("log")

@@ -13,6 +13,9 @@ from operators.kernels.jit import INTS, INTS2, INTS_OUT, kernel
 SIGN = np.int64(-(2**63))
 BUCKET_BITS = 6
 BUCKETS = 1 << BUCKET_BITS
+#: Of a bucket, where what is of it is too much for one task.
+SLICE_BITS = 16
+SLICES = 1 << SLICE_BITS
 #: What `pack` says where there is nothing to sort.
 DONE, IN_ORDER = 0, 64
 #: As many keys are sorted by insertion.
@@ -34,6 +37,16 @@ def buckets_of(words, out):
     """out[i] = bucket_of(words[i]). Shapes: words int64[n], out int64[n]."""
     for i in range(words.shape[0]):
         out[i] = bucket_of(words[i])
+
+
+@kernel(signatures=[(INTS, INTS_OUT)])
+def slices_of(words, out):
+    """out[i] = the slice, 0 to 65535, of a key whose leading word is words[i]: 1024 of them are the
+    keys of a bucket. Shapes: words int64[n], out int64[n]."""
+    for i in range(words.shape[0]):
+        x = np.uint64(words[i]) * _GOLDEN
+        x = (x ^ (x >> np.uint64(32))) * _MIX
+        out[i] = np.int64(x >> np.uint64(64 - SLICE_BITS))
 
 
 @kernel

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from operators.flight.column import Bools, Column, Ints
-from operators.kernels import fronts, lookup
+from operators.kernels import fronts, lookup, sorting
 from operators.kernels.memory import BLOCK_ROWS
 from operators.quick import quick
 from operators.state import bulk, encode
@@ -34,6 +34,8 @@ from planner.algebra import SortKey
 from planner.expr import Expr
 
 _EMPTY = np.empty(0, np.int64)
+#: Bits of a slice that tell it from others of its bucket.
+_SLICES = sorting.SLICE_BITS - sorting.BUCKET_BITS
 #: Probes are worth a look at which can match if there are so many, and so many for each entry.
 _MANY_PROBES, _FEW_ENTRIES = 2048, 2
 
@@ -278,8 +280,18 @@ class IndexVersion(IndexReader):
         self.seeks = 0
 
     def rows_in(self, start: int, end: int) -> Ints:
-        """The rows of all entries in buckets [start, end), ascending."""
-        found = [b.rows[b.offsets[start] : b.offsets[end]] for b in self._batches]
+        """The rows of all entries in slices [start, end), ascending. Cost: a look at all entries of
+        buckets that are there in part."""
+        first, last = start >> _SLICES, -(-end >> _SLICES)
+        found: list[Ints] = []
+        for batch in self._batches:
+            at = slice(batch.offsets[first], batch.offsets[last])
+            rows = batch.rows[at]
+            if (first << _SLICES, last << _SLICES) != (start, end):
+                slices = np.empty(len(rows), np.int64)
+                sorting.slices_of(batch.keys[0, at], slices)
+                rows = rows[(start <= slices) & (slices < end)]
+            found.append(rows)
         return np.sort(np.concatenate(found)) if found else _EMPTY
 
     def looked_up(self, counts: Ints) -> None:

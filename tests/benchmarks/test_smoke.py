@@ -271,10 +271,8 @@ def test_predictions_of_clusters() -> None:
         "driver_cpu_seconds": pytest.approx(0.2e-6),
         "others_cpu_seconds": pytest.approx(8e-6),
     }
-    for phase, cores, expected in (
-        ("load", 8, 5 + 20 + 100), ("load", 512, 5 + 20 + 800 / 512), ("flood", 512, 5 + 20 + 12.5),
-    ):  # fmt: skip
-        assert clusters.predicted_seconds(line, phase, 100, cores) == pytest.approx(expected)
+    for cores, expected in ((8, 5 + 20 + 100), (512, 5 + 20 + 800 / 512)):
+        assert clusters.predicted_seconds(line, 100, cores) == pytest.approx(expected)
     assert len(clusters.tables(result)) == 5
     assert len(clusters.targets(result)) == 4
     assert clusters.fit([10], [2.0]) == (0.0, pytest.approx(0.2))

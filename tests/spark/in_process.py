@@ -71,9 +71,13 @@ def _nothing(stage: int, partition: int) -> None:
 
 @contextmanager
 def opened(
-    path: Path, called: Called = _nothing, step_limits: dict[str, int] | None = None, **how: Any
+    path: Path,
+    called: Called = _nothing,
+    step_limits: dict[str, int] | None = None,
+    tasks: int = 4,
+    **how: Any,
 ) -> Iterator[Session]:
-    """A store whose indexes and views four tasks build, which run here; `called`: see InProcess;
+    """A store whose indexes and views some tasks build, which run here; `called`: see InProcess;
     with `step_limits` they run steps, too. Whatever happens, no file of a job is left."""
     with sqlview.connect(path, **how) as db:
         assert db._store is not None
@@ -81,7 +85,7 @@ def opened(
         directory.mkdir(0o700, exist_ok=True)
         spark: Any = InProcess(called)
         limits = {"small_index_rows": 20} | (step_limits or {})
-        executor = SparkExecutor(spark, str(directory), 4, values=db._store.values, **limits)
+        executor = SparkExecutor(spark, str(directory), tasks, values=db._store.values, **limits)
         if step_limits is not None:
             db._inline = executor  # type: ignore[assignment]
         dataflow = db._dataflow

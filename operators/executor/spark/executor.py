@@ -27,6 +27,7 @@ from operators.checkpoint import stored_dead, stored_values
 from operators.dataflow import Dataflow, Installed, Key, node_key
 from operators.executor.spark import applied, bitmaps, blobs, hydration, indexes, task
 from operators.executor.spark.applied import Applied
+from operators.executor.spark.costs import cores_of
 from operators.executor.spark.cut import SinkCut, cut_of, layers
 from operators.executor.spark.job import JOB_FORMAT, Job, JobBuilder, Limits, time_of
 from operators.executor.spark.run import Probe, Run, running
@@ -65,7 +66,8 @@ APPLY_ROWS = 1 << 14
 
 @dataclass(slots=True)
 class JobMetrics:
-    """One job: changed rows it started from, tasks per stage, bytes published and returned."""
+    """One job: changed rows it started from, tasks per stage, rows that each task of each stage
+    took, bytes published and returned."""
 
     rows: int
     tasks: int
@@ -76,6 +78,7 @@ class JobMetrics:
     publish_seconds: float
     run_seconds: float
     apply_seconds: float
+    taken_rows: tuple[tuple[int, ...], ...]
 
 
 class SparkExecutor:
@@ -83,7 +86,7 @@ class SparkExecutor:
 
     `directory`: for files of jobs; all executors of the cluster must see it under this path, as
     that of `values`, a store's (None: what is published lies in `directory`, too).
-    `tasks`: per stage; None: twice the cores of a local master, else DEFAULT_TASKS.
+    `tasks`: per stage; None: twice the cores that Spark has, DEFAULT_TASKS at least.
     `driver_rows`: of a step's layers, those behind the first job with fewer changed rows than this
     run in the driver (0: none does).
     `watch`: of who looks on. `probe`: called in every task, for tests.
@@ -320,6 +323,7 @@ class SparkExecutor:
                 publish_seconds=published - started,
                 run_seconds=over - published,
                 apply_seconds=time.perf_counter() - over,
+                taken_rows=outcome.taken,
             )
         )
         return True
@@ -370,6 +374,11 @@ class _Outcome:
     builder: JobBuilder
     rows: dict[int, list[bytes]]
     applied: dict[int, list[Applied]]
+
+    @property
+    def taken(self) -> tuple[tuple[int, ...], ...]:
+        """How many rows each task of each stage took."""
+        return task.taken(self.rows.get(task.taken_tag(self.job), []))
 
     def of_sink(self, number: int) -> list[bytes]:
         """Payloads for the sink of this number among the active."""
@@ -439,12 +448,9 @@ def maps_of(cuts: tuple[SinkCut, ...]) -> Iterator[Key]:
 
 
 def default_tasks(spark: SparkSession) -> int:
-    """Twice the cores of a local master; DEFAULT_TASKS where Spark does not tell."""
-    master = spark.conf.get("spark.master", "") or ""
-    if not master.startswith("local["):
-        return DEFAULT_TASKS
-    cores = master.removeprefix("local[").rstrip("]").split(",")[0]
-    return 2 * (os.cpu_count() or 2 if cores == "*" else int(cores))
+    """Twice the cores, as Spark tells them; on a cluster DEFAULT_TASKS at least."""
+    local = (spark.conf.get("spark.master", "") or "").startswith("local[")
+    return max(2 * cores_of(spark), 0 if local else DEFAULT_TASKS)
 
 
 def _region(cuts: tuple[SinkCut, ...]) -> tuple[Key, ...]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from operators.dataflow import Dataflow, Installed, Key, node_key
-from operators.executor.spark import blobs
+from operators.executor.spark import blobs, deal
 from operators.executor.spark.cut import SinkCut, cut_of
 from operators.executor.spark.job import (
     JobBuilder,
@@ -29,7 +29,6 @@ from operators.executor.spark.sinks import members_of, sink_of
 from operators.flight import delta as deltas
 from operators.flight.delta import Delta
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
-from operators.kernels.sorting import BUCKETS
 from operators.nodes.delta_join import DeltaJoinOperator
 from operators.nodes.recompute import RecomputeOperator
 from operators.nodes.reduce import ReduceOperator
@@ -154,14 +153,13 @@ class HydrationBuilder(JobBuilder):
             assert isinstance(operator, TopKOperator | WindowOperator)
             read = operator.index.relation
             self._relation_blocks[self._relation(read, range(len(read.schema)))] = None
-            buckets = tuple(BUCKETS * t // tasks for t in range(tasks + 1))
-            return PartitionsRef(self.keys[key], self._index(operator.index), buckets)
+            slices = deal.slices_from(tasks)
+            return PartitionsRef(self.keys[key], self._index(operator.index), slices)
         relation = self._plan.leaves[key].relation
         number = self._relation(relation, needed)
         self._relation_blocks[number] = None
-        blocks = (relation.next_row + BLOCK_MASK) >> BLOCK_BITS
-        starts = tuple(blocks * t // tasks for t in range(tasks + 1))
-        return SnapshotRef(self.keys[key], number, starts)
+        blocks = range((relation.next_row + BLOCK_MASK) >> BLOCK_BITS)
+        return SnapshotRef(self.keys[key], number, deal.even_starts(relation, blocks, tasks))
 
 
 def by_themselves(node: ir.Node) -> ir.Node:

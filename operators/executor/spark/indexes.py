@@ -23,12 +23,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.executor.spark import blobs
+from operators.executor.spark import blobs, deal
 from operators.executor.spark.run import Probe, Run
 from operators.flight.column import Ints
 from operators.kernels import sorting
-from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
-from operators.kernels.sorting import BUCKETS
+from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state import bulk, unique
 from operators.state.arrangement import ArrangementState, IndexReader
 from operators.state.bulk import Built
@@ -51,6 +50,11 @@ from operators.state.spine import Batch, mapped_batch
 from operators.state.unique import Matched
 from planner.serialise import PLAN_CLASSES, Format
 
+#: So many rows show which keys are heavy: of a slice as many as this at the least.
+_SAMPLED, _LEAST_SAMPLED = 1 << 12, 8
+#: Of so many blocks, from places that differ from block to block.
+_SAMPLED_BLOCKS, _STRIDE = 1 << 9, 40_503
+_ODD = np.int64(0x2545F4914F6CDD1D)
 #: More entries than this are more than a task is to sort at once: 24 bytes each, and a copy.
 MOST_ENTRIES = 1 << 24
 _EXCHANGE = "target int, source int, sequence int, payload binary"
@@ -81,7 +85,8 @@ class IndexJob:
     `first`; the rows of partial indexes pass `filter`. `unique`: keys are to be so; `matches`: the
     rows that have them are to be told. `keys`: a relation of keys alone, whose rows are taken
     instead, and which have no entries. Task t of the first stage takes blocks
-    [starts[t], starts[t + 1]). `token`: of the files that tasks write into `values`, the directory
+    [starts[t], starts[t + 1]). `heavy`: slices of keys whose entries are dealt out to all tasks,
+    ascending. `token`: of the files that tasks write into `values`, the directory
     of the store."""
 
     relation: RelationRef
@@ -89,6 +94,7 @@ class IndexJob:
     filter: FilterRef | None
     first: int
     starts: tuple[int, ...]
+    heavy: tuple[int, ...]
     unique: bool
     matches: bool
     keys: RelationRef | None
@@ -171,13 +177,19 @@ def _job(
     relation = index.relation if keys is None else keys
     start, end = first >> BLOCK_BITS, (relation.next_row + BLOCK_MASK) >> BLOCK_BITS
     rows = sum(relation.stored_rows(block) for block in range(start, end))
-    tasks = min(max(tasks, -(-rows // MOST_ENTRIES)), BUCKETS)
+    tasks = deal.tasks_for(max(tasks, -(-rows // MOST_ENTRIES)), rows)
     return IndexJob(
         publication.relation(index.relation, index.columns, None),
         publication.index(index),
         None if index.filter is None else publication.filter(index.filter),
         first,
-        tuple(start + (end - start) * t // tasks for t in range(tasks + 1)),
+        deal.even_starts(relation, range(start, end), tasks),
+        _heavy(
+            index if keys is None else unique.keys_alone(index, keys),
+            first,
+            range(start, end),
+            tasks,
+        ),
         is_unique,
         matches,
         None if keys is None else publication.relation(keys, range(len(keys.schema)), None),
@@ -185,6 +197,27 @@ def _job(
         run.token,
         index.relation.shared.hashing.numbers,
     )
+
+
+def _heavy(index: IndexReader, first: int, blocks: range, tasks: int) -> tuple[int, ...]:
+    """The slices that have much more than a task's share of the entries of rows from `first` on, as
+    some rows of some blocks show. Cost: those rows' keys."""
+    relation, sample = index.relation, list[Ints]()
+    if tasks < 2:
+        return ()
+    looked_at = blocks[:: max(len(blocks) // _SAMPLED_BLOCKS, 1)]
+    if not looked_at:
+        return ()
+    most = max(_SAMPLED // len(looked_at), 1)
+    for number, block in enumerate(looked_at):
+        # Somewhere else in each block.
+        start = block << BLOCK_BITS
+        rows = relation.visible_to_any(start, min(start + BLOCK_ROWS, relation.next_row))
+        rows = rows[np.searchsorted(rows, first) :]
+        at = number * _STRIDE % max(len(rows), 1)
+        sample.append(rows[at : at + most])
+    keys, _ = index.key_words(np.concatenate(sample))
+    return tuple(deal.heavy(deal.slices_of(keys[0]), tasks, _LEAST_SAMPLED).tolist())
 
 
 def _built(told: list[dict[str, Any]], width: int, directory: str) -> Built:
@@ -245,6 +278,9 @@ class _Task:
         if job.keys is not None:
             self.changed = unique.keys_alone(self.index, attachment.relation(job.keys))
         self.filter = None if job.filter is None else attachment.filter(job.filter, self.relation)
+        blocks = range(job.starts[0], job.starts[-1]) if job.heavy else ()
+        #: Rows of the job's blocks before each.
+        self._before = np.cumsum([0, *map(self.changed.relation.stored_rows, blocks)])
 
     def deal(self, task: int) -> Iterator[pa.RecordBatch]:
         """The entries of a task's blocks, for the tasks of their buckets: rows of _EXCHANGE, some
@@ -261,7 +297,7 @@ class _Task:
             keys, rows = self.changed.key_words(rows)
             if len(rows) == 0:
                 continue
-            dealt = _dealt(np.vstack((keys, rows)), self.job.tasks)
+            dealt = self._dealt(keys, rows)
             yield pa.record_batch(
                 [
                     pa.array([target for target, _ in dealt], pa.int32()),
@@ -272,6 +308,35 @@ class _Task:
                 ["target", "source", "sequence", "payload"],
             )
             sequence += len(dealt)
+
+    def _dealt(self, keys: Ints, rows: Ints) -> list[tuple[int, bytes]]:
+        """The entries for each task that is to have some, in their order.
+
+        Of heavy slices equal keys meet in one task where they are compared; else each task has
+        those of its share of the rows, so that rows of one key ascend from batch to batch.
+        """
+        job, slices = self.job, deal.slices_of(keys[0])
+        targets = deal.targets_of(slices, job.tasks)
+        if job.heavy:
+            (at,) = np.isin(slices, job.heavy).nonzero()
+            if job.unique or job.matches:
+                words = np.bitwise_xor.reduce(keys[:, at] * _ODD ** np.arange(len(keys))[:, None])
+                targets[at] = deal.targets_of(deal.slices_of(words), job.tasks)
+            else:
+                targets[at] = self._places_of(rows[at]) * job.tasks // max(int(self._before[-1]), 1)
+        words = np.vstack((keys, rows))
+        return [
+            (target, payload)
+            for target, positions in deal.dealt(targets, job.tasks)
+            for payload in blobs.encode_words(words[:, positions])
+        ]
+
+    def _places_of(self, rows: Ints) -> Ints:
+        """How many rows of the job's blocks precede each, less than there are."""
+        blocks = (rows >> BLOCK_BITS) - self.job.starts[0]
+        stored = self._before[blocks + 1] - self._before[blocks]
+        places: Ints = self._before[blocks] + np.minimum(rows & BLOCK_MASK, stored - 1)
+        return places
 
     def sort(self, target: int, payloads: list[bytes]) -> pa.RecordBatch:
         """Write the batch of a task's buckets; a row of _RESULT."""
@@ -327,19 +392,3 @@ def new_name(kind: str, token: str) -> str:
     attempt = secrets.randbits(60) if context is None else context.taskAttemptId()
     # A stage may be tried again under the same number.
     return f"{kind}-{token}-{attempt}-{secrets.randbits(30)}"
-
-
-def _dealt(words: Ints, tasks: int) -> list[tuple[int, bytes]]:
-    """The columns of a matrix for each task that has some: those of its buckets, which the first
-    row tells, in their order."""
-    buckets = np.empty(words.shape[1], np.int64)
-    sorting.buckets_of(words[0], buckets)
-    targets = (buckets * tasks // BUCKETS).astype(np.uint8)
-    order = np.argsort(targets, kind="stable")
-    ends = np.cumsum(np.bincount(targets, minlength=tasks)).tolist()
-    return [
-        (target, payload)
-        for target, (start, end) in enumerate(zip([0, *ends], ends, strict=False))
-        if start < end
-        for payload in blobs.encode_words(words[:, order[start:end]])
-    ]

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from operators.dataflow import Dataflow, Key, node_key
-from operators.executor.spark import blobs
+from operators.executor.spark import blobs, deal
 from operators.executor.spark.cut import SinkCut, edges
 from operators.executor.spark.sinks import members_of, reads_of
 from operators.flight.column import Column, Ints
@@ -83,7 +83,7 @@ class SnapshotRef:
 @dataclass(frozen=True, slots=True)
 class PartitionsRef:
     """The rows of one node as of the job's time, which are those of each partition of index number
-    `index` by itself: task t takes buckets [starts[t], starts[t + 1])."""
+    `index` by itself: task t takes slices [starts[t], starts[t + 1])."""
 
     node: int
     index: int
@@ -208,8 +208,8 @@ class Job:
 class Limits:
     """What decides the shape of a job.
 
-    tasks: at most so many per stage (64 at the most, one per bucket). task_rows: changed rows that
-    are worth a task. small_index_rows: indexes up to this size are probed where the probes are.
+    tasks: at most so many per stage; more than 64 have parts of buckets. task_rows: changed rows
+    that are worth a task. small_index_rows: indexes up to this size are probed where probes are.
     combine_rows: from so many changed rows on the changes of sinks are added up by one more stage.
     apply_rows: from so many of them in one task on it applies them, too.
     """
@@ -267,7 +267,8 @@ class JobBuilder:
     def build(self) -> Job:
         """The job, its state added to the publication, in whose block this is called."""
         limits = self._limits
-        tasks = max(1, min(limits.tasks, 64, -(-self.rows // max(limits.task_rows, 1))))
+        tasks = max(1, min(limits.tasks, -(-self.rows // max(limits.task_rows, 1))))
+        tasks = deal.tasks_for(tasks, self.rows)
         consumers: list[list[tuple[int, int]]] = [[] for _ in self.keys]
         for key, number in self.keys.items():
             takes = not isinstance(key[1], ir.DeltaJoin) and not is_of_partitions(key[1])
@@ -527,7 +528,9 @@ class JobBuilder:
         if loaded is not None and len(loaded) >= tasks:
             if blocks is not None:
                 blocks.update(loaded)
-            starts = tuple(loaded[0] + len(loaded) * t // tasks for t in range(tasks + 1))
+            relation = binding.relation
+            assert isinstance(relation, Relation), "the driver's own"
+            starts = deal.even_starts(relation, loaded, tasks)
             return SnapshotRef(self.keys[key], number, starts)
         if blocks is not None:
             blocks.update(np.unique(binding.rows >> BLOCK_BITS).tolist())

@@ -19,7 +19,7 @@ import numpy as np
 from operators.flight import delta as deltas
 from operators.flight.column import Column, Ints, concat
 from operators.flight.delta import Delta
-from operators.kernels import grouping, sorting
+from operators.kernels import grouping
 from operators.nodes.recompute import RecomputeOperator
 from operators.nodes.reduce import EXACT, EXTREME, ReduceOperator, extreme_key, slots_of
 from operators.nodes.runs import Runs, add_up
@@ -38,20 +38,23 @@ from planner.expr import Column as ColumnRef
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Added-up changes for one node: `columns` as the sink lays them out, of rows in ascending
-    order of `buckets`, int64[n]."""
+    """Added-up changes for one node: `columns` as the sink lays them out, and the `leading` words
+    of their keys, int64[n]."""
 
     columns: list[Column]
-    buckets: Ints
+    leading: Ints
 
     def __len__(self) -> int:
-        return len(self.buckets)
+        return len(self.leading)
 
-    def between(self, start: int, end: int) -> list[Column]:
-        """The rows at positions [start, end)."""
-        if start == 0 and end == len(self):
-            return self.columns
-        return [_sliced(c, start, end) for c in self.columns]
+    def at(self, positions: Ints) -> list[Column]:
+        """The rows at ascending positions."""
+        first, n = int(positions[0]), len(positions)
+        if int(positions[-1]) - first + 1 != n:
+            return [c.take(positions) for c in self.columns]
+        return (
+            self.columns if n == len(self) else [_sliced(c, first, first + n) for c in self.columns]
+        )
 
 
 class GroupSink:
@@ -126,8 +129,6 @@ class GroupSink:
         return keys, add_up(words, keys, hashed, time, added, exact, self._mode, tuple(keyed))
 
     def _part(self, runs: Runs, keys: list[Column]) -> Part:
-        buckets = np.empty(runs.words.shape[1], np.int64)
-        sorting.buckets_of(runs.words[0], buckets)
         columns = [
             *keys,
             Column(t.BIGINT, runs.time),
@@ -135,7 +136,7 @@ class GroupSink:
             *(Column(t.BINARY, states) for states in runs.exact),
             *runs.extreme,
         ]
-        return Part(columns, np.repeat(buckets, np.diff(runs.key_starts)))
+        return Part(columns, np.repeat(runs.words[0], np.diff(runs.key_starts)))
 
 
 class BagSink:
@@ -184,10 +185,9 @@ class BagSink:
 
     def _consolidated(self, columns: list[Column], time: Ints, diff: Ints) -> Part:
         net = consolidate(columns, time, diff, self._hashing)
-        buckets = np.empty(len(net.row), np.int64)
-        sorting.buckets_of(net.words[0][net.row], buckets)
         out = [c.take(net.row) for c in columns]
-        return Part([*out, Column(t.BIGINT, time[net.row]), Column(t.BIGINT, net.sum)], buckets)
+        leading = net.words[0][net.row]
+        return Part([*out, Column(t.BIGINT, time[net.row]), Column(t.BIGINT, net.sum)], leading)
 
 
 class MembersSink:
@@ -244,10 +244,8 @@ class MembersSink:
         return [np.concatenate([p[i].values for p in parts]) for i in range(3)]
 
     def _part(self, changed: Sequence[Ints], keys: list[Column]) -> Part:
-        buckets = np.empty(len(changed[0]), np.int64)
-        sorting.buckets_of(self._groups.probe_words(keys, len(buckets))[0], buckets)
-        order = np.argsort(buckets.astype(np.uint8), kind="stable")
-        return Part([Column(t.BIGINT, each[order]) for each in changed], buckets[order])
+        leading = self._groups.probe_words(keys, len(changed[0]))[0]
+        return Part([Column(t.BIGINT, each) for each in changed], leading)
 
 
 Sink: TypeAlias = GroupSink | BagSink | MembersSink

@@ -1,4 +1,4 @@
-"""What a task of a job does: one stage of it, for one range of buckets.
+"""What a task of a job does: one stage of it, for one range of keys' slices (see `deal`).
 
 Stage 0 takes a chunk of each changed node through filters, maps and the first half joins; every
 exchange is followed by a stage that probes an index with what came for its buckets, and the first
@@ -9,7 +9,8 @@ over attached state.
 A row of an exchange is (target, source, sequence, tag, payload): the task it is for, the task that
 made it, its number there, and whose payload it is: route r is tag r, the changes for the
 partitioned node p are tag routes + p, sinks follow from tag `Job.first_sink` on, then failing rows;
-what was applied for sink s is its tag + sinks + 1.
+what was applied for sink s is its tag + sinks + 1; how many rows each task of each stage has taken
+is the last tag.
 
 Law: what a task emits is a byte-deterministic function of what it was given. It takes its rows in
 the order of (source, sequence), whatever the order of arrival.
@@ -30,7 +31,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from operators.executor.spark import applied, blobs
+from operators.executor.spark import applied, blobs, deal
 from operators.executor.spark.job import (
     ColumnsRef,
     Job,
@@ -49,9 +50,7 @@ from operators.flight import delta as deltas
 from operators.flight.column import Column, Ints
 from operators.flight.delta import Delta, Pairs
 from operators.hydration import pieces_of
-from operators.kernels import sorting
 from operators.kernels.memory import BLOCK_BITS
-from operators.kernels.sorting import BUCKETS
 from operators.nodes.delta_join import DeltaJoinOperator
 from operators.nodes.errors import ErrorState
 from operators.nodes.explode import ExplodeOperator
@@ -159,33 +158,29 @@ class _Outbox:
         """Keep what is here already for this task in the next stage."""
         self.put(self._task, tag, payload)
 
-    def put_words(self, tag: int, words: Ints, leading: Ints) -> None:
-        """Send matrix columns to the tasks of the buckets of `leading`."""
-        buckets = np.empty(len(leading), np.int64)
-        sorting.buckets_of(leading, buckets)
-        targets = self._targets_of(buckets).astype(np.uint8)
-        order = np.argsort(targets, kind="stable")
-        ends = np.cumsum(np.bincount(targets, minlength=self._job.tasks))
-        start = 0
-        for target, end in enumerate(ends.tolist()):
-            if start < end:
-                for payload in blobs.encode_words(words[:, order[start:end]]):
-                    self.put(target, tag, payload)
-            start = end
+    def put_words(self, tag: int, words: Ints, leading: Ints, is_spread: bool) -> None:
+        """Send matrix columns to the tasks of the slices of `leading`; where it `is_spread`, as any
+        task can do the work of a column, those of heavy ones to all."""
+        tasks, slices = self._job.tasks, deal.slices_of(leading)
+        targets = deal.targets_of(slices, tasks)
+        if is_spread:
+            deal.spread(slices, targets, tasks, self._task)
+        for target, positions in deal.dealt(targets, tasks):
+            for payload in blobs.encode_words(words[:, positions]):
+                self.put(target, tag, payload)
 
     def put_part(self, tag: int, part: Part) -> None:
-        """Send a sink's rows to the tasks of their buckets, or to the driver."""
+        """Send a sink's rows to the tasks of their slices, or to the driver."""
         if self._last or not self._job.combined:
             for payload in blobs.encode_columns(part.columns):
                 self.put(self._task, tag, payload)
             return
-        bounds = np.searchsorted(self._targets_of(part.buckets), np.arange(self._job.tasks + 1))
-        for target, (start, end) in enumerate(
-            zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
-        ):
-            if start < end:
-                for payload in blobs.encode_columns(part.between(start, end)):
-                    self.put(target, tag, payload)
+        if len(part) == 0:
+            return
+        targets = deal.targets_of(deal.slices_of(part.leading), self._job.tasks)
+        for target, positions in deal.dealt(targets, self._job.tasks):
+            for payload in blobs.encode_columns(part.at(positions)):
+                self.put(target, tag, payload)
 
     def exchange(self) -> Iterator[pa.RecordBatch]:
         for start, end in self._batches():
@@ -246,9 +241,6 @@ class _Outbox:
             if size >= blobs.MAX_BYTES or end == len(self._payloads):
                 yield start, end
                 start, size = end, 0
-
-    def _targets_of(self, buckets: Ints) -> Ints:
-        return buckets * self._job.tasks // BUCKETS
 
 
 class AttachedJob:
@@ -318,6 +310,8 @@ class AttachedJob:
         for number, route in enumerate(job.routes):
             self._routes.setdefault(route.node, []).append(number)
         self._applied = {ref.node: ref for ref in job.applied}
+        #: Rows that the task which runs has taken.
+        self._taken_rows = 0
         #: Half joins of each route that follow an exchange.
         self._arrivals = [
             [s for s, exchanged in enumerate(r.exchanged) if exchanged] for r in job.routes
@@ -328,9 +322,11 @@ class AttachedJob:
         for operator in self._maps.values():
             operator.errors = ErrorState()
         parts: dict[int, list[Part]] = {}
+        self._taken_rows = 0
         if stage == 0:
             for source in self.job.sources:
                 for delta in self._chunks(source, task):
+                    self._taken_rows += len(delta)
                     self._push(source.node, delta, out, parts)
                     for number, each in enumerate(self.job.partitioned):
                         if each.source == source.node:
@@ -355,6 +351,7 @@ class AttachedJob:
         ]
         if failing:
             out.put(task, self._error_tag, json.dumps(failing).encode())
+        out.put(task, taken_tag(self.job), json.dumps([stage, task, self._taken_rows]).encode())
 
     def _receive(
         self, stage: int, task: int, rows: list[Row], out: _Outbox, parts: dict[int, list[Part]]
@@ -374,6 +371,7 @@ class AttachedJob:
                 node = self.job.sinks[tag - self.job.first_sink]
                 sink = self._sinks[node]
                 found = [blobs.decode_columns(p, sink.types) for p in payloads]
+                self._taken_rows += sum(len(part[0]) for part in found)
                 ref = self._applied.get(node)
                 if ref is not None and self._applies(ref, sink, found):
                     said = self._apply(ref, sink, found)
@@ -391,7 +389,7 @@ class AttachedJob:
         assert isinstance(index.spec, ir.OrderedArrangement)
         words = index.partition_words([delta.column(c) for c in index.spec.partition], len(delta))
         told = np.vstack((delta.bindings[0].rows, delta.time, delta.diff))
-        out.put_words(len(self.job.routes) + number, told, words[0])
+        out.put_words(len(self.job.routes) + number, told, words[0], False)
 
     def _step(
         self,
@@ -403,6 +401,7 @@ class AttachedJob:
         """Take all changes of some partitions through the node."""
         operator = self._partitioned[each.node]
         rows, time, diff = blobs.decode_words(payloads, 3)
+        self._taken_rows += len(rows)
         changed = operator.step([deltas.bound(operator.index.relation, rows, time, diff)])
         if len(changed):
             self._push(each.node, changed, out, parts)
@@ -432,6 +431,7 @@ class AttachedJob:
         width = len(bound) + 2 + _probe_width(half_join.index, len(half_join.node.probe))
         for some in _in_pieces(payloads, 8 * width):
             words = blobs.decode_words(some, width)
+            self._taken_rows += words.shape[1]
             prefix, key = _prefix(join, bound, words), words[len(bound) + 2 :]
             joined = half_join.extend_probed(prefix, key, self._as_of(half_join))
             self._follow(tag, route, step + 1, joined, out, parts)
@@ -456,7 +456,7 @@ class AttachedJob:
                 if len(prefix):
                     bindings = [b.rows for b in prefix.bindings]
                     words = np.vstack([*bindings, prefix.time, prefix.diff, key])
-                    out.put_words(tag, words, key[0])
+                    out.put_words(tag, words, key[0], True)
                 return
             prefix = half_join.extend(prefix, self._as_of(half_join))
             step += 1
@@ -596,6 +596,19 @@ def _in_pieces(payloads: list[bytes], row_bytes: int) -> Iterator[list[bytes]]:
 def applied_tag(job: Job, tag: int) -> int:
     """The tag of what tasks applied for the sink with this one."""
     return tag + len(job.sinks) + 1
+
+
+def taken_tag(job: Job) -> int:
+    """The tag of how many rows tasks have taken."""
+    return job.first_sink + 2 * len(job.sinks) + 1
+
+
+def taken(payloads: Iterable[bytes]) -> tuple[tuple[int, ...], ...]:
+    """How many rows each task has taken, by stage; tasks that nothing came to are not there."""
+    found: dict[int, list[int]] = {}
+    for stage, _, rows in sorted(map(json.loads, payloads)):
+        found.setdefault(stage, []).append(rows)
+    return tuple(map(tuple, found.values()))
 
 
 def failing(payloads: Iterable[bytes]) -> Iterator[tuple[int, str, int]]:
