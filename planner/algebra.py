@@ -21,6 +21,8 @@ from planner.expr import Column, Expr, Literal, columns_used
 from planner.node import node
 from planner.types import BOOLEAN, INT, ArrayType, Field, Schema, SqlType
 
+#: Of a bitmap of BITMAP_CONSTRUCT_AGG.
+BITMAP_BYTES = 4096
 #: Where rows of a recursion do not end: behind every round.
 FOREVER = 1 << 40
 
@@ -131,14 +133,18 @@ class AggregateCall:
 #:     listagg          the texts in `order` (whose arguments may be NULL), then ascending, with the
 #:                      parameter, a separator, in between
 #:     collect_list     an ARRAY of the values, ascending
+#:     collect_union    an ARRAY of the distinct elements of ARRAYs that are not NULL, ascending
 #:     bit_and, bit_or, bit_xor      of integers
+#:     bitmap_construct_agg          BINARY of BITMAP_BYTES: the bits at the values, from 0 on
+#:     bitmap_or_agg, bitmap_and_agg   of BINARY, each as if zeros followed to BITMAP_BYTES
 #:     skewness, kurtosis            DOUBLE
 #:     covar_pop, covar_samp, corr   DOUBLE; of two arguments
 #:     regr_…                        DOUBLE; of y and x
 #:
 #: `order` is by the one argument, ascending or descending, for percentiles and mode.
 RECOMPUTED = frozenset(
-    "percentile_cont percentile_disc mode max_by min_by listagg collect_list bit_and bit_or "
+    "percentile_cont percentile_disc mode max_by min_by listagg collect_list collect_union "
+    "bitmap_construct_agg bitmap_or_agg bitmap_and_agg bit_and bit_or "
     "bit_xor skewness kurtosis covar_pop covar_samp corr regr_r2 regr_slope regr_intercept "
     "regr_sxx regr_syy regr_sxy".split()
 )

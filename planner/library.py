@@ -361,6 +361,8 @@ _ALL = (
     Function("from_base32", (_T,), BINARY, "bytes of base 32"),
     Function("bitmap_bucket_number", (_L,), BIGINT, "which 32,768 numbers a number is among"),
     Function("bitmap_bit_position", (_L,), BIGINT, "its place among them, from 0 on"),
+    Function("bitmap_place", (_L,), BIGINT, "the place itself; fails where a bitmap has none",
+             fails=True),
     Function("bitmap_count", (_B,), BIGINT, "bits that are 1"),
     Function("jaro_winkler_similarity", (_T, _T), DOUBLE, "likeness of two texts, 0 to 1"),
     # maps

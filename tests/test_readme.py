@@ -208,18 +208,22 @@ def test_aggregates(db: sqlview.Session, name: str) -> None:
 
 
 def test_all_aggregates_are_listed() -> None:
-    assert set(NAMED_AGGREGATES) <= set(aggregates())
+    of_groups = {call.split("(")[0] for call in group_aggregates()}
+    assert set(NAMED_AGGREGATES) <= set(aggregates()) | of_groups
 
 
 def test_aggregates_that_recompute_a_group(db: sqlview.Session) -> None:
-    calls = group_aggregates()
+    every = group_aggregates()
+    # Of these DuckDB has none: they are in tests/sql/test_group_functions.py.
+    others = r"bitmap_|collect_union|percentile_approx|approx_percentile"
+    calls = [call for call in every if not re.match(others, call)]
     _table_of_calls(db)
     filtered = [f"{call} FILTER (WHERE n < 9)" for call in calls]
     columns = ", ".join(f"{call} AS c{i}" for i, call in enumerate(calls + filtered))
     db.sql(f"CREATE MATERIALIZED VIEW v AS SELECT b, {columns} FROM t GROUP BY b")
     db.sql(f"CREATE MATERIALIZED VIEW w AS SELECT {columns} FROM t")
     assert db.verify("v").equal and db.verify("w").equal
-    named = {call.split("(")[0] for call in calls}
+    named = {call.split("(")[0] for call in every}
     assert not GROUP_AGGREGATES - named, "all are listed"
 
 
@@ -297,7 +301,7 @@ def test_the_functions_are_the_planners() -> None:
     synonyms |= {"array_join_all": "array_join", "map_value": "map", "field": "struct"}
     synonyms |= {"element_fields": "struct", "json_fields": "json_tuple"}
     synonyms |= {"bytes_in": "to_binary", "bytes_in_or_null": "try_to_binary"}
-    synonyms |= {"parse_url_key": "parse_url"}
+    synonyms |= {"parse_url_key": "parse_url", "bitmap_place": "bitmap_bit_position"}
     spelled.add("jsontuple")  # makes columns
     for name in FUNCTIONS.keys() - OPERATORS:
         assert synonyms.get(name, name).replace("_", "") in spelled, name

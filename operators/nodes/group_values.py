@@ -24,8 +24,8 @@ from operators.nodes.partitions import sort_rows
 from operators.scalar.casts import conversion
 from operators.state import encode
 from planner import dataflow as ir
-from planner.algebra import SortKey
-from planner.types import BOOLEAN, DOUBLE, FloatType, SqlType
+from planner.algebra import BITMAP_BYTES, SortKey
+from planner.types import BINARY, BOOLEAN, DOUBLE, FloatType, SqlType
 
 _BITS: dict[str, Any] = {
     "bit_and": np.bitwise_and,
@@ -34,7 +34,10 @@ _BITS: dict[str, Any] = {
 }
 
 
-_OF_ANY_TYPE = frozenset(("mode", "max_by", "min_by", "listagg", "collect_list", *_BITS))
+_BITMAPS = ("bitmap_construct_agg", "bitmap_or_agg", "bitmap_and_agg")
+_OF_ANY_TYPE = frozenset(
+    ("mode", "max_by", "min_by", "listagg", "collect_list", "collect_union", *_BITS, *_BITMAPS)
+)
 
 
 def group_value(
@@ -64,6 +67,10 @@ def group_value(
             return _texts(value, kind, args, group, groups)
         case "collect_list":
             return _collected(kind, args[0], group, groups)
+        case "collect_union":
+            return _union(kind, args[0], group, groups)
+        case "bitmap_construct_agg" | "bitmap_or_agg" | "bitmap_and_agg":
+            return _bitmaps(value.function, args[0], group, groups)
         case "bit_and" | "bit_or" | "bit_xor":
             return _bits(value.function, args[0], group, groups)
         case "skewness" | "kurtosis":
@@ -194,6 +201,41 @@ def _collected(kind: SqlType, column: Column, group: Ints, groups: int) -> Colum
     offsets = np.searchsorted(group, np.arange(groups + 1))
     count = np.diff(offsets)
     return nested.from_lists(kind, offsets, column.take(order), None if count.all() else count > 0)
+
+
+def _union(kind: SqlType, column: Column, group: Ints, groups: int) -> Column:
+    """The distinct elements of each group's arrays, ascending, without NULLs."""
+    found = nested.lists(column)
+    elements = nested.values(nested.element_type(kind), found.pieces)
+    owner = group[found.rows]
+    if elements.valid is not None:
+        owner, elements = owner[elements.valid], elements.filter(elements.valid)
+    if len(owner):
+        kept = _first_of_equals([elements], owner)
+        owner, elements = owner[kept], elements.take(kept)
+    order = _sorted([elements], (SortKey(0),), owner)
+    offsets = np.searchsorted(owner, np.arange(groups + 1))
+    there = _bounds(group, groups)[1] > 0
+    return nested.from_lists(kind, offsets, elements.take(order), there)
+
+
+def _bitmaps(function: str, column: Column, group: Ints, groups: int) -> Column:
+    start, count = _bounds(group, groups)
+    made: list[bytes] = []
+    values: Any = column.values if function == "bitmap_construct_agg" else column.values.to_pylist()
+    for first, rows in zip(start.tolist(), count.tolist(), strict=True):
+        some = values[first : first + rows]
+        if function == "bitmap_construct_agg":
+            bits = np.zeros(8 * BITMAP_BYTES, np.bool_)
+            bits[np.asarray(some, np.int64)] = True
+            made.append(np.packbits(bits, bitorder="little").tobytes())
+            continue
+        total = np.full(BITMAP_BYTES, 0 if function == "bitmap_or_agg" else 0xFF, np.uint8)
+        for data in some:
+            whole = np.frombuffer(data[:BITMAP_BYTES].ljust(BITMAP_BYTES, b"\0"), np.uint8)
+            total = total | whole if function == "bitmap_or_agg" else total & whole
+        made.append(total.tobytes())
+    return Column(BINARY, pa.array(made, pa.binary()), None if count.all() else count > 0)
 
 
 def _bits(function: str, column: Column, group: Ints, groups: int) -> Column:

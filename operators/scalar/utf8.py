@@ -15,6 +15,7 @@ from operators.scalar.lists import strict
 from operators.scalar.strings import rowwise
 from operators.scalar.value import Builder, Node, Run, unary
 from planner import types as t
+from planner.algebra import BITMAP_BYTES
 from planner.expr import Call
 
 
@@ -84,6 +85,15 @@ def _bitmap(call: Call, args: tuple[Node, ...]) -> Run:
     return unary(args[0], op)
 
 
+def _bitmap_place(call: Call, args: tuple[Node, ...]) -> Run:
+    def place(number: int) -> int:
+        if not 0 <= number < 8 * BITMAP_BYTES:
+            raise ValueError(f"[INVALID_BITMAP_POSITION] a bitmap has no bit {number}")
+        return number
+
+    return rowwise(args, place, pa.int64())
+
+
 def _bitmap_count(call: Call, args: tuple[Node, ...]) -> Run:
     def op(given: list[Column], valid: Bools, n: int) -> tuple[Column, None]:
         counts = [int.from_bytes(b or b"", "big").bit_count() for b in given[0].values.to_pylist()]
@@ -133,6 +143,7 @@ BUILDERS: dict[str, Builder] = {
     "from_base32": _from_base32,
     "bitmap_bucket_number": _bitmap,
     "bitmap_bit_position": _bitmap,
+    "bitmap_place": _bitmap_place,
     "bitmap_count": _bitmap_count,
     "jaro_winkler_similarity": _likeness,
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from planner.algebra import AggregateCall
-from planner.coercion import TypeMismatch, cast
+from planner.coercion import TypeMismatch, cast, explicit_cast
 from planner.expr import Call, Expr, Literal, may_fail
 from planner.functions import boolean, compare, is_null, logic, negation, scalar
 from planner.types import (
@@ -30,6 +30,7 @@ from planner.types import (
     SqlType,
     StringType,
     bounded_decimal,
+    integer_as_decimal,
 )
 
 _ONE = Literal(1, INT)
@@ -62,6 +63,8 @@ def aggregate(
         return keep(AggregateCall("count", counted, BIGINT, False, distinct))
     if name in ("bool_and", "bool_or"):
         return _all_or_any(name, boolean(args[0], shown), condition, grouped, keep)
+    if name in ("try_sum", "try_avg"):
+        return _attempted(name, args[0], distinct, condition, grouped, keep)
     arg, kind = _argument(name, args[0])
     if condition is not None:
         arg = when(condition, arg)
@@ -90,6 +93,28 @@ def _argument(name: str, arg: Expr) -> tuple[Expr, SqlType]:
             return arg, DOUBLE
         case other:
             raise TypeMismatch(f"{name.upper()} needs a number, not {other}")
+
+
+#: Sums of as many digits have room for any number of rows in a DECIMAL of 38.
+_ROOMY = 28
+
+
+def _attempted(
+    name: str, arg: Expr, distinct: bool, condition: Expr | None, grouped: bool, keep: Keep
+) -> Expr:
+    """TRY_SUM and TRY_AVG: NULL where the sum leaves its type. Only a sum of integers does: it is
+    summed in a wider type, and cast back."""
+    plain = name.removeprefix("try_")
+    if isinstance(arg.type, IntegerType) and plain == "sum":
+        wide = cast(arg, integer_as_decimal(BIGINT))
+        total = aggregate(plain, (wide,), distinct, condition, grouped, keep)
+        return explicit_cast(total, BIGINT, True)
+    if isinstance(arg.type, DecimalType) and arg.type.precision > _ROOMY:
+        raise TypeMismatch(
+            f"{name.upper()} of a DECIMAL takes at most {_ROOMY} digits, not {arg.type}",
+            hint=f"Cast it, or write {plain.upper()}, whose rows are in error beyond its type.",
+        )
+    return aggregate(plain, (arg,), distinct, condition, grouped, keep)
 
 
 def _counted(args: Sequence[Expr], condition: Expr | None, distinct: bool) -> Expr | None:

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from planner.algebra import RECOMPUTED, AggregateCall, SortKey
+from planner.algebra import BITMAP_BYTES, RECOMPUTED, AggregateCall, SortKey
 from planner.bind.aggregates import Keep, aggregate, when
 from planner.bind.report import Refusal, Report
-from planner.coercion import TypeMismatch, cast
+from planner.coercion import TypeMismatch, cast, explicit_cast
 from planner.expr import Call, Expr, Literal
 from planner.functions import coalesce, is_null, negation
 from planner.types import (
+    BIGINT,
+    BINARY,
     DOUBLE,
     INT,
     NULL,
@@ -41,11 +43,18 @@ _PERCENTILES = ("median", "percentile", "percentile_cont", "percentile_disc")
 _COLLECTED = ("collect_list", "collect_set")
 _COUNTS_OF_PAIRS = ("regr_count", "regr_avgx", "regr_avgy")
 #: Names of the aggregates of this module.
-GROUP_AGGREGATES = RECOMPUTED | {*_PERCENTILES, *_COUNTS_OF_PAIRS, *_COLLECTED}
+GROUP_AGGREGATES = RECOMPUTED | {
+    *_PERCENTILES,
+    *_COUNTS_OF_PAIRS,
+    *_COLLECTED,
+    "percentile_approx",
+}
 
 _BITS = ("bit_and", "bit_or", "bit_xor")
+#: Of bitmaps: what there is of no row, byte for byte.
+BITMAPS = {"bitmap_construct_agg": b"\0", "bitmap_or_agg": b"\0", "bitmap_and_agg": b"\xff"}
 #: Which do not care for copies of a row.
-_WHATEVER_COPIES = ("bit_and", "bit_or", "max_by", "min_by")
+_WHATEVER_COPIES = ("bit_and", "bit_or", "max_by", "min_by", *BITMAPS, "collect_union")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,8 @@ def written(
     name: str, call: exp.Expression, within: exp.Expression | None, report: Report
 ) -> Written:
     """Take a call apart; `within` is its WITHIN GROUP (ORDER BY …), None without."""
+    if isinstance(call, exp.Anonymous):
+        return _by_name(name, call, report)
     first: exp.Expression | None = call.args.get("this")
     order = () if within is None else _order_of(within, report)
     if isinstance(first, exp.Order):  # of LISTAGG
@@ -93,6 +104,26 @@ def written(
     if len(args) < 1 + _takes_two(name):
         report.fail(call, f"{name.upper()} has too few arguments")
     return Written(args, (), _one_fraction(call.args.get("quantile"), report), distinct)
+
+
+def _by_name(name: str, call: exp.Anonymous, report: Report) -> Written:
+    """One that the parser leaves by its name."""
+    args = list(call.expressions)
+    distinct = bool(args) and isinstance(args[0], exp.Distinct)
+    if distinct:
+        report.check(args[0])
+        args[:1] = args[0].expressions
+    least, most = (2, 3) if name == "percentile_approx" else (1, 1)
+    if not least <= len(args) <= most:
+        shown = f"{least} or {most} arguments" if most > least else "one argument"
+        report.fail(call, f"{name.upper()} takes {shown}, not {len(args)}")
+    if len(args) == most > 1:
+        accuracy = args.pop()
+        if not (isinstance(accuracy, exp.Literal) and accuracy.name.isdigit()) or (
+            not 0 < int(accuracy.name) <= INT.max
+        ):
+            report.fail(accuracy, f"{name.upper()} needs a literal INT of at least 1 here")
+    return Written(tuple(args[:1]), (), args[1] if len(args) > 1 else None, distinct)
 
 
 _UNORDERED = Refusal(
@@ -167,6 +198,8 @@ def group_aggregate(
     """
     if name in _COUNTS_OF_PAIRS:
         return _of_pairs(name, args, distinct, condition, grouped, keep)
+    if name == "percentile_approx":
+        return _nearly(args[0], parameter, distinct, condition, keep)
     kind: SqlType
     further: list[Expr] = []
     sort: tuple[SortKey, ...] = ()
@@ -200,6 +233,17 @@ def group_aggregate(
         first, kind = args[0], ArrayType(args[0].type)
         distinct |= name == "collect_set"
         name = "collect_list"
+    elif name == "collect_union":
+        if not isinstance(args[0].type, ArrayType):
+            raise TypeMismatch(f"COLLECT_UNION needs an ARRAY, not {args[0].type}")
+        first, kind = args[0], args[0].type
+    elif name == "bitmap_construct_agg":
+        place = cast(args[0], BIGINT)
+        first, kind = Call("bitmap_place", (place,), BIGINT, place.nullable), BINARY
+    elif name in BITMAPS:
+        if not isinstance(args[0].type, (BinaryType, NullType)):
+            raise TypeMismatch(f"{name.upper()} needs BINARY, not {args[0].type}")
+        first, kind = cast(args[0], BINARY), BINARY
     elif name in _BITS:
         first, kind = _integer(name, args[0]), _integer(name, args[0]).type
     else:
@@ -211,9 +255,40 @@ def group_aggregate(
     value = keep(
         AggregateCall(name, first, kind, True, copies_count, tuple(further), sort, parameters)
     )
-    if name == "collect_list":  # of nothing it is empty
+    if name in BITMAPS:
+        return coalesce([value, Literal(BITMAPS[name] * BITMAP_BYTES, BINARY)])
+    if name in ("collect_list", "collect_union"):  # of nothing it is empty
         return coalesce([value, cast(Call("array", (), ArrayType(NULL), False), kind)])
     return value
+
+
+def _nearly(
+    arg: Expr, parameter: Expr | None, distinct: bool, condition: Expr | None, keep: Keep
+) -> Expr:
+    """PERCENTILE_APPROX, as near as any: the very value at the rank, found as a DOUBLE and cast
+    back, as Spark does; of an ARRAY of percentages an ARRAY."""
+    name = "percentile_approx"
+    several = isinstance(parameter, Call) and parameter.function == "array"
+    asked: tuple[Expr | None, ...] = (parameter,)
+    if isinstance(parameter, Call) and several:  # each is cast to the type that all have
+        asked = tuple(
+            a.args[0] if isinstance(a, Call) and a.function == "cast" else a for a in parameter.args
+        )
+    number = _number(name, arg)
+    first = cast(number, DOUBLE)
+    if condition is not None:
+        first = when(condition, first)
+    found = []
+    for fraction in asked:
+        at = (_fraction(name, fraction),)
+        order = (SortKey(0),)
+        call = AggregateCall("percentile_disc", first, DOUBLE, True, distinct, (), order, at)
+        found.append(explicit_cast(keep(call), number.type, False))
+    if not several:
+        return found[0]
+    kind = ArrayType(number.type)
+    whole = Call("array", tuple(found), kind, False)
+    return Call("case", (is_null(found[0]), Literal(None, kind), whole), kind, True)
 
 
 def _of_pairs(

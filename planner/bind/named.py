@@ -266,7 +266,7 @@ _OTHERWISE = {
     *("hex_of_number", "levenshtein_within", "decode", "overlay", "unix_timestamp"),
     *("reverse_array", "item", "element_of", "try_element_of", "map_value", "array_join"),
     *("array_join_all", "from_json", "json_fields", "parse_url_key"),
-    *("bytes_in", "bytes_in_or_null"),
+    *("bytes_in", "bytes_in_or_null", "bitmap_place"),
 }
 
 

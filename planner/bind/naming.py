@@ -293,7 +293,8 @@ def _named(name: str, args: list[exp.Expression]) -> str:
         return _printed(args[0])
     elif name == "from_json":
         args = args[:1]
-    filled = [_printed(a) for a in args] + _filled(name, len(args))
+    inside = sum(len(a.expressions) - 1 for a in args if isinstance(a, exp.Distinct))
+    filled = [_printed(a) for a in args] + _filled(name, len(args) + inside)
     return f"{name.upper() if name in _CAPITALS else name}({', '.join(filled)})"
 
 
@@ -303,6 +304,8 @@ def _filled(name: str, given: int) -> list[str]:
         return ["yyyy-MM-dd HH:mm:ss"]
     if name == "bround" and given == 1:
         return ["0"]
+    if name in ("percentile_approx", "approx_percentile") and given == 2:
+        return ["10000"]
     function = LIBRARY.get(name)
     if function is None:
         return []

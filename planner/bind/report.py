@@ -205,7 +205,6 @@ _RANDOM = Refusal(
     "gives another value each time it is evaluated, so its row could not be found again to delete",
     "Compute it where the rows are made, or when reading the view.",
 )
-_NEARLY = "is an estimate, and views are exact"
 
 _NODES: dict[type[exp.Expression], Refusal] = {
     exp.Interval: Refusal(
@@ -245,7 +244,6 @@ _NODES: dict[type[exp.Expression], Refusal] = {
         "belongs to aggregates that depend on the order of the rows, or ignore NULL anyway",
         "Use min_by(x, y) or max_by(x, y), which say by what, or any_value(x).",
     ),
-    exp.ApproxQuantile: Refusal("PERCENTILE_APPROX", _NEARLY, "Use percentile(x, p)."),
 }
 
 #: Functions that sqlglot does not know as such.

@@ -120,6 +120,13 @@ NAMED_AGGREGATES = {
     "some": "bool_or",
     "std": "stddev_samp",
     "mean": "avg",
+    "percentile_approx": "percentile_approx",
+    "approx_percentile": "percentile_approx",
+    **{
+        name: name
+        for name in "try_sum try_avg bitmap_construct_agg bitmap_or_agg bitmap_and_agg "
+        "collect_union".split()
+    },
 }
 
 

@@ -62,7 +62,9 @@ _BY_NAME = frozenset(
     "SEQUENCE EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE INLINE_OUTER STACK "
     "TRANSFORM FILTER AGGREGATE REDUCE ARRAY_SORT ARRAYS_ZIP "
     "JSON_TUPLE PRINTF TO_BINARY TRY_TO_BINARY CONVERT_TIMEZONE DATEPART "
-    "TRY_MAKE_TIMESTAMP_LTZ XXHASH64 HASH ARRAY_APPEND ARRAY_PREPEND".split()
+    "TRY_MAKE_TIMESTAMP_LTZ XXHASH64 HASH ARRAY_APPEND ARRAY_PREPEND PERCENTILE_APPROX "
+    "APPROX_PERCENTILE BITMAP_CONSTRUCT_AGG BITMAP_OR_AGG BITMAP_AND_AGG COLLECT_UNION TRY_SUM "
+    "TRY_AVG".split()
 ) | {name.upper() for name in LIBRARY}
 
 
@@ -72,6 +74,11 @@ class _ViewLanguage(Spark):
     class Parser(SparkParser):
         FUNCTIONS: ClassVar = {
             name: build for name, build in SparkParser.FUNCTIONS.items() if name not in _BY_NAME
+        }
+        FUNCTION_PARSERS: ClassVar = {
+            name: parse
+            for name, parse in SparkParser.FUNCTION_PARSERS.items()
+            if name not in ("PERCENTILE_APPROX", "APPROX_PERCENTILE")
         }
         NO_PAREN_FUNCTION_PARSERS: ClassVar = {
             name: parse

@@ -55,7 +55,8 @@ _ROW_ERRORS = frozenset(
     "SCALAR_SUBQUERY_TOO_MANY_ROWS".split()
 )
 #: Functions of which Spark gives one of several right answers: as texts have them, and as sqlglot.
-_CHOICES = frozenset("listagg string_agg max_by min_by mode".split())
+_BY_NAME = frozenset("percentile_approx approx_percentile collect_union".split())
+_CHOICES = frozenset("listagg string_agg max_by min_by mode".split()) | _BY_NAME
 _CHOOSING = (exp.GroupConcat, exp.ArgMax, exp.ArgMin, exp.Mode)
 
 
@@ -186,6 +187,8 @@ def _settled(text: str) -> str:
         if choosing is not None:
             raise CannotSay(f"{choosing.sql_name()} has several right results")
         for function in tree.find_all(exp.Anonymous):
+            if function.name.lower() in _BY_NAME:
+                raise CannotSay(f"{function.name.upper()} has several right results")
             if function.this == PERIODS:
                 function.set("this", "window")
         for call in list(tree.find_all(exp.AnyValue)):

@@ -67,6 +67,8 @@ VALUES = (
 
 def test_every_aggregate_is_tested() -> None:
     in_traps = {"collect_list"}  # lists of values: see tests/sql/traps_nested.py
+    # Recorded from Spark, and under changes: tests/sql/test_group_functions.py
+    in_traps |= {"collect_union", "bitmap_construct_agg", "bitmap_or_agg", "bitmap_and_agg"}
     assert {v.function for v in VALUES} | in_traps == RECOMPUTED
 
 

@@ -11,7 +11,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from planner.algebra import SortKey
+from planner.algebra import BITMAP_BYTES, SortKey
 from planner.expr import Literal
 
 Row = tuple[Any, ...]
@@ -55,6 +55,15 @@ def group_value(
             return separator.join(r[0] for r in _sorted(kept, (*order, SortKey(0))))
         case "collect_list":
             return tuple(v for (v,) in _sorted([(v,) for v in first], (SortKey(0),)))
+        case "collect_union":
+            elements = {_same(v): v for a in first for v in a if v is not None}
+            return tuple(v for (v,) in _sorted([(v,) for v in elements.values()], (SortKey(0),)))
+        case "bitmap_construct_agg":
+            return sum(1 << bit for bit in set(first)).to_bytes(BITMAP_BYTES, "little")
+        case "bitmap_or_agg" | "bitmap_and_agg":
+            whole = [int.from_bytes(b[:BITMAP_BYTES], "little") for b in first]
+            both = operator.or_ if function == "bitmap_or_agg" else operator.and_
+            return functools.reduce(both, whole).to_bytes(BITMAP_BYTES, "little")
         case "bit_and" | "bit_or" | "bit_xor":
             return functools.reduce(_BITS[function], first)
         case _:
