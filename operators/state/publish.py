@@ -19,6 +19,7 @@ next job is made, whoever took it, counts as not written.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import uuid
 import weakref
@@ -32,7 +33,7 @@ import numpy as np
 from operators.flight.column import Ints
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state.arrangement import ArrangementState, IndexReader, IndexVersion
-from operators.state.files import discard, discard_named, is_there, make_directory, size
+from operators.state.files import discard, discard_named, is_there, make_directory, size, written
 from operators.state.filters import Filter, FilterReader
 from operators.state.pieces import (
     Array,
@@ -177,11 +178,23 @@ class Publisher:
         self._files = 0
         self.written_bytes = 0
         self._tables = Tables(self.name)
+        #: Files that many jobs read, by what is in them.
+        self._once: dict[bytes, str] = {}
 
     def name(self, kind: str) -> str:
         """A fresh path that no other file has."""
         self._files += 1
         return os.path.join(self.directory, f"{kind}-{self._token}-{self._files}")
+
+    def once(self, kind: str, data: bytes) -> str:
+        """The path of a file that has this in it, written if there is none. Raises: OSError."""
+        digest = hashlib.sha256(data).digest()
+        path = self._once.get(digest)
+        if path is None or not is_there(path):
+            path = self._once[digest] = self.name(kind)
+            with written(path) as out:
+                out.write(data)
+        return path
 
     @contextmanager
     def publication(

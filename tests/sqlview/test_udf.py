@@ -196,6 +196,7 @@ def test_functions_travel_to_spark(spark: Any) -> None:
         for _ in range(2):
             _change(db, rng, rows)
             _check(db, rows)
+        assert len(list(Path(db._side().directory).glob("functions-*"))) == 1
         outcome = db.verify("v")
         assert outcome.equal and outcome.engine == "Spark"
         selected = db.sql("SELECT slug(name, id) FROM t WHERE name IS NOT NULL").rows()

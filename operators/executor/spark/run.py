@@ -1,10 +1,12 @@
 """The run of a job: what its tasks are lent, what they read, and what is kept of what they write.
 
 Before a job the driver publishes the state that tasks read, and writes the job itself into a file,
-whose path is all that travels by Spark's closures, but for the user's functions, which are pickled
-with them, apart from the job. Files that tasks write among the values carry a
-token that the run lends. When the run ends, whatever raised, what was for it alone is deleted, and
-so is what its tasks wrote, unless the driver keeps it: then that is like what the driver wrote.
+whose path travels by Spark's closures; so does that of a file with the user's functions, pickled
+apart from the job, which a session writes once for all jobs that have the same.
+
+Files that tasks write among the values carry a token that the run lends. When the run ends,
+whatever raised, what was for it alone is deleted, and so is what its tasks wrote, unless the driver
+keeps it: then that is like what the driver wrote.
 
 Only the DataFrame API is used: a job is `range`, then `mapInArrow` and `repartitionById` in turn.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -27,7 +30,7 @@ from operators.checkpoint import stored_dead, stored_values
 from operators.dataflow import Dataflow
 from operators.executor.watch import Watch
 from operators.scalar import user
-from operators.state.files import discard, written
+from operators.state.files import check_directory, discard, read, written
 from operators.state.publish import Publication, Publisher
 from planner.serialise import Format
 
@@ -100,11 +103,11 @@ class Run:
 
         Raises: Spark's exceptions; KeyboardInterrupt, with the job cancelled.
         """
-        frame = self._spark.range(0, tasks, 1, tasks)
+        frame, functions = self._spark.range(0, tasks, 1, tasks), self._functions()
         for stage, schema in enumerate(schemas):
             if stage:
                 frame = frame.repartitionById(tasks, "target")
-            call = _stage(module, self.path, stage, self._probe, travelling())
+            call = _stage(module, self.path, stage, self._probe, functions)
             frame = frame.mapInArrow(call, schema)
         tag, interrupted = os.path.basename(self.path), False
 
@@ -125,6 +128,11 @@ class Run:
             raise
         finally:
             self._spark.removeTag(tag)
+
+    def _functions(self) -> str | None:
+        """The file with the user's functions; None if there are none. Raises: OSError."""
+        found = travelling()
+        return self._publisher.once("functions", pickle.dumps(found)) if found else None
 
     def keep(self, names: Iterable[str]) -> None:
         """State is in these files that tasks wrote."""
@@ -165,22 +173,29 @@ def _dumps(function: user.Function) -> bytes:
 _PICKLED: dict[str, bytes | None] = {}
 
 
-def arrived(functions: Mapping[str, bytes]) -> None:
-    """Know the functions that came with a task."""
+def arrived(path: str) -> None:
+    """Know the functions of a file, which a worker process reads once."""
+    if path in _ARRIVED:
+        return
+    check_directory(os.path.dirname(path))
+    functions: dict[str, bytes] = pickle.loads(read(path))
     for id, pickled in functions.items():
         if not user.is_known(id):
             user.know(id, cloudpickle.loads(pickled))
+    _ARRIVED.add(path)
 
 
-def _stage(
-    module: str, path: str, stage: int, probe: Probe | None, functions: Mapping[str, bytes]
-) -> Any:
+_ARRIVED: set[str] = set()
+
+
+def _stage(module: str, path: str, stage: int, probe: Probe | None, functions: str | None) -> Any:
     """The function of one stage. What it closes over is the same for every attempt, and all that
-    Spark's own pickling carries: names, a number, and functions that are pickled already (`probe`
-    is for tests alone)."""
+    Spark's own pickling carries: names, and a number (`probe` is for tests alone). `functions`: the
+    file with the user's."""
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        arrived(functions)
+        if functions is not None:
+            arrived(functions)
         yield from import_module(module).run(path, stage, batches, probe)
 
     return call
