@@ -18,6 +18,7 @@ import json
 import os
 import platform
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -187,21 +188,50 @@ def measuring() -> Iterator[Callable[[], tuple[float, float, float, int]]]:
     """What the block took: seconds, this process's CPU seconds and that with all its children's,
     and bytes of its heap."""
     budget.release()
-    heap, cpu, children = budget.anonymous_bytes(), time.process_time(), _children_seconds()
+    heap, cpu, children = budget.anonymous_bytes(), time.process_time(), _Children()
     started = time.perf_counter()
     taken: list[tuple[float, float, float, int]] = []
-    yield lambda: taken[0]
+    try:
+        yield lambda: taken[0]
+    finally:
+        theirs = children.seconds()
     seconds = time.perf_counter() - started
     own = time.process_time() - cpu
     budget.release()
     heap = budget.anonymous_bytes() - heap
-    taken.append((seconds, own, own + _children_seconds() - children, heap))
+    taken.append((seconds, own, own + theirs, heap))
 
 
-def _children_seconds() -> float:
-    """CPU time of all processes under this one, those that have ended included."""
+class _Children:
+    """CPU time of all processes under this one. They are looked at once a second, since what those
+    took that end is added to nobody's where their parents have ended before them; one that lives
+    for less than that may be missed."""
+
+    def __init__(self) -> None:
+        self._before = _children_ticks()
+        self._seen = dict(self._before)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def seconds(self) -> float:
+        """Since the beginning, which is the end."""
+        self._over.set()
+        self._thread.join()
+        self._seen.update(_children_ticks())
+        ticks = sum(self._seen.values()) - sum(self._before.values())
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def _look(self) -> None:
+        while not self._over.wait(1):
+            self._seen.update(_children_ticks())
+
+
+def _children_ticks() -> dict[tuple[int, int], int]:
+    """CPU time of each process under this one, without its children's, by number and when it
+    began."""
     parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
+    ticks: dict[int, tuple[int, int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             text = Path(f"/proc/{name}/stat").read_text(encoding="utf-8")
@@ -209,15 +239,15 @@ def _children_seconds() -> float:
             continue
         fields = text.rpartition(")")[2].split()
         parents[int(name)] = int(fields[1])
-        ticks[int(name)] = sum(map(int, fields[11:15]))
-    total = 0
-    for process, own in ticks.items():
+        ticks[int(name)] = int(fields[19]), int(fields[11]) + int(fields[12])
+    found: dict[tuple[int, int], int] = {}
+    for process, (began, own) in ticks.items():
         above = parents[process]
         while above in parents and above != os.getpid():
             above = parents[above]
         if above == os.getpid():
-            total += own
-    return total / os.sysconf("SC_CLK_TCK")
+            found[process, began] = own
+    return found
 
 
 @dataclass(frozen=True, slots=True)
