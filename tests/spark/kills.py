@@ -82,7 +82,7 @@ POINTS: dict[str, dict[str, tuple[str, ...]]] = {
         "sort": ("operators.executor.spark.indexes:_Task.sort",),
         "exchange": (
             "operators.executor.spark.indexes:_Task.deal",
-            "operators.executor.spark.indexes:_dealt after",
+            "operators.executor.spark.indexes:_Task._dealt after",
         ),
         "write": (_SEGMENT, _SEGMENT + " after", _PACK, _PACK + " after"),
         "commit": (*_COMMIT, "sqlview.store.checkpoints:write"),

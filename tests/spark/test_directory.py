@@ -159,6 +159,7 @@ def test_removed_during_a_step(
 
 def test_a_place_that_cannot_be_used(db: sqlview.Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file where the directory was: steps go on inline, DataFrames and snapshots say so."""
+    db.sql("CREATE TABLE bag (id BIGINT)")
     insert(db, 0)
     monkeypatch.setattr(sqlview.spark, "LOCAL_BYTES", -1)
     monkeypatch.setattr(sqlview.lending, "CARRIED_BYTES", -1)
@@ -172,7 +173,7 @@ def test_a_place_that_cannot_be_used(db: sqlview.Session, monkeypatch: pytest.Mo
     with pytest.raises(sqlview.SqlViewError, match="the directory of the session cannot be used"):
         db.view("v").to_df()
     with pytest.raises(sqlview.SqlViewError, match="the directory of the session cannot be used"):
-        db.begin().upsert("t", db._side().spark.range(3).selectExpr("id AS a", "1 AS b"))
+        db.begin().delete("bag", db._side().spark.range(3))
     place.unlink()
     assert db.view("v").to_df().count() == 3
     insert(db, 2 * N)

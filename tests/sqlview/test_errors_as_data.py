@@ -9,8 +9,6 @@ from tests.conftest import Connect
 from tests.harness import Checked
 from tests.reference.tables import Change, delete, insert, upsert
 
-_BOTH = ("inline", pytest.param("spark", marks=pytest.mark.spark))
-
 
 def _session(connect: Connect, placement: str = "inline") -> Checked:
     checked = connect(placement=placement, form="arrow")
@@ -80,9 +78,15 @@ CASES = {
 
 Case = tuple[str, tuple[Change, ...], tuple[str, ...], tuple[Change, ...]]
 
+#: Of errors of an expression one is enough on Spark, where a map is the same whatever it computes.
+_ON_SPARK = ("division", "having", "sum", "two rows", "join key")
+_PLACED = [pytest.param(case, "inline", id=f"inline-{name}") for name, case in CASES.items()] + [
+    pytest.param(CASES[name], "spark", id=f"spark-{name}", marks=pytest.mark.spark)
+    for name in _ON_SPARK
+]
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-@pytest.mark.parametrize("placement", _BOTH)
+
+@pytest.mark.parametrize(("case", "placement"), _PLACED)
 def test_the_epoch_commits_and_the_view_recovers(
     case: Case, placement: str, connect: Connect
 ) -> None:

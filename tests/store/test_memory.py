@@ -21,6 +21,7 @@ from operators.budget import Budget
 from operators.state import relation, values
 from planner.errors import DataError, MemoryLimitError
 from sqlview import arguments, memory, transaction
+from sqlview.progress import Bar
 from tests.store.life import LIFE, state_of, states
 
 MIB = 1 << 20
@@ -92,7 +93,7 @@ def test_first_rows_beyond_the_limit_are_in_files(
             nonlocal most
             most = max(most, _used())
 
-        monkeypatch.setattr(db._progress, "task", lambda *a, **k: nullcontext(read))
+        monkeypatch.setattr(db._progress, "task", lambda *a, **k: nullcontext(Bar(read)))
         db.sql(view)
         most = max(most, _used())
         assert db.metrics().state_bytes > 30 * MIB

@@ -99,7 +99,7 @@ def test_random_changes(pair: Any, kind: str, tmp_path: Path) -> None:
     heard: list[list[pa.Table]] = [[], []]
     for each, tables in zip(pair, heard, strict=True):
         each.subscribe("copy", tables.append)
-    for step in range(10):
+    for step in range(6):
         come = chance.sample(range(300), 90)
         go = chance.sample(sorted(present - set(come)), min(25, len(present - set(come))))
         rows, gone = _rows(kind, chance, come), _rows(kind, chance, go)
@@ -122,7 +122,7 @@ def test_random_changes(pair: Any, kind: str, tmp_path: Path) -> None:
         present = (present | set(come)) - set(go)
         assert len(db._read("t")) == len(present)
         _same(db, other)
-        if step == 5:
+        if step == 3:
             db.checkpoint()
     assert _net(heard[0]) == _net(heard[1]) != {}
     db._save_last = lambda store: None
