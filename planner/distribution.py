@@ -43,6 +43,13 @@ def flows(node: ir.Node) -> bool:
     return flows_at_first(node) or is_of_partitions(node)
 
 
+def only_adds(node: ir.Node) -> bool:
+    """Whether rows that come to the node let rows come, and none go."""
+    if isinstance(node, ir.Union):
+        return not any(node.negated or ())
+    return isinstance(node, ir.Map | ir.Explode | ir.DeltaJoin)
+
+
 def is_of_partitions(node: ir.Node) -> TypeGuard[ir.TopK | ir.Window]:
     """Whether the node's rows are those of each partition of an index by itself."""
     return isinstance(node, ir.Window) or (isinstance(node, ir.TopK) and bool(node.index.partition))

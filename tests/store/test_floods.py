@@ -28,10 +28,11 @@ class Counted(list[int]):
     """How many tasks each sink's changes were applied by; `members`: the kinds of those whose
     groups look their rows up; `between`: how often the jobs had a kind of node between what
     changed and sinks, `moves`: thresholds whose scalars changed, `values`: changes that no relation
-    has the rows of."""
+    has the rows of; `times`: how often the rows were of several."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.times = 0
         self.members: set[str] = set()
         self.between: Counter[str] = Counter()
         self.moves: Counter[bool] = Counter()
@@ -43,11 +44,12 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     found = Counted()
     take = applied.take
 
-    def counting(operator: Any, some: Any, time: int) -> Any:
+    def counting(operator: Any, some: Any) -> Any:
         found.append(len(some))
+        found.times += len({run.time for each in some for run in each.born}) > 1
         if reads_members(operator.node):
             found.members.add(type(operator.node).__name__)
-        return take(operator, some, time)
+        return take(operator, some)
 
     build = JobBuilder.build
 
@@ -93,13 +95,14 @@ def twins(tmp_path: Path) -> Iterator[MakeTwins]:
 
 @pytest.mark.parametrize(("seed", "apply_rows"), [(1, 0), (2, 6)])
 def test_random_steps(twins: MakeTwins, counted: Counted, seed: int, apply_rows: int) -> None:
-    """All kinds of views, steps of one epoch and of several; where few changes of a sink meet in a
-    task the driver applies them, beside what others have."""
+    """All kinds of views, steps of one epoch and of several, which tasks apply; where few changes
+    of a sink meet in a task in one epoch the driver does, beside what others have."""
     pair, stream, changed = twins(VIEWS | MORE, apply_rows=apply_rows), changes(seed), 0
-    for epochs in (1, 3, 1, 1):
+    for epochs in (1, 4, 1, 3):
         changed += pair.step([stream.transaction(25) for _ in range(epochs)])
     assert changed > 200
     assert len(counted) > 15
+    assert counted.times > 10
     assert max(counted) > 1
     assert counted.members == {"Reduce", "Recompute"}
     assert min(counted.between[each] for each in ("Window", "TopK", "Threshold")) > 3
@@ -168,6 +171,21 @@ def test_rows_that_go(twins: MakeTwins, counted: Counted) -> None:
     assert len(counted) > 16
     bag = pair.spark._catalog.view("bag")
     assert pair.spark._dataflow.relation(bag.root, bag.owner).live_rows == 0
+
+
+@pytest.mark.parametrize("apply_rows", [0, 12])
+def test_several_epochs(twins: MakeTwins, counted: Counted, apply_rows: int) -> None:
+    """Rows come and go within a step: all first rows, those of a bag that loses some for the first
+    time, which its driver applies, and then again."""
+    names = ("everything", "linear", "twice", "three", "on_view", "extremes", "medians")
+    pair = twins({n: (VIEWS | MORE)[n] for n in names}, apply_rows=apply_rows)
+    stream, before = changes(8), 0
+    rows = [(k, k % 11, "uvw"[k % 3]) for k in range(40)]
+    pair.step([[("insert", "a", rows[at : at + 13])] for at in (0, 13, 26)])
+    for _ in range(2):
+        before = counted.times
+        pair.step([stream.transaction(40) for _ in range(5)])
+    assert counted.times - before >= 5
 
 
 def test_a_step_that_is_taken_back(twins: MakeTwins, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from operators.executor.spark import applied, bitmaps, blobs, hydration, indexes
 from operators.executor.spark.applied import Applied
 from operators.executor.spark.costs import cores_of
 from operators.executor.spark.cut import SinkCut, cut_of, layers
-from operators.executor.spark.job import JOB_FORMAT, Job, JobBuilder, Limits, time_of
+from operators.executor.spark.job import JOB_FORMAT, Job, JobBuilder, Limits
 from operators.executor.spark.run import Probe, Run, running
 from operators.executor.spark.sinks import SinkOperator, sink_of
 from operators.executor.watch import Watch
@@ -261,12 +261,9 @@ class SparkExecutor:
         return math.inf if limits.tasks < 2 else max(limits.combine_rows, limits.task_rows + 1)
 
     def _sent(self, sinks: tuple[SinkCut, ...], changes: dict[Key, Delta]) -> tuple[SinkCut, ...]:
-        """The sinks whose changes tasks take: of groups that look their rows up many of one time,
-        which the task of the bucket applies."""
-        leaves = {leaf for cut in sinks for leaf in cut.leaves if leaf in changes}
+        """The sinks whose changes tasks take: of groups that look their rows up many, which the
+        task of the bucket applies."""
         least = self._least
-        if time_of(changes[leaf] for leaf in leaves) is None:
-            least = math.inf
 
         def is_sent(cut: SinkCut) -> bool:
             rows = sum(len(changes[leaf]) for leaf in cut.leaves if leaf in changes)
@@ -339,8 +336,8 @@ class SparkExecutor:
         for number, cut in enumerate(builder.active):
             payloads = rows.get(task.applied_tag(job, job.first_sink + number), [])
             if payloads:
-                width = _operator_of(cut).index.width
-                done[number] = list(applied.told(payloads, run.directory, directory, width))
+                operator = _operator_of(cut)
+                done[number] = list(applied.told(payloads, run.directory, directory, operator))
         if done:
             run.keep(name for some in done.values() for each in some for name in each.names)
         return _Outcome(job, builder, rows, done)
@@ -390,9 +387,10 @@ class _Outcome:
             operator, payloads = _operator_of(cut), self.of_sink(number)
             changed: list[Delta] = []
             if number in self.applied:
-                assert self.job.time is not None, "of the changes"
-                changed.append(applied.take(operator, self.applied[number], self.job.time))
+                changed.append(applied.take(operator, self.applied[number]))
             if payloads:
+                several = number in self.applied and self.job.time is None
+                assert not several, "row ids ascend with time"
                 sink = sink_of(cut.sink.node, dataflow.hashing)
                 parts = [blobs.decode_columns(p, sink.types) for p in payloads]
                 changed.append(sink.apply(operator, parts))

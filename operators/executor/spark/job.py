@@ -37,7 +37,7 @@ from operators.state.publish import REFERENCES, FilterRef, IndexRef, Publication
 from operators.state.relation import Relation
 from operators.state.rows import Rows
 from planner import dataflow as ir
-from planner.distribution import is_of_partitions, reads_members
+from planner.distribution import is_of_partitions, only_adds, reads_members
 from planner.expr import Column as ColumnRef
 from planner.expr import columns_used
 from planner.serialise import PLAN_CLASSES, Format
@@ -293,7 +293,7 @@ class JobBuilder:
         exchanges = max((sum(r.exchanged) for r in routes), default=0)
         exchanges = max(exchanges, int(bool(partitioned)))
         publication, combined = self._publication, self._combines(tasks)
-        applied = self._applied() if combined and self._time is not None else ()
+        applied = self._applied() if combined else ()
         return Job(
             nodes=tuple(map(self._node, self.keys)),
             consumers=tuple(map(tuple, consumers)),
@@ -362,12 +362,13 @@ class JobBuilder:
         for cut in self.active:
             operator = cut.sink.operator
             assert isinstance(operator, ReduceOperator | StoreOperator | RecomputeOperator)
-            if is_applied(cut.sink.node):
-                relation, index = operator.relation, None
-                if not isinstance(operator, StoreOperator) or operator.retracts:
-                    index = self._index(operator.index)
-                number = self._relation(relation, range(len(relation.schema)))
-                self._relation_blocks[number] = None
+            if is_applied(cut.sink.node) and self._is_tasks(cut):
+                relation, number, index = operator.relation, None, None
+                if relation.next_row:
+                    if not isinstance(operator, StoreOperator) or operator.retracts:
+                        index = self._index(operator.index)
+                    number = self._relation(relation, range(len(relation.schema)))
+                    self._relation_blocks[number] = None
                 node, members, reads = cut.sink.node, None, tuple[int, ...]()
                 if reads_members(node):
                     assert not isinstance(operator, StoreOperator)
@@ -375,6 +376,18 @@ class JobBuilder:
                     reads = tuple(self._index(operator.reads[spec]) for spec in reads_of(node))
                 found.append(SinkRef(self.keys[cut.sink.key], number, index, members, reads))
         return tuple(found)
+
+    def _is_tasks(self, cut: SinkCut) -> bool:
+        """Whether tasks may apply all that comes to a sink: of several times they have to. A bag is
+        indexed by the driver when its first rows go."""
+        operator = cut.sink.operator
+        if self._time is not None or not isinstance(operator, StoreOperator) or operator.retracts:
+            return True
+        changes = (self._changes[leaf] for leaf in cut.leaves if leaf in self._changes)
+        return operator.relation.next_row == 0 or (
+            all(only_adds(node) for _, node in cut.region)
+            and all(isinstance(d, Delta) and bool((d.diff > 0).all()) for d in changes)
+        )
 
     def _members(self, rows: Rows) -> int:
         """A relation whose rows are looked up by tasks that are told ids."""

@@ -469,7 +469,9 @@ class AttachedJob:
 
     def _applies(self, ref: SinkRef, sink: Sink, found: list[list[Column]]) -> bool:
         """Whether the changes of a sink are applied here, not in the driver."""
-        if sum(len(part[0]) for part in found) < self.job.apply_rows:
+        # Of several times, the driver could not append rows between those of tasks.
+        few = sum(len(part[0]) for part in found) < self.job.apply_rows
+        if few and self.job.time is not None:
             return False
         return ref.relation is None or ref.index is not None or not sink.needs_index(found)
 
@@ -493,6 +495,7 @@ class AttachedJob:
             relation,
             index,
             ref.index is not None,
+            job.apply_rows,
             lambda: f"{head}-{next(numbers)}",
             f"{self._path}-applied-{attempt}-{uuid.uuid4().hex}",
         )
