@@ -28,7 +28,7 @@ from operators.state.segments import arrays_of
 from operators.state.spine import Batch, mapped_batch
 from operators.state.values import ValueFiles
 from planner import dataflow as ir
-from planner.expr import Expr
+from planner.calculus.expr import Expr
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 Nodes are shared by structure: two views with an equal subplan have one operator, and every index
 and every filter of a relation exists once, whoever asks for it first. Each has the set of views
 that read it and goes when the last one does. With an `owner` other than "" a view keeps its own.
-Which indexes there are, and which one a join reads, is planned (`planner.indexes`): a view comes
-and goes by a `Migration`.
+Which indexes there are, and which one a join reads, is planned (`planner.lower.views.indexes`): a view
+comes and goes by a `Migration`.
 
 Invariant: `nodes` is in topological order; after a relation's operator has run, and before any
 consumer does, all indexes over that relation hold its new rows, but for one that only its table
@@ -44,9 +44,9 @@ from operators.state.undo import Undo
 from operators.state.work import Work
 from operators.table import TableState, snapshot
 from planner import dataflow as ir
-from planner.expr import Expr
-from planner.indexes import Indexes, Migration, Named
-from planner.types import Schema
+from planner.calculus.expr import Expr
+from planner.calculus.types import Schema
+from planner.lower.views.indexes import Indexes, Migration, Named
 
 Answered = TypeVar("Answered")
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from operators.flight.column import Bools, Ints
 from operators.scalar.zones import MICROS_PER_SECOND, UTC_CLOCKS, clocks_of
-from planner.zones import UTC, Zone
+from planner.calculus.zones import UTC, Zone
 
 _Zone: TypeAlias = Callable[[], Zone]
 

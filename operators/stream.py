@@ -12,7 +12,7 @@ import numpy as np
 
 from operators.flight.column import Column, Ints, concat
 from operators.flight.delta import Delta
-from planner.types import Schema
+from planner.calculus.types import Schema
 
 
 def events(schema: Schema, batches: Sequence[tuple[list[Column], int | Ints]]) -> Delta:

@@ -30,7 +30,7 @@ from operators.state.order import order_of, sort_keys
 from operators.state.relation import Relation
 from operators.state.stored import StoredRows
 from planner import dataflow as ir
-from planner import types as t
+from planner.calculus import types as t
 
 _NONE = np.empty(0, np.int64)
 

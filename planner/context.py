@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from planner.calculus.types import Schema, SqlType
 from planner.dataflow import Index, Stored, Stream
-from planner.types import Schema, SqlType
 
 #: The relation of one row whose column is the time that `now()` gives; there once it was set. No
 #: text can name it.

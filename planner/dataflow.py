@@ -23,10 +23,10 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TypeAlias, TypeGuard
 
-from planner.algebra import RANKED, Frame, SortKey, element_fields
-from planner.expr import Expr, Literal, columns_used
-from planner.node import node
-from planner.types import Schema
+from planner.calculus.algebra import RANKED, Frame, SortKey, element_fields
+from planner.calculus.expr import Expr, Literal, columns_used
+from planner.calculus.node import node
+from planner.calculus.types import Schema
 
 
 @node
@@ -474,8 +474,8 @@ class Variable:
     FOREVER where it does not end. `all`: rows are there once for each way to them (UNION ALL), in
     their round alone.
 
-    `loop` identifies the loop by what it computes (planner.loops). The nodes over a variable are
-    inside its loop, which runs them, round by round; their versions are ticks of the loop's own
+    `loop` identifies the loop by what it computes (planner.lower.views.loops). The nodes over a variable
+    are inside its loop, which runs them, round by round; their versions are ticks of the loop's own
     time (operators.nodes.loop). State: the rows.
     """
 

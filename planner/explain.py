@@ -11,9 +11,12 @@ from collections.abc import Callable, Sequence
 
 from typing_extensions import assert_never
 
-from planner import algebra, dataflow
+from planner import dataflow
 from planner.analysis.keys import node_keys
 from planner.analysis.text import column_names, expr_text
+from planner.calculus import algebra
+from planner.calculus.expr import Expr, conjuncts
+from planner.calculus.types import Schema
 from planner.dataflow import (
     Arrangement,
     DeltaJoin,
@@ -23,10 +26,8 @@ from planner.dataflow import (
     OrderedArrangement,
     RangeJoin,
 )
-from planner.distribution import why_in_driver
-from planner.expr import Expr, conjuncts
-from planner.indexes import Migration
-from planner.types import Schema
+from planner.lower.views.distribution import why_in_driver
+from planner.lower.views.indexes import Migration
 
 __all__ = [
     "explain_dataflow",

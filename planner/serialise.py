@@ -27,9 +27,9 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from planner import algebra, expr
 from planner import dataflow as ir
-from planner import types as t
+from planner.calculus import algebra, expr
+from planner.calculus import types as t
 from planner.errors import FormatError
 
 T = TypeVar("T")

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing_extensions import assert_never
 
 from planner import dataflow
-from planner.algebra import (
+from planner.analysis.equality import encode_alike
+from planner.calculus.algebra import (
     RECOMPUTED,
     Aggregate,
     Apply,
@@ -36,8 +37,7 @@ from planner.algebra import (
     Window,
     inputs,
 )
-from planner.analysis.equality import encode_alike
-from planner.expr import (
+from planner.calculus.expr import (
     FUNCTIONS,
     Call,
     Column,
@@ -49,7 +49,7 @@ from planner.expr import (
     may_fail,
     walk,
 )
-from planner.types import (
+from planner.calculus.types import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -60,8 +60,8 @@ from planner.types import (
     Schema,
     SqlType,
 )
-from planner.visit import expressions
-from planner.visit import walk as walk_plan
+from planner.calculus.visit import expressions
+from planner.calculus.visit import walk as walk_plan
 
 
 class PlanError(Exception):

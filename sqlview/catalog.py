@@ -17,12 +17,12 @@ from operators.dataflow import Dataflow, Key
 from operators.flight.rows import RowReader
 from operators.table import TableState
 from planner import dataflow as ir
-from planner.algebra import SortKey
+from planner.calculus.algebra import SortKey
+from planner.calculus.types import Schema
+from planner.calculus.zones import Zone
 from planner.context import CLOCK, RelationInfo, Trait, UserFunction
 from planner.errors import CatalogError, suggestion
 from planner.names import DEFAULT_SCHEMA, folded, full_name, schema_of
-from planner.types import Schema
-from planner.zones import Zone
 
 
 @dataclass(slots=True, eq=False)

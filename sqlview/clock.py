@@ -24,10 +24,10 @@ import pyarrow as pa
 from operators.flight.column import Column
 from operators.naive import instant_of, naive_in
 from operators.state.changes import UPSERT
+from planner.calculus.types import TIMESTAMP, TINYINT
+from planner.calculus.zones import Zone
 from planner.context import CLOCK_COLUMN
 from planner.errors import DataError, SqlViewError
-from planner.types import TIMESTAMP, TINYINT
-from planner.zones import Zone
 from sqlview.arguments import kind_of
 from sqlview.catalog import Table
 from sqlview.transaction import Statement

@@ -11,13 +11,13 @@ from operators import scalar
 from operators.flight import arrow
 from operators.flight.column import Column
 from planner import parse
-from planner.algebra import Project
 from planner.bind import bind_query
+from planner.calculus.algebra import Project
+from planner.calculus.expr import Literal
+from planner.calculus.types import Schema
+from planner.calculus.zones import Zone
 from planner.errors import DataError
-from planner.expr import Literal
-from planner.optimizer import optimize
-from planner.types import Schema
-from planner.zones import Zone
+from planner.rewrite.optimizer import optimize
 from sqlview.catalog import Catalog, Table
 
 

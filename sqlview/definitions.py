@@ -17,22 +17,23 @@ from operators.dataflow import Dataflow
 from operators.scalar import user
 from operators.scalar.user import Function
 from operators.table import TableState
-from planner import algebra, parse
 from planner import dataflow as ir
+from planner import parse
 from planner.analysis.keys import plan_keys
 from planner.bind import bind_default, bind_view, is_taken
+from planner.calculus import algebra
+from planner.calculus.expr import children
+from planner.calculus.types import Schema, SqlType
+from planner.calculus.visit import expressions, walk
+from planner.calculus.zones import Zone
 from planner.context import Trait, UserFunction
 from planner.errors import CatalogError, UnsupportedError, suggestion
-from planner.expr import children
-from planner.indexes import Migration
-from planner.lower import lower, table_key
+from planner.lower.views.indexes import Migration
+from planner.lower.views.views import lower, table_key
 from planner.names import DEFAULT_SCHEMA, folded
-from planner.optimizer import optimize
+from planner.rewrite.optimizer import optimize
 from planner.room import refuse_deep, with_room
 from planner.serialise import PLAN
-from planner.types import Schema, SqlType
-from planner.visit import expressions, walk
-from planner.zones import Zone
 from sqlview.catalog import MOST_LISTED, Catalog, Entry, Space, Stream, Table, View
 from sqlview.defaults import columns_of, default_of
 from sqlview.rewriting import Texts, namings, narrowed_texts, renamed_texts

@@ -11,9 +11,9 @@ from typing_extensions import assert_never
 
 from operators.scalar import user
 from planner import parse
+from planner.calculus.types import Field
 from planner.context import Trait
 from planner.names import CATALOG, quoted, quoted_relation
-from planner.types import Field
 from sqlview.catalog import Catalog, Entry, Space, Stream, Table, View
 
 COLUMNS_SCHEMA = pa.schema(

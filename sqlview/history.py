@@ -25,8 +25,8 @@ from operators.flight import delta as deltas
 from operators.flight.column import Column, Ints
 from operators.flight.delta import Delta
 from operators.state.undo import Undo
+from planner.calculus.types import BIGINT, Field, Schema
 from planner.errors import DataError
-from planner.types import BIGINT, Field, Schema
 from sqlview.arguments import kind_of
 from sqlview.catalog import View
 

@@ -22,9 +22,9 @@ from planner.explain import (
     filter_text,
     predicate_text,
 )
-from planner.indexes import Migration
+from planner.lower.views.indexes import Migration
 from planner.names import short_name
-from planner.optimizer import optimize
+from planner.rewrite.optimizer import optimize
 from sqlview.catalog import Catalog, Stream, View
 from sqlview.metrics import Metrics, StepMetrics, ViewMetrics
 

@@ -25,10 +25,10 @@ import pyarrow as pa
 from typing_extensions import Self
 
 from operators.flight.arrow import arrow_type
+from planner.calculus.types import Field, Schema
 from planner.errors import CatalogError, DataError, SqlViewError
 from planner.names import DEFAULT_SCHEMA, folded
 from planner.parse.tokens import line_and_column
-from planner.types import Field, Schema
 from sqlview.arguments import check_callable, kind_of
 from sqlview.catalog import Catalog, Table, View
 from sqlview.parameters import Parameters, Rewritten, for_all, listed, parameters_of, types_of

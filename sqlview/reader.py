@@ -22,11 +22,11 @@ from operators.nodes.store import consolidate
 from operators.state import equality
 from operators.state.rows import Rows
 from planner import dataflow as ir
-from planner.algebra import SortKey
+from planner.calculus.algebra import SortKey
+from planner.calculus.types import Schema
+from planner.calculus.zones import Zone
 from planner.errors import DataError, ViewError, suggestion
 from planner.names import folded
-from planner.types import Schema
-from planner.zones import Zone
 from sqlview.catalog import Table, View
 from sqlview.history import Change
 from sqlview.versions import Version, Versions

@@ -30,9 +30,9 @@ from operators.state.encode import equal_values
 from operators.state.reading import Part, Reading, dealt
 from operators.state.relation import Relation
 from planner import dataflow as ir
+from planner.calculus.zones import Zone
 from planner.errors import CatalogError, DataError, suggestion
 from planner.names import folded
-from planner.zones import Zone
 from sqlview.catalog import Catalog, Stream, Table, View
 from sqlview.reader import Reader, check, in_order
 from sqlview.store import Store

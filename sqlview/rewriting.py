@@ -17,10 +17,10 @@ from typing import TypeAlias
 
 from planner import parse
 from planner.bind import BoundQuery, Reference, bind_query
+from planner.calculus.types import Schema
 from planner.errors import CatalogError, SqlViewError
 from planner.names import folded
 from planner.parse.tokens import lexemes
-from planner.types import Schema
 from sqlview.catalog import Catalog, Entry, Table, View
 
 #: Of views, by their ids.

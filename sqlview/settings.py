@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from planner import zones
+from planner.calculus import zones
+from planner.calculus.zones import Zone
 from planner.errors import SqlViewError, UnsupportedError
-from planner.zones import Zone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

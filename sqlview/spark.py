@@ -41,7 +41,8 @@ from operators.scalar import user
 from operators.state.files import absolute, discard_tree, make_directory
 from operators.state.stored import StoredRows
 from operators.state.values import ValueFiles
-from planner import zones
+from planner.calculus import zones
+from planner.calculus.zones import Zone
 from planner.context import UserFunction
 from planner.errors import (
     BindError,
@@ -53,7 +54,6 @@ from planner.errors import (
 )
 from planner.names import folded
 from planner.parse import words_of
-from planner.zones import Zone
 from sqlview.java import JavaNotFoundError, ensure_java
 from sqlview.lending import Lending, spark_schema
 from sqlview.quoting import spark_name, spark_template

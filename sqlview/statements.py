@@ -26,17 +26,18 @@ from operators.flight.column import Column, Ints
 from operators.flight.misfits import null_misfit
 from operators.state.arrangement import ArrangementState
 from operators.state.changes import DELETE, INSERT
-from planner import algebra, bind, parse
+from planner import bind, parse
 from planner import dataflow as ir
-from planner.algebra import Plan
+from planner.calculus import algebra
+from planner.calculus.algebra import Plan
+from planner.calculus.expr import Call, Expr, Literal, conjuncts
+from planner.calculus.expr import Column as ColumnRef
+from planner.calculus.types import Field
+from planner.calculus.visit import walk
+from planner.calculus.zones import Zone
 from planner.errors import CatalogError, DataError
-from planner.expr import Call, Expr, Literal, conjuncts
-from planner.expr import Column as ColumnRef
 from planner.names import folded, quoted
 from planner.room import with_room
-from planner.types import Field
-from planner.visit import walk
-from planner.zones import Zone
 from sqlview.catalog import Catalog, Stream, Table, View
 from sqlview.definitions import lowered
 from sqlview.transaction import Statement

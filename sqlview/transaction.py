@@ -29,9 +29,9 @@ from operators.scalar.text import shortened
 from operators.state.changes import DELETE, INSERT, UPSERT
 from operators.state.encode import local_words
 from operators.state.stored import StoredRows
+from planner.calculus.zones import Zone
 from planner.errors import DataError, SqlViewError
 from planner.names import folded
-from planner.zones import Zone
 from sqlview.arguments import check_flag, check_text, kind_of
 from sqlview.catalog import Catalog, Stream, Table
 from sqlview.positions import NOWHERE, Move

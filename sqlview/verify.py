@@ -22,9 +22,9 @@ import pyarrow as pa
 from operators.flight import arrow
 from operators.flight.delta import Delta
 from planner import parse
+from planner.calculus.zones import UTC
 from planner.errors import ViewError
 from planner.names import folded
-from planner.zones import UTC
 from sqlview.catalog import Catalog, Table, View
 from sqlview.clock import instant_in, shown
 from sqlview.display import preformatted

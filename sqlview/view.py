@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from operators.flight.arrow import in_zone
 from operators.flight.rendering import python_values
+from planner.calculus.types import Schema
+from planner.calculus.zones import Zone
 from planner.errors import SqlViewError
-from planner.types import Schema
-from planner.zones import Zone
 from sqlview import display
 from sqlview.arguments import checked_count
 

@@ -33,7 +33,7 @@ import sqlglot
 from sqlglot import exp
 
 import sqlview
-from planner import types as t
+from planner.calculus import types as t
 from planner.errors import SqlViewError, ViewError
 from sqlview.oracle import (
     CannotSay,

@@ -29,7 +29,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from planner import types as t
+from planner.calculus import types as t
 from planner.errors import ViewError
 from sqlview.oracle import canonical_rows, compare
 from sqlview.oracle.kinds import spark_type

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from planner import types as t
+from planner.calculus import types as t
 from sqlview import oracle
 from tests import fuzz
 from tests.conftest import Connect

@@ -18,8 +18,8 @@ from operators.state.arrangement import ArrangementState
 from operators.state.probes import sort_probes
 from operators.state.relation import Relation
 from planner import dataflow as ir
-from planner import types as t
-from planner.types import Field
+from planner.calculus import types as t
+from planner.calculus.types import Field
 
 ENTRIES = 4_000_000
 BATCH = 100_000

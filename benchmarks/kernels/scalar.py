@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from operators.flight.column import Column
 from operators.scalar import compile as compile_expr
-from planner import expr as e
-from planner import types as t
+from planner.calculus import expr as e
+from planner.calculus import types as t
 
 MONEY = t.DecimalType(15, 2)
 FACTOR = t.DecimalType(16, 2)

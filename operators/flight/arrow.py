@@ -33,10 +33,10 @@ from operators.flight.utf8 import first_invalid, refuse_invalid
 from operators.naive import instants_of
 from operators.scalar import decimals
 from operators.slabs import ROWS
-from planner import types as t
+from planner.calculus import types as t
+from planner.calculus.zones import UTC, Zone
 from planner.errors import DataError, suggestion
 from planner.names import folded
-from planner.zones import UTC, Zone
 
 _MICROS_PER_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1}
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from operators import naive
 from operators.flight.misfits import Misfit
 from operators.flight.rendering import shortened, texts
-from planner import types as t
+from planner.calculus import types as t
 
 _SHOWN_CHARACTERS = 60
 #: Wide enough for every integer that is written with a fraction of zeros or an exponent.

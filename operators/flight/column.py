@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 
 from operators.quick import quick
 from operators.slabs import ROWS
-from planner import types as t
+from planner.calculus import types as t
 from planner.errors import DataError
 
 Ints: TypeAlias = npt.NDArray[np.int64]

@@ -25,7 +25,7 @@ from operators.state.filters import FilterReader
 from operators.state.probes import Probes
 from operators.state.relation import Relation
 from operators.state.rows import Rows
-from planner.types import Field, Schema, SqlType
+from planner.calculus.types import Field, Schema, SqlType
 
 
 @quick

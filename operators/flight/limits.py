@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.flight.misfits import Misfit
-from planner.types import Field
+from planner.calculus.types import Field
 
 
 def within(array: pa.Array, field: Field) -> pa.Array:

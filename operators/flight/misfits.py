@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from planner.calculus.types import Field
 from planner.errors import DataError
-from planner.types import Field
 
 
 class Misfit(DataError):

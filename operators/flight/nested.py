@@ -39,7 +39,7 @@ from operators.flight.column import (
     widen,
 )
 from operators.kernels import nested as kernels
-from planner import types as t
+from planner.calculus import types as t
 from planner.errors import DataError
 
 _EMPTY = np.empty(0, np.uint8)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from operators.flight import nested
 from operators.flight.column import Bools, Column, Ints
 from operators.flight.misfits import Misfit
-from planner import types as t
+from planner.calculus import types as t
 from planner.names import folded
 
 _Inward = Callable[[pa.Array, t.Field], Column]

@@ -14,7 +14,7 @@ from operators.flight import nested
 from operators.flight.column import Bools, Column
 from operators.flight.misfits import Misfit, null_misfit
 from operators.flight.nested_arrow import repeated_key
-from planner import types as t
+from planner.calculus import types as t
 from planner.errors import DataError
 from planner.names import folded
 

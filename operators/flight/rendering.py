@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from operators.scalar.text import MICROS_PER_DAY, format_date, shortened
+from planner.calculus.zones import UTC, Zone, find
 from planner.errors import DataError
-from planner.zones import UTC, Zone, find
 
 __all__ = ["python_values", "shortened", "texts"]
 

@@ -30,7 +30,7 @@ from operators.flight.column import Bools, Column, Values, concat, flight_dtype,
 from operators.flight.misfits import Misfit, listed, merged, null_misfit
 from operators.flight.rendering import shortened
 from operators.naive import instant_of
-from planner import types as t
+from planner.calculus import types as t
 from planner.errors import DataError, suggestion
 from planner.names import folded
 

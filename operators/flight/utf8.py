@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from operators.flight.misfits import Misfit
 from operators.kernels.texts import is_ascii
-from planner.types import Field
+from planner.calculus.types import Field
 
 #: Of one text, in a message.
 _SHOWN_BYTES = 20

@@ -27,7 +27,7 @@ from operators.state.arrangement import IndexReader
 from operators.state.filters import FilterReader
 from operators.state.rows import Rows
 from planner import dataflow as ir
-from planner.expr import columns_used
+from planner.calculus.expr import columns_used
 
 
 class DeltaJoinOperator(Operator[ir.DeltaJoin]):

@@ -15,7 +15,7 @@ from operators.flight.nested import Lists, Pieces
 from operators.nodes.operator import Inputs, Operator, Place
 from operators.nodes.runs import elements
 from planner import dataflow as ir
-from planner.types import INT, SqlType
+from planner.calculus.types import INT, SqlType
 
 
 class ExplodeOperator(Operator[ir.Explode]):

@@ -30,10 +30,10 @@ from operators.state.relation import Relation
 from operators.state.storage import layout_of
 from operators.state.ticks import tick_of
 from planner import dataflow as ir
-from planner import types as t
-from planner.expr import Call, Expr, Literal
-from planner.expr import Column as ColumnRef
-from planner.types import Schema
+from planner.calculus import types as t
+from planner.calculus.expr import Call, Expr, Literal
+from planner.calculus.expr import Column as ColumnRef
+from planner.calculus.types import Schema
 
 #: So many rows that change outside are a small change.
 MOST_ROWS = 1 << 12

@@ -6,7 +6,8 @@ if it is of distinct values; the rest is sorted once for all groups, or folded b
 Invariant: the result depends on the multiset of a group's rows alone, never on their order: sorts
 go on to the value itself, and moments are exact (operators.nodes.moments). 0.0 and -0.0 are equal,
 and sort by their sign where nothing else tells them apart.
-Source: planner.algebra.RECOMPUTED says what each is; Spark SQL, Percentile, Mode, MaxBy, ListAgg.
+Source: planner.calculus.algebra.RECOMPUTED says what each is; Spark SQL, Percentile, Mode, MaxBy,
+ListAgg.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from operators.nodes.partitions import sort_rows
 from operators.scalar.casts import conversion
 from operators.state import encode
 from planner import dataflow as ir
-from planner.algebra import BITMAP_BYTES, SortKey
-from planner.types import BINARY, BOOLEAN, DOUBLE, FloatType, SqlType
+from planner.calculus.algebra import BITMAP_BYTES, SortKey
+from planner.calculus.types import BINARY, BOOLEAN, DOUBLE, FloatType, SqlType
 
 _BITS: dict[str, Any] = {
     "bit_and": np.bitwise_and,

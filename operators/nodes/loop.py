@@ -42,9 +42,9 @@ from operators.state.arrangement import IndexReader
 from operators.state.relation import Relation
 from operators.state.ticks import epoch_end, tick_of
 from planner import dataflow as ir
-from planner.algebra import FOREVER
+from planner.calculus.algebra import FOREVER
+from planner.calculus.types import BIGINT, Schema
 from planner.errors import DataError
-from planner.types import BIGINT, Schema
 
 if TYPE_CHECKING:
     from operators.nodes.fused import Changed

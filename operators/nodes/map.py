@@ -28,8 +28,8 @@ from operators.scalar.text import shortened
 from operators.scalar.value import Errors, only_where
 from operators.state.shared import Shared
 from planner import dataflow as ir
-from planner.expr import Column as ColumnRef
-from planner.expr import columns_used
+from planner.calculus.expr import Column as ColumnRef
+from planner.calculus.expr import columns_used
 
 #: Of one value, in the message of a row that cannot be computed.
 _SHOWN_CHARACTERS = 100

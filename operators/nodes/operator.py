@@ -22,7 +22,7 @@ from operators.state.relation import Relation
 from operators.state.rows import Rows
 from operators.state.shared import Shared
 from planner import dataflow as ir
-from planner.types import Schema
+from planner.calculus.types import Schema
 
 
 class Place(Protocol):

@@ -19,7 +19,7 @@ from operators.state.order import sort_keys
 from operators.state.rows import Rows
 from operators.state.spine import keys_at
 from planner import dataflow as ir
-from planner.algebra import SortKey
+from planner.calculus.algebra import SortKey
 
 
 @dataclass(frozen=True, slots=True)

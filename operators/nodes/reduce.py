@@ -38,8 +38,8 @@ from operators.state.relation import Relation
 from operators.state.rows import Rows
 from operators.state.spine import keys_at
 from planner import dataflow as ir
-from planner.algebra import SortKey
-from planner.expr import Column as ColumnRef
+from planner.calculus.algebra import SortKey
+from planner.calculus.expr import Column as ColumnRef
 
 _ALL_VALID = np.empty(0, np.bool_)
 _NONE_TOUCHED = np.empty(0, np.bool_)

@@ -26,7 +26,7 @@ from operators.state import encode, equality
 from operators.state.order import sort_keys
 from operators.state.relation import PIECE_ROWS
 from operators.state.spine import keys_at
-from planner.algebra import SortKey
+from planner.calculus.algebra import SortKey
 
 #: So many groups of pieces are added up before the last piece, where that makes them fewer.
 _MOST_GROUPS = 2 * PIECE_ROWS

@@ -27,8 +27,8 @@ from operators.state import encode, equality
 from operators.state.arrangement import IndexReader, Matches
 from operators.state.ranges import Bound, between
 from planner import dataflow as ir
-from planner.expr import Call, column
-from planner.types import BOOLEAN
+from planner.calculus.expr import Call, column
+from planner.calculus.types import BOOLEAN
 
 _ALL = np.empty(0, np.bool_)
 #: For each comparison: whether rows above the scalar pass, and whether the scalar itself does.

@@ -31,9 +31,9 @@ from operators.state.arrangement import ArrangementState, IndexReader
 from operators.state.relation import Relation
 from operators.state.ticks import round_of
 from planner import dataflow as ir
-from planner.algebra import FOREVER
-from planner.expr import Column as ColumnRef
-from planner.types import BIGINT, Field, Schema
+from planner.calculus.algebra import FOREVER
+from planner.calculus.expr import Column as ColumnRef
+from planner.calculus.types import BIGINT, Field, Schema
 
 _COUNT = ir.Accumulator("count_rows", None)
 

@@ -23,8 +23,8 @@ from operators.nodes.runs import CHUNK_ROWS, chunks, elements
 from operators.scalar import exact_sum
 from operators.state import encode
 from planner import dataflow as ir
-from planner.algebra import RECOMPUTED, FrameEnd, SortKey
-from planner.types import BIGINT, DOUBLE, INT, DecimalType, SqlType
+from planner.calculus.algebra import RECOMPUTED, FrameEnd, SortKey
+from planner.calculus.types import BIGINT, DOUBLE, INT, DecimalType, SqlType
 
 _ALL_VALID = np.empty(0, np.bool_)
 

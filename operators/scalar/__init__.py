@@ -66,16 +66,16 @@ from operators.scalar.value import (
     joined,
     physical,
 )
-from planner import types as t
+from planner.calculus import types as t
+from planner.calculus.expr import Call, Expr, Literal, Outer, Parameter
+from planner.calculus.expr import Column as ColumnExpr
 from planner.errors import FunctionError
-from planner.expr import Call, Expr, Literal, Outer, Parameter
-from planner.expr import Column as ColumnExpr
 
 __all__ = ["BUILDERS", "Compiled", "Errors", "Fetch", "Value", "compile", "literals"]
 
 Value: TypeAlias = tuple[Column, Errors | None]
 
-#: How to compile each function of planner.expr.FUNCTIONS.
+#: How to compile each function of planner.calculus.expr.FUNCTIONS.
 BUILDERS: dict[str, Builder] = {
     **arithmetic.BUILDERS,
     **comparison.BUILDERS,
@@ -175,7 +175,8 @@ def compile(expr: Expr) -> Compiled:
     """Prepare an expression for evaluation.
 
     Raises: UnsupportedError for casts and regular expressions that cannot be evaluated, BindError
-    for an ill-formed LIKE pattern; ValueError if the expression breaks the rules of planner.expr.
+    for an ill-formed LIKE pattern; ValueError if the expression breaks the rules of
+    planner.calculus.expr.
     """
     node = _node(expr)
     return Compiled(node.type, node.literal, node.run)

@@ -33,8 +33,8 @@ from operators.scalar.value import (
     unary,
     unary_checked,
 )
-from planner import types as t
-from planner.expr import Call
+from planner.calculus import types as t
+from planner.calculus.expr import Call
 
 _MIN, _MAX = -(1 << 63), (1 << 63) - 1
 _WORD = (1 << 64) - 1

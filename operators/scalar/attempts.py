@@ -7,7 +7,7 @@ import numpy as np
 from operators.flight.column import Column
 from operators.scalar import arithmetic
 from operators.scalar.value import Builder, Fetch, Node, Result, Run, both_valid, inherited
-from planner.expr import Call
+from planner.calculus.expr import Call
 
 _OPERATORS = ("add", "subtract", "multiply", "divide", "remainder")
 

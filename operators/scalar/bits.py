@@ -21,8 +21,8 @@ from operators.scalar.value import (
     failures,
     unary,
 )
-from planner import types as t
-from planner.expr import Call
+from planner.calculus import types as t
+from planner.calculus.expr import Call
 
 _BETWEEN: dict[str, Callable[[Any, Any], Values]] = {
     "bit_and": np.bitwise_and,

@@ -35,10 +35,10 @@ from operators.scalar.value import (
     plain_decimal,
 )
 from operators.scalar.zones import UTC_CLOCKS, Clocks, call_zone, clocks_of
-from planner import types as t
+from planner.calculus import types as t
+from planner.calculus.expr import Call
+from planner.calculus.zones import UTC, Zone
 from planner.errors import UnsupportedError
-from planner.expr import Call
-from planner.zones import UTC, Zone
 
 #: (values, rows that became NULL or None, errors) from (values, valid, n)
 Conversion: TypeAlias = Callable[

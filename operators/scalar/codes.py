@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from operators.scalar.strings import rowwise, text_of
 from operators.scalar.value import Builder, Node, Run, unary
+from planner.calculus.expr import Call
 from planner.errors import UnsupportedError
-from planner.expr import Call
 
 _LONG = (1 << 64) - 1
 _SHA2 = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}

@@ -28,8 +28,8 @@ from operators.scalar.value import (
     scalar_of,
     unary,
 )
-from planner import types as t
-from planner.expr import Call
+from planner.calculus import types as t
+from planner.calculus.expr import Call
 
 Compare: TypeAlias = Callable[[Any, Any], Any]
 

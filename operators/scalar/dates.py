@@ -31,8 +31,8 @@ from operators.scalar.value import (
     unary_checked,
 )
 from operators.scalar.zones import Clocks, call_clocks
-from planner import types as t
-from planner.expr import Call, Literal
+from planner.calculus import types as t
+from planner.calculus.expr import Call, Literal
 
 MICROS_PER_SECOND = 1_000_000
 MICROS_PER_DAY = 86_400 * MICROS_PER_SECOND

@@ -18,7 +18,7 @@ from operators.flight.column import Bools, Values, two_words
 from operators.kernels import quotients as division
 from operators.kernels import scalar as kernels
 from operators.scalar.value import Errors, failures, plain_decimal
-from planner.types import DecimalType
+from planner.calculus.types import DecimalType
 
 Objects: TypeAlias = npt.NDArray[Any]
 

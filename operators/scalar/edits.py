@@ -26,7 +26,7 @@ from operators.scalar.value import (
     first_of,
     unary,
 )
-from planner.expr import FEW_COPIES, LONGEST_TEXT, Call
+from planner.calculus.expr import FEW_COPIES, LONGEST_TEXT, Call
 
 _TRIMS = {
     "trim": ("utf8_trim", str.strip),

@@ -28,9 +28,9 @@ from operators.scalar.dates import MICROS_PER_DAY
 from operators.scalar.strings import rowwise, text_of
 from operators.scalar.value import Builder, Node, Run, unary
 from operators.scalar.zones import call_clocks
-from planner import types as t
-from planner.datetime_patterns import Field, pattern_parts
-from planner.expr import Call
+from planner.calculus import types as t
+from planner.calculus.datetime_patterns import Field, pattern_parts
+from planner.calculus.expr import Call
 
 _MONTHS = (
     "January February March April May June July August September October November December".split()

@@ -16,8 +16,8 @@ import numpy as np
 from operators.flight.column import widen
 from operators.scalar.lists import together
 from operators.scalar.value import Builder, Fetch, Node, Result, Run, element
-from planner import types as t
-from planner.expr import Call
+from planner.calculus import types as t
+from planner.calculus.expr import Call
 
 _U32, _U64 = (1 << 32) - 1, (1 << 64) - 1
 _P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9

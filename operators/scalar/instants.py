@@ -29,7 +29,7 @@ from operators.scalar.value import (
     unary_checked,
 )
 from operators.scalar.zones import MICROS_PER_DAY, MICROS_PER_SECOND, call_clocks
-from planner.expr import Call
+from planner.calculus.expr import Call
 
 _MAX = (1 << 63) - 1
 _UNITS = {"seconds": 1_000_000, "millis": 1_000, "micros": 1}

@@ -23,9 +23,9 @@ from operators.scalar.lists import strict
 from operators.scalar.strings import rowwise, text_of
 from operators.scalar.text import format_float
 from operators.scalar.value import Builder, Node, Run
-from planner import types as t
+from planner.calculus import types as t
+from planner.calculus.expr import Call
 from planner.errors import UnsupportedError
-from planner.expr import Call
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9A-Za-z_.])")

@@ -28,9 +28,9 @@ from operators.scalar.lists import strict
 from operators.scalar.strings import rowwise, text_of
 from operators.scalar.value import Builder, Errors, Node, Run, failures
 from operators.scalar.zones import MICROS_PER_DAY, MICROS_PER_SECOND, call_zone, clocks_of
-from planner import types as t
-from planner.expr import Call
-from planner.zones import Zone
+from planner.calculus import types as t
+from planner.calculus.expr import Call
+from planner.calculus.zones import Zone
 
 _Reader = Callable[[Any], Any]
 

@@ -48,8 +48,8 @@ from operators.scalar.value import (
     first_of,
     only_where,
 )
-from planner import types as t
-from planner.expr import Call
+from planner.calculus import types as t
+from planner.calculus.expr import Call
 
 
 def _within(columns: Fetch, rows: Ints, variables: Mapping[int, Column]) -> Fetch:

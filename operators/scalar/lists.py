@@ -34,8 +34,8 @@ from operators.scalar.value import (
     first_of,
     inherited,
 )
-from planner import types as t
-from planner.expr import Call
+from planner.calculus import types as t
+from planner.calculus.expr import Call
 
 #: Elements of an array that SEQUENCE and ARRAY_REPEAT make, at most.
 _MOST_ELEMENTS = 1 << 24

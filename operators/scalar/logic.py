@@ -25,7 +25,7 @@ from operators.scalar.value import (
     scalar_run,
     unary,
 )
-from planner.expr import Call
+from planner.calculus.expr import Call
 
 
 def _connective(call: Call, args: tuple[Node, ...]) -> Run:

@@ -24,8 +24,8 @@ from operators.scalar.value import (
     failures,
     first_of,
 )
-from planner import types as t
-from planner.expr import Call
+from planner.calculus import types as t
+from planner.calculus.expr import Call
 
 _ENTRY = pa.scalar(b"\x02", pa.binary())
 

@@ -21,7 +21,7 @@ from operators.scalar.value import (
     binary,
     unary,
 )
-from planner.expr import Call
+from planner.calculus.expr import Call
 
 _LONG = (1 << 64) - 1
 _MAX_LONG = (1 << 63) - 1

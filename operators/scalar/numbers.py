@@ -29,8 +29,8 @@ from operators.scalar.value import (
     unary,
     unary_checked,
 )
-from planner import types as t
-from planner.expr import Call
+from planner.calculus import types as t
+from planner.calculus.expr import Call
 
 _ENOUGH = decimal.Context(prec=800, Emax=10_000, Emin=-10_000)
 

@@ -17,9 +17,9 @@ from operators.flight import nested
 from operators.flight.column import Column
 from operators.scalar.strings import rowwise, text_of
 from operators.scalar.value import Builder, Fetch, Node, Result, Run
-from planner import types as t
+from planner.calculus import types as t
+from planner.calculus.expr import Call
 from planner.errors import BindError, UnsupportedError
-from planner.expr import Call
 
 #: What "." is not, and what "$" may stand before.
 _LINE_ENDS = "\\n\\r\\u0085\\u2028\\u2029"

@@ -32,8 +32,8 @@ from operators.scalar.value import (
     only_where,
     unary,
 )
+from planner.calculus.expr import Call
 from planner.errors import BindError, UnsupportedError
-from planner.expr import Call
 
 _MAX_INT = (1 << 31) - 1
 

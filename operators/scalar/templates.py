@@ -16,8 +16,8 @@ import pyarrow as pa
 from operators.scalar.strings import rowwise
 from operators.scalar.text import format_float
 from operators.scalar.value import Builder, Fetch, Node, Result, Run
-from planner import types as t
-from planner.expr import Call
+from planner.calculus import types as t
+from planner.calculus.expr import Call
 
 _PLACE = re.compile(r"%(\d+\$|<)?([-#+ 0,(]*)(\d+)?(?:\.(\d+))?([tT][a-zA-Z]|[a-zA-Z%])")
 _UP = decimal.Context(prec=800, rounding=decimal.ROUND_HALF_UP)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from planner import zones
+from planner.calculus import zones
 
 MICROS_PER_DAY = 86_400_000_000
 _BLANK = "".join(map(chr, range(0x21))) + "\x7f"

@@ -17,7 +17,7 @@ from operators.scalar.lists import parts_by, strict
 from operators.scalar.regexps import translated
 from operators.scalar.strings import rowwise, text_of
 from operators.scalar.value import Builder, Errors, Node, Run, failures
-from planner.expr import Call
+from planner.calculus.expr import Call
 
 _OTHER = r"[^\x00-\x7f\x80-\x9f\s\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 _ESCAPED = "%[0-9A-Fa-f]{2}"

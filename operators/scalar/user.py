@@ -30,9 +30,9 @@ from operators.scalar.value import (
     first_of,
     joined,
 )
-from planner import types as t
+from planner.calculus import types as t
+from planner.calculus.expr import Call
 from planner.errors import DataError, FunctionError
-from planner.expr import Call
 
 #: Takes an Arrow array for each argument, all of one length, and gives one of that length.
 Function: TypeAlias = Callable[..., Any]

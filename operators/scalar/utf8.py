@@ -14,9 +14,9 @@ from operators.flight.column import Bools, Column
 from operators.scalar.lists import strict
 from operators.scalar.strings import rowwise
 from operators.scalar.value import Builder, Node, Run, unary
-from planner import types as t
-from planner.algebra import BITMAP_BYTES
-from planner.expr import Call
+from planner.calculus import types as t
+from planner.calculus.algebra import BITMAP_BYTES
+from planner.calculus.expr import Call
 
 
 def _is_valid(call: Call, args: tuple[Node, ...]) -> Run:

@@ -22,8 +22,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.flight.column import Bools, Column, Ints, Values, flight_dtype, is_textual, text_type
-from planner import types as t
-from planner.expr import Call, Literal
+from planner.calculus import types as t
+from planner.calculus.expr import Call, Literal
 
 Fetch: TypeAlias = Callable[[int], Column]
 Physical: TypeAlias = bool | int | float | str | bytes | None

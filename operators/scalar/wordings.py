@@ -24,8 +24,8 @@ from operators.scalar.value import (
     first_of,
     only_where,
 )
-from planner import types as t
-from planner.expr import Call
+from planner.calculus import types as t
+from planner.calculus.expr import Call
 
 _MAX_INT = (1 << 31) - 1
 

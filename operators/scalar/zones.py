@@ -2,7 +2,7 @@
 
 A local time is a pair (days since 1970-01-01, microseconds of the day), so that it is exact for
 every instant of 64 bits, and nothing here overflows but the way back to microseconds, which is
-checked. The rules are those of planner.zones.
+checked. The rules are those of planner.calculus.zones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from operators.flight.column import Bools, Ints
 from operators.scalar.value import Node
-from planner.zones import CYCLE_SECONDS, SECONDS_PER_DAY, UTC, Zone, find
+from planner.calculus.zones import CYCLE_SECONDS, SECONDS_PER_DAY, UTC, Zone, find
 
 MICROS_PER_SECOND = 1_000_000
 MICROS_PER_DAY = SECONDS_PER_DAY * MICROS_PER_SECOND

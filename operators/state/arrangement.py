@@ -30,8 +30,8 @@ from operators.state.rows import Rows
 from operators.state.spine import Batch, Spine, make_batch, skips_of, table_of, with_skips
 from operators.state.work import Work
 from planner import dataflow as ir
-from planner.algebra import SortKey
-from planner.expr import Expr
+from planner.calculus.algebra import SortKey
+from planner.calculus.expr import Expr
 
 _EMPTY = np.empty(0, np.int64)
 #: Bits of a slice that tell it from others of its bucket.

@@ -9,7 +9,7 @@ import numpy as np
 
 from operators.flight.column import Column, Ints, Unread
 from operators.kernels import encoding
-from planner import types as t
+from planner.calculus import types as t
 
 
 def can_be_seen(kinds: Sequence[t.SqlType]) -> bool:

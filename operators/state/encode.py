@@ -29,8 +29,8 @@ import pyarrow.compute as pc
 from operators.flight.column import Bools, Column, Ints, is_textual, narrow, ones, widen
 from operators.kernels import encoding
 from operators.state.hashing import Hashing
-from planner import types as t
-from planner.algebra import SortKey
+from planner.calculus import types as t
+from planner.calculus.algebra import SortKey
 
 _PREFIX_WORDS = 2
 #: Columns of a key whose words may be a hash, each with the word whose lowest bit tells whether

@@ -20,7 +20,7 @@ from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state.pieces import Array, Home, MappedFiles, Stored
 from operators.state.relation import PIECE_ROWS, Relation, by_block
 from operators.state.rows import Rows
-from planner.expr import Expr
+from planner.calculus.expr import Expr
 
 #: Shared by all blocks of which no row can be seen any more.
 _NONE_PASSES = np.zeros(BLOCK_ROWS // 8, np.uint8)

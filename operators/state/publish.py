@@ -51,8 +51,8 @@ from operators.state.shared import Shared
 from operators.state.spine import Batch, mapped_batch
 from operators.state.values import ValueFiles, Writing
 from planner import dataflow as ir
-from planner import types as t
-from planner.expr import Expr
+from planner.calculus import types as t
+from planner.calculus.expr import Expr
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from operators.state.pieces import Home
 from operators.state.reading import BATCH_ROWS, FileBlock, FileColumn
 from operators.state.relation import Relation
 from operators.state.values import ValueFiles
-from planner.types import Schema
+from planner.calculus.types import Schema
 
 #: Rows that come along with one part.
 PIECE_ROWS = 2 * BLOCK_ROWS

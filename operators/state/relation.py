@@ -50,7 +50,7 @@ from operators.state.storage import (
     repeated,
     stored_values,
 )
-from planner import types as t
+from planner.calculus import types as t
 
 #: So many rows at once become blocks of their own.
 BULK_ROWS = BLOCK_ROWS // 4

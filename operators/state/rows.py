@@ -19,7 +19,7 @@ from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state.pieces import Array, Home, MappedFiles
 from operators.state.shared import Shared
 from operators.state.storage import layout_of
-from planner import types as t
+from planner.calculus import types as t
 
 #: Versions as kernels take them: dead bits, births (first row, time), deaths (row, time).
 Versions = tuple[Ints, Ints, Ints, Ints, Ints]

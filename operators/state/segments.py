@@ -23,7 +23,7 @@ from operators.state.files import Draft, mapped
 from operators.state.pieces import Array, checksum, flat
 from operators.state.relation import Block, Form
 from operators.state.storage import Layout
-from planner import types as t
+from planner.calculus import types as t
 
 #: Blocks of one file.
 MOST_BLOCKS = 64

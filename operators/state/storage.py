@@ -20,7 +20,7 @@ import pyarrow as pa
 from operators.flight.column import Bools, Column, Unread, widen
 from operators.kernels.memory import BLOCK_BITS, BLOCK_ROWS
 from operators.slabs import ROWS, is_slab, owner_of
-from planner import types as t
+from planner.calculus import types as t
 
 #: An array that came in is taken over unless it keeps this many times its bytes in memory.
 _WASTE = 4

@@ -21,7 +21,7 @@ from operators.state.files import sync_directory
 from operators.state.pieces import Home, MappedFiles, checksum
 from operators.state.relation import BULK_ROWS, Relation
 from operators.state.segments import MOST_BLOCKS, SegmentWriter, arrays_of
-from planner.types import Schema
+from planner.calculus.types import Schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)

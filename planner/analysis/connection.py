@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from planner.algebra import Join
-from planner.expr import Call, Expr, columns_used
+from planner.calculus.algebra import Join
+from planner.calculus.expr import Call, Expr, columns_used
 
 
 def homes(plan: Join) -> list[int]:

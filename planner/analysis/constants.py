@@ -15,8 +15,8 @@ import datetime
 import decimal
 from decimal import Decimal
 
-from planner.expr import Call, Expr, Literal, Scalar, transform
-from planner.types import (
+from planner.calculus.expr import Call, Expr, Literal, Scalar, transform
+from planner.calculus.types import (
     BOOLEAN,
     DateType,
     DecimalType,

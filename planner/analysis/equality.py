@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.expr import Call, Column, Expr
-from planner.types import BOOLEAN, DecimalType, IntegerType, SqlType
+from planner.calculus.expr import Call, Column, Expr
+from planner.calculus.types import BOOLEAN, DecimalType, IntegerType, SqlType
 
 
 def encode_alike(left: SqlType, right: SqlType) -> bool:

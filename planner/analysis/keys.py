@@ -12,7 +12,8 @@ from itertools import product
 from typing_extensions import assert_never
 
 from planner import dataflow
-from planner.algebra import (
+from planner.analysis.equality import Link, as_link, classes
+from planner.calculus.algebra import (
     Aggregate,
     Apply,
     Explode,
@@ -37,8 +38,7 @@ from planner.algebra import (
     Window,
     identity,
 )
-from planner.analysis.equality import Link, as_link, classes
-from planner.expr import Column, Expr, Literal, conjuncts
+from planner.calculus.expr import Column, Expr, Literal, conjuncts
 
 Key = tuple[int, ...]
 

@@ -12,12 +12,20 @@ input adds no rows is proved from keys.
 
 from __future__ import annotations
 
-from planner.algebra import Filter, Join, Plan, Project, Scan
 from planner.analysis.equality import Link, as_link, classes, equality
 from planner.analysis.keys import TableKey, matches_once
 from planner.analysis.selectivity import selectivity
-from planner.expr import Column, Expr, columns_used, conjunction, conjuncts, may_fail, remap
-from planner.visit import walk
+from planner.calculus.algebra import Filter, Join, Plan, Project, Scan
+from planner.calculus.expr import (
+    Column,
+    Expr,
+    columns_used,
+    conjunction,
+    conjuncts,
+    may_fail,
+    remap,
+)
+from planner.calculus.visit import walk
 
 #: Rows left of a hundred for which it is worth while to keep them apart.
 _WORTH_WHILE = 0.25

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 
-from planner.expr import Call, Column, Expr, Literal, conjuncts
+from planner.calculus.expr import Call, Column, Expr, Literal, conjuncts
 
 _LEAST = 0.01
 _MOST_OF_OR = 0.9

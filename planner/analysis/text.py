@@ -9,8 +9,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from planner.expr import Call, Column, Expr, Literal, Outer, Parameter
-from planner.types import (
+from planner.calculus.expr import Call, Column, Expr, Literal, Outer, Parameter
+from planner.calculus.types import (
     DateType,
     IntervalType,
     Schema,

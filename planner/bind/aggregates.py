@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from planner.algebra import AggregateCall
-from planner.coercion import TypeMismatch, cast, explicit_cast
-from planner.expr import Call, Expr, Literal, may_fail
-from planner.functions import boolean, compare, is_null, logic, negation, scalar
-from planner.types import (
+from planner.calculus.algebra import AggregateCall
+from planner.calculus.coercion import TypeMismatch, cast, explicit_cast
+from planner.calculus.expr import Call, Expr, Literal, may_fail
+from planner.calculus.functions import boolean, compare, is_null, logic, negation, scalar
+from planner.calculus.types import (
     BIGINT,
     BOOLEAN,
     DOUBLE,

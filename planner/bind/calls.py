@@ -1,7 +1,8 @@
 """Function calls: one function per kind of node, found in a table.
 
-What sqlglot makes of a call is read back here as the call that Spark has; `planner.functions` knows
-the types. Functions that are built from others (RIGHT, LAST_DAY, WEEKDAY) are built here.
+What sqlglot makes of a call is read back here as the call that Spark has;
+`planner.calculus.functions` knows the types. Functions that are built from others (RIGHT, LAST_DAY,
+WEEKDAY) are built here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from planner import functions
 from planner.bind import library, nested, user
 from planner.bind.clock import CLOCK_NAMES
 from planner.bind.named import NAMED, Binder, bind_named, field_of, locate
@@ -23,15 +23,16 @@ from planner.bind.tables import (
     TRUNC_DATE,
     TRUNC_TIMESTAMP,
 )
-from planner.errors import suggestion
-from planner.expr import Expr, Literal
-from planner.parse.tokens import shortened
-from planner.types import (
+from planner.calculus import functions
+from planner.calculus.expr import Expr, Literal
+from planner.calculus.types import (
     DATE,
     INT,
     STRING,
     TIMESTAMP,
 )
+from planner.errors import suggestion
+from planner.parse.tokens import shortened
 
 
 def _extract(binder: Binder, node: exp.Expression) -> Expr:

@@ -21,20 +21,13 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner import coercion
-from planner.algebra import Plan, Project, identity
 from planner.bind.queries import Fit, bind_fitted
 from planner.bind.report import Report, describe
 from planner.bind.tables import aggregate_name
-from planner.context import CatalogReader, RelationInfo
-from planner.errors import BindError, ClockError, SqlViewError, suggestion
-from planner.expr import Column, Expr, Literal
-from planner.names import folded
-from planner.parse import Assignment, Clause, Delete, Insert, Merge, Query, Target, Update
-from planner.parse.changes import DEFAULT
-from planner.parse.queries import query_at
-from planner.parse.tokens import Cursor
-from planner.types import (
+from planner.calculus import coercion
+from planner.calculus.algebra import Plan, Project, identity
+from planner.calculus.expr import Column, Expr, Literal
+from planner.calculus.types import (
     INT,
     BooleanType,
     DateType,
@@ -47,7 +40,14 @@ from planner.types import (
     TimestampType,
     is_numeric,
 )
-from planner.zones import Zone
+from planner.calculus.zones import Zone
+from planner.context import CatalogReader, RelationInfo
+from planner.errors import BindError, ClockError, SqlViewError, suggestion
+from planner.names import folded
+from planner.parse import Assignment, Clause, Delete, Insert, Merge, Query, Target, Update
+from planner.parse.changes import DEFAULT
+from planner.parse.queries import query_at
+from planner.parse.tokens import Cursor
 
 #: The actions that write rows.
 INSERTED = ("update", "insert")

@@ -2,7 +2,8 @@
 
 The clock is a relation of one row, which a session moves as it does any other. So `ts > now() -
 interval 7 days` is a comparison with a scalar that moves, of which the planner makes a threshold
-(planner.rules.make_thresholds): a move of the clock visits the rows that it takes in or throws out.
+(planner.rewrite.rules.make_thresholds): a move of the clock visits the rows that it takes in or
+throws out.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from planner import coercion
+from planner.calculus import coercion
+from planner.calculus.expr import Expr
+from planner.calculus.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, SqlType
 from planner.context import CLOCK, CLOCK_COLUMN
-from planner.expr import Expr
-from planner.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, SqlType
 
 #: What the functions give, by the nodes of those that sqlglot knows.
 CLOCK_NODES: dict[type[exp.Expression], SqlType] = {

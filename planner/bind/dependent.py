@@ -17,11 +17,11 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from planner.algebra import Apply, Filter, Plan, Project, UnionAll, identity, nullable
 from planner.bind.outer import deeper
 from planner.bind.subqueries import FIRST, Placement, Subqueries, first_columns
-from planner.expr import Call, Column, Expr, Literal, Outer, columns_used, transform
-from planner.types import BOOLEAN
+from planner.calculus.algebra import Apply, Filter, Plan, Project, UnionAll, identity, nullable
+from planner.calculus.expr import Call, Column, Expr, Literal, Outer, columns_used, transform
+from planner.calculus.types import BOOLEAN
 
 
 def asks_pairs(condition: Expr | None, subqueries: Subqueries, width: int) -> bool:

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from planner import types
-from planner.algebra import Explode, Plan, Project, identity
 from planner.bind import nested
 from planner.bind.library import json_fields
 from planner.bind.nodes import generator_name
 from planner.bind.report import Report
 from planner.bind.scalars import Scalars
-from planner.coercion import TypeMismatch, cast, unify
-from planner.expr import Call, Column, Expr, Literal
-from planner.types import ArrayType, Field, IntegerType, MapType, StructType
+from planner.calculus import types
+from planner.calculus.algebra import Explode, Plan, Project, identity
+from planner.calculus.coercion import TypeMismatch, cast, unify
+from planner.calculus.expr import Call, Column, Expr, Literal
+from planner.calculus.types import ArrayType, Field, IntegerType, MapType, StructType
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from planner.algebra import BITMAP_BYTES, RECOMPUTED, AggregateCall, SortKey
 from planner.bind.aggregates import Keep, aggregate, when
 from planner.bind.report import Refusal, Report
-from planner.coercion import TypeMismatch, cast, explicit_cast
-from planner.expr import Call, Expr, Literal
-from planner.functions import coalesce, is_null, negation
-from planner.types import (
+from planner.calculus.algebra import BITMAP_BYTES, RECOMPUTED, AggregateCall, SortKey
+from planner.calculus.coercion import TypeMismatch, cast, explicit_cast
+from planner.calculus.expr import Call, Expr, Literal
+from planner.calculus.functions import coalesce, is_null, negation
+from planner.calculus.types import (
     BIGINT,
     BINARY,
     DOUBLE,

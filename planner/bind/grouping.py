@@ -14,7 +14,6 @@ from functools import partial
 
 from sqlglot import exp
 
-from planner.algebra import Aggregate, AggregateCall, identity
 from planner.bind.aggregates import Keep, aggregate
 from planner.bind.group_aggregates import GROUP_AGGREGATES, Ordered, group_aggregate, written
 from planner.bind.grouping_sets import grouping_id, is_grouped, spread
@@ -23,9 +22,10 @@ from planner.bind.resolve import FromResolver
 from planner.bind.scalars import NoAggregates, Scalars
 from planner.bind.subqueries import FIRST, Placement, Subqueries
 from planner.bind.tables import aggregate_name
-from planner.expr import Call, Column, Expr, Literal, Outer, Parameter, walk
+from planner.calculus.algebra import Aggregate, AggregateCall, identity
+from planner.calculus.expr import Call, Column, Expr, Literal, Outer, Parameter, walk
+from planner.calculus.types import BIGINT, INT, TINYINT, Field
 from planner.names import folded
-from planner.types import BIGINT, INT, TINYINT, Field
 
 #: The first column of the wide row that is GROUPING or GROUPING_ID of something.
 _GROUPING = FIRST >> 1

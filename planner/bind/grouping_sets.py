@@ -17,11 +17,11 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from planner.algebra import Plan, Project, UnionAll, identity
 from planner.bind.report import Refusal, Report
-from planner.expr import Expr, Literal
-from planner.functions import conditional, is_in
-from planner.types import BIGINT, INT, TINYINT, Field, IntegerType
+from planner.calculus.algebra import Plan, Project, UnionAll, identity
+from planner.calculus.expr import Expr, Literal
+from planner.calculus.functions import conditional, is_in
+from planner.calculus.types import BIGINT, INT, TINYINT, Field, IntegerType
 
 #: Sets of one query, each of which groups all rows.
 MOST_SETS = 1024

@@ -1,8 +1,8 @@
 """Functions of lambdas: transform, filter, exists, aggregate and the like.
 
 A lambda's body is bound by the binder of its clause, which knows its variables besides all names
-around it; it becomes an argument of the call, over `Parameter`s (planner.expr). Source: Spark SQL,
-`higherOrderFunctions`; tests/sql/function_answers.json has its answers.
+around it; it becomes an argument of the call, over `Parameter`s (planner.calculus.expr). Source:
+Spark SQL, `higherOrderFunctions`; tests/sql/function_answers.json has its answers.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from planner import functions
 from planner.bind.report import Report
-from planner.coercion import TypeMismatch, cast, common_type
-from planner.expr import Call, Expr, Literal
-from planner.types import BOOLEAN, INT, ArrayType, MapType, SqlType, holds
+from planner.calculus import functions
+from planner.calculus.coercion import TypeMismatch, cast, common_type
+from planner.calculus.expr import Call, Expr, Literal
+from planner.calculus.types import BOOLEAN, INT, ArrayType, MapType, SqlType, holds
 
 #: Variables of a lambda: the type of each, and whether it may be NULL.
 Variables = Sequence[tuple[SqlType, bool]]

@@ -1,4 +1,4 @@
-"""Functions of `planner.library`, and those that are others in disguise: calls left by their name.
+"""Functions of `calculus.library`, and those that are others in disguise: calls left by their name.
 
 Source: Spark SQL, the functions' own input types; tests/sql/function_answers.json has its answers.
 """
@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from planner import functions
 from planner.bind import nested
 from planner.bind.nested import NESTED
-from planner.coercion import TypeMismatch, cast, common_type, explicit_cast, unify
-from planner.expr import Call, Expr, Literal
-from planner.library import LIBRARY, SECONDS, Function, Takes
-from planner.parse.columns import schema_type
-from planner.session_zone import zone_argument
-from planner.types import (
+from planner.calculus import functions
+from planner.calculus.coercion import TypeMismatch, cast, common_type, explicit_cast, unify
+from planner.calculus.expr import Call, Expr, Literal
+from planner.calculus.library import LIBRARY, SECONDS, Function, Takes
+from planner.calculus.session_zone import zone_argument
+from planner.calculus.types import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -42,7 +41,8 @@ from planner.types import (
     TimestampType,
     parts_of,
 )
-from planner.zones import find
+from planner.calculus.zones import find
+from planner.parse.columns import schema_type
 
 
 def call(name: str, args: Sequence[Expr]) -> Expr:

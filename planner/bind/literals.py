@@ -9,12 +9,12 @@ import re
 
 from sqlglot import exp
 
-from planner import types
 from planner.bind.report import Report
-from planner.expr import Literal
-from planner.functions import Interval
+from planner.calculus import types
+from planner.calculus.expr import Literal
+from planner.calculus.functions import Interval
+from planner.calculus.types import BIGINT, DOUBLE, INT, DecimalType
 from planner.parse.tokens import shortened
-from planner.types import BIGINT, DOUBLE, INT, DecimalType
 
 _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 

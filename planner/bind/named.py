@@ -1,7 +1,8 @@
 """Function calls that the parser leaves by their name: `planner.parse.queries` says which.
 
 One entry of `NAMED` for each name, with the number of arguments that it takes. Functions that are
-others in disguise (PMOD, NEXT_DAY, ZEROIFNULL) are built here; `planner.functions` knows the types.
+others in disguise (PMOD, NEXT_DAY, ZEROIFNULL) are built here; `planner.calculus.functions` knows
+the types.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from planner import coercion, functions, types
 from planner.bind import lambdas, library, nested
 from planner.bind.lambdas import LAMBDAS, Variables
 from planner.bind.report import Refusal, Report
 from planner.bind.tables import EXTRACT
+from planner.calculus import coercion, functions, types
+from planner.calculus.expr import Expr, Literal
+from planner.calculus.library import LIBRARY
+from planner.calculus.types import DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType, StringType
 from planner.errors import SqlViewError
-from planner.expr import Expr, Literal
-from planner.library import LIBRARY
 from planner.parse.tokens import shortened
-from planner.types import DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType, StringType
 
 
 class Binder(Protocol):
@@ -81,7 +82,7 @@ _MANY = 1_000_000
 
 
 def _plain(function: str, *defaults: Literal) -> _Bind:
-    """A function of planner.functions, with literals for arguments left out at the end."""
+    """A function of planner.calculus.functions, with literals for arguments left out at the end."""
 
     def bind(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
         bound = [binder.bind(a) for a in args]

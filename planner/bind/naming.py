@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from planner.bind.literals import has_suffix
 from planner.bind.nodes import PeriodEdge
-from planner.library import LIBRARY
+from planner.calculus.library import LIBRARY
 from planner.names import folded
 from planner.parse import written_name
 

@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sqlglot import exp
 
-from planner import functions, types
-from planner.algebra import Aggregate, Plan, TopK, Window
 from planner.bind.report import Report
-from planner.coercion import TypeMismatch, cast, common_type, unify
-from planner.expr import Call, Expr, Literal
-from planner.library import Function, Takes
-from planner.names import folded
-from planner.types import (
+from planner.calculus import functions, types
+from planner.calculus.algebra import Aggregate, Plan, TopK, Window
+from planner.calculus.coercion import TypeMismatch, cast, common_type, unify
+from planner.calculus.expr import Call, Expr, Literal
+from planner.calculus.library import Function, Takes
+from planner.calculus.types import (
     INT,
     STRING,
     ArrayType,
@@ -29,7 +28,8 @@ from planner.types import (
     StringType,
     StructType,
 )
-from planner.visit import walk
+from planner.calculus.visit import walk
+from planner.names import folded
 
 #: Aggregates that do not compare their first argument.
 _PASSED_ON = frozenset(("count", "max_by", "min_by", "collect_list", "any_value"))

@@ -16,7 +16,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.algebra import (
+from planner.bind.resolve import Enclosing, Resolver
+from planner.bind.scope import Ctes, Scope
+from planner.calculus.algebra import (
     Aggregate,
     AggregateCall,
     Apply,
@@ -33,9 +35,7 @@ from planner.algebra import (
     UnionAll,
     Values,
 )
-from planner.bind.resolve import Enclosing, Resolver
-from planner.bind.scope import Ctes, Scope
-from planner.expr import Call, Column, Expr, Literal, Outer, transform, walk
+from planner.calculus.expr import Call, Column, Expr, Literal, Outer, transform, walk
 
 #: An expression, and how many subqueries are around it below the plan that is rewritten, plus one.
 Change = Callable[[Expr, int], Expr]

@@ -14,9 +14,9 @@ from sqlglot import exp
 from planner.bind.naming import output_name
 from planner.bind.report import Refusal, Report
 from planner.bind.tables import aggregate_name
-from planner.coercion import common_type
+from planner.calculus.coercion import common_type
+from planner.calculus.types import BooleanType, NullType, Schema, SqlType, StringType, is_numeric
 from planner.names import folded
-from planner.types import BooleanType, NullType, Schema, SqlType, StringType, is_numeric
 
 #: The columns of a query.
 Columns = Callable[[exp.Expression], Schema]

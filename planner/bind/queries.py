@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from planner.algebra import Plan, SortKey, TopK, identity, nullable
+from planner.analysis.streams import retain_events
 from planner.bind import nested, sets
 from planner.bind.generators import generate
 from planner.bind.grouping import AggregateCalls, Grouped
@@ -50,16 +50,16 @@ from planner.bind.subqueries import (
 from planner.bind.time_windows import with_periods
 from planner.bind.user import functions_of
 from planner.bind.windows import Windowed, Windows
+from planner.calculus.algebra import Plan, SortKey, TopK, identity, nullable
+from planner.calculus.expr import Column, Expr
+from planner.calculus.session_zone import bound_in
+from planner.calculus.types import INT, Field, StructType
+from planner.calculus.zones import UTC, Zone
 from planner.context import CatalogReader
-from planner.expr import Column, Expr
 from planner.names import folded, quoted
 from planner.parse import CreateView, Query
 from planner.parse.tokens import shortened
 from planner.room import with_room
-from planner.session_zone import bound_in
-from planner.streams import retain_events
-from planner.types import INT, Field, StructType
-from planner.zones import UTC, Zone
 
 #: The limit of an OFFSET alone.
 _ALL_ROWS = 1 << 62

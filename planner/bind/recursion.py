@@ -21,8 +21,14 @@ from itertools import count
 
 from sqlglot import exp
 
-from planner import coercion
-from planner.algebra import (
+from planner.analysis.keys import plan_keys
+from planner.bind import sets
+from planner.bind.outer import Environment
+from planner.bind.relations import rename
+from planner.bind.report import Refusal, Report, describe
+from planner.bind.subqueries import cast_columns, check_stored
+from planner.calculus import coercion
+from planner.calculus.algebra import (
     Aggregate,
     Filter,
     Plan,
@@ -32,13 +38,9 @@ from planner.algebra import (
     UnionAll,
     identity,
 )
-from planner.analysis.keys import plan_keys
-from planner.bind import sets
-from planner.bind.outer import Environment
-from planner.bind.relations import rename
-from planner.bind.report import Refusal, Report, describe
-from planner.bind.subqueries import cast_columns, check_stored
-from planner.expr import Call, Expr, Literal
+from planner.calculus.expr import Call, Expr, Literal
+from planner.calculus.types import BIGINT, BOOLEAN, Field, Schema
+from planner.calculus.visit import nodes
 from planner.names import folded
 from planner.parse.recursion import (
     MOST_LEVELS,
@@ -49,8 +51,6 @@ from planner.parse.recursion import (
     most_rounds,
     rounds_of,
 )
-from planner.types import BIGINT, BOOLEAN, Field, Schema
-from planner.visit import nodes
 
 #: Of MAX RECURSION LEVEL, and of the turns of all relations together.
 _GREATEST = (1 << 20) - 4

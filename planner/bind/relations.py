@@ -11,19 +11,6 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner import functions
-from planner.algebra import (
-    Apply,
-    Filter,
-    Join,
-    OuterJoin,
-    Plan,
-    Project,
-    RecursiveRef,
-    Scan,
-    SemiJoin,
-    identity,
-)
 from planner.bind.dependent import asks_pairs, meeting, pairs_join
 from planner.bind.generators import generate
 from planner.bind.nodes import generator_name
@@ -44,13 +31,26 @@ from planner.bind.subqueries import (
     filtered,
     first_columns,
 )
-from planner.coercion import TypeMismatch
+from planner.calculus import functions
+from planner.calculus.algebra import (
+    Apply,
+    Filter,
+    Join,
+    OuterJoin,
+    Plan,
+    Project,
+    RecursiveRef,
+    Scan,
+    SemiJoin,
+    identity,
+)
+from planner.calculus.coercion import TypeMismatch
+from planner.calculus.expr import Column, Expr, columns_used, remap
+from planner.calculus.types import Field
 from planner.context import CatalogReader
 from planner.errors import ClockError, suggestion
-from planner.expr import Column, Expr, columns_used, remap
 from planner.names import folded
 from planner.parse.relations import IMPLIED
-from planner.types import Field
 
 #: Joins that keep or drop a row of one side by whether a pair meets the condition.
 _ONE_BY_ONE = ("LEFT", "RIGHT", "FULL", "SEMI", "ANTI")

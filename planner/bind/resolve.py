@@ -15,8 +15,8 @@ from sqlglot import exp
 
 from planner.bind.report import Refusal, Report
 from planner.bind.scope import Scope
+from planner.calculus.expr import Expr
 from planner.errors import BindError, suggestion
-from planner.expr import Expr
 from planner.names import folded
 
 

@@ -1,7 +1,7 @@
 """Syntax trees of scalar expressions to bound, typed expressions.
 
-One method per kind of node, found in a table; `planner.functions` knows the types. sqlglot and
-Spark disagree on the precedence of comparisons and predicates that follow each other without
+One method per kind of node, found in a table; `planner.calculus.functions` knows the types. sqlglot
+and Spark disagree on the precedence of comparisons and predicates that follow each other without
 parentheses (`a = b < c`), so such chains are refused.
 """
 
@@ -12,7 +12,6 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from planner import coercion, functions, types
 from planner.bind import nested
 from planner.bind.calls import CALLS
 from planner.bind.clock import CLOCK_NAMES, CLOCK_NODES, clock_value
@@ -33,12 +32,11 @@ from planner.bind.tables import (
     PLAIN,
     aggregate_name,
 )
-from planner.coercion import TypeMismatch
-from planner.expr import Call, Expr, Literal, Outer, Parameter
-from planner.functions import Interval
-from planner.names import folded
-from planner.parse.tokens import shortened
-from planner.types import (
+from planner.calculus import coercion, functions, types
+from planner.calculus.coercion import TypeMismatch
+from planner.calculus.expr import Call, Expr, Literal, Outer, Parameter
+from planner.calculus.functions import Interval
+from planner.calculus.types import (
     BOOLEAN,
     DATE,
     INT,
@@ -49,6 +47,8 @@ from planner.types import (
     StringType,
     TimestampType,
 )
+from planner.names import folded
+from planner.parse.tokens import shortened
 
 #: The variables that a lambda may have.
 _MOST_VARIABLES = 3

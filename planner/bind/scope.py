@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from planner.algebra import Plan
-from planner.expr import Column
+from planner.calculus.algebra import Plan
+from planner.calculus.expr import Column
+from planner.calculus.types import Field, Schema
 from planner.names import folded
-from planner.types import Field, Schema
 
 
 @dataclass(frozen=True, slots=True)

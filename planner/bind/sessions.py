@@ -18,17 +18,17 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from planner import coercion, functions
-from planner.algebra import Filter, Plan, Project, SortKey, Window, WindowCall, identity
 from planner.bind.naming import output_name
 from planner.bind.report import Refusal, Report
 from planner.bind.scalars import Scalars
 from planner.bind.scope import Scope, ScopeColumn
 from planner.bind.time_windows import microseconds, pair
-from planner.expr import Call, Column, Expr, Literal, columns_used
+from planner.calculus import coercion, functions
+from planner.calculus.algebra import Filter, Plan, Project, SortKey, Window, WindowCall, identity
+from planner.calculus.expr import Call, Column, Expr, Literal, columns_used
+from planner.calculus.session_zone import zone_argument
+from planner.calculus.types import BIGINT, TIMESTAMP, DateType, Field, TimestampType
 from planner.names import folded
-from planner.session_zone import zone_argument
-from planner.types import BIGINT, TIMESTAMP, DateType, Field, TimestampType
 
 _NAME, _HIDDEN = "session_window", "session_window()"
 _PARTS = ("start", "end")

@@ -15,8 +15,11 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from planner import coercion, functions
-from planner.algebra import (
+from planner.analysis.constants import fold
+from planner.bind.report import Report
+from planner.bind.subqueries import cast_columns
+from planner.calculus import coercion, functions
+from planner.calculus.algebra import (
     Aggregate,
     AggregateCall,
     Filter,
@@ -27,11 +30,8 @@ from planner.algebra import (
     Values,
     identity,
 )
-from planner.analysis.constants import fold
-from planner.bind.report import Report
-from planner.bind.subqueries import cast_columns
-from planner.expr import Call, Expr, Literal, transform
-from planner.types import BIGINT, BOOLEAN, INT, Field, Schema
+from planner.calculus.expr import Call, Expr, Literal, transform
+from planner.calculus.types import BIGINT, BOOLEAN, INT, Field, Schema
 
 _ZERO = Literal(0, BIGINT)
 #: What a SELECT without FROM reads.

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner import coercion, functions
-from planner.algebra import Apply, Filter, Plan, Project, identity
 from planner.bind.outer import Environment, deeper, move_outer, outer_columns
 from planner.bind.report import Refusal, Report
 from planner.bind.resolve import Resolver
-from planner.coercion import TypeMismatch
-from planner.expr import Column, Expr, Literal, columns_used, transform
-from planner.functions import INVERSE
-from planner.types import BOOLEAN, Field, NullType, Schema, SqlType
+from planner.calculus import coercion, functions
+from planner.calculus.algebra import Apply, Filter, Plan, Project, identity
+from planner.calculus.coercion import TypeMismatch
+from planner.calculus.expr import Column, Expr, Literal, columns_used, transform
+from planner.calculus.functions import INVERSE
+from planner.calculus.types import BOOLEAN, Field, NullType, Schema, SqlType
 
 #: The first column of the wide row that is a subquery's value.
 FIRST = 1 << 30

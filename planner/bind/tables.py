@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner import types
-from planner.expr import Literal
-from planner.types import INT, SqlType
+from planner.calculus import types
+from planner.calculus.expr import Literal
+from planner.calculus.types import INT, SqlType
 
 CHAINED = (
     exp.EQ,

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from planner.calculus.expr import Call, Expr, Literal
+from planner.calculus.types import STRING
 from planner.context import CatalogReader, UserFunction
-from planner.expr import Call, Expr, Literal
-from planner.types import STRING
 
 _CATALOG: ContextVar[CatalogReader] = ContextVar("catalog")
 

@@ -18,8 +18,16 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from planner import coercion, functions
-from planner.algebra import (
+from planner.bind.grouping import WINDOWS, AggregateReader
+from planner.bind.naming import output_name
+from planner.bind.report import Report, describe
+from planner.bind.resolve import FromResolver, Output, SelectResolver
+from planner.bind.scalars import Scalars, is_constant
+from planner.bind.subqueries import FIRST, Placement
+from planner.bind.tables import aggregate_name
+from planner.bind.window_ties import defined, tie_nodes
+from planner.calculus import coercion, functions
+from planner.calculus.algebra import (
     RANKED,
     WHOLE,
     AggregateCall,
@@ -31,16 +39,8 @@ from planner.algebra import (
     Window,
     WindowCall,
 )
-from planner.bind.grouping import WINDOWS, AggregateReader
-from planner.bind.naming import output_name
-from planner.bind.report import Report, describe
-from planner.bind.resolve import FromResolver, Output, SelectResolver
-from planner.bind.scalars import Scalars, is_constant
-from planner.bind.subqueries import FIRST, Placement
-from planner.bind.tables import aggregate_name
-from planner.bind.window_ties import defined, tie_nodes
-from planner.expr import Call, Column, Expr, Literal, Outer, walk
-from planner.types import (
+from planner.calculus.expr import Call, Column, Expr, Literal, Outer, walk
+from planner.calculus.types import (
     DOUBLE,
     INT,
     DateType,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from planner.calculus.types import Field
 from planner.context import Trait
 from planner.names import folded, schema_of
 from planner.parse.columns import (
@@ -17,7 +18,6 @@ from planner.parse.columns import (
 from planner.parse.queries import Query, query_at, string_value
 from planner.parse.schemas import WORDS, schema_name
 from planner.parse.tokens import Cursor, meant
-from planner.types import Field
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NoReturn
 
-from planner import types
+from planner.calculus import types
+from planner.calculus.types import Field, SqlType
 from planner.context import Trait
 from planner.errors import suggestion
 from planner.names import folded
 from planner.parse.queries import string_value
 from planner.parse.tokens import Cursor, Token, shortened
-from planner.types import Field, SqlType
 
 _TYPES: dict[str, SqlType] = {
     "BOOLEAN": types.BOOLEAN,

@@ -24,8 +24,8 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
+from planner.calculus.library import LIBRARY
 from planner.errors import BindError, SqlSyntaxError, UnsupportedError
-from planner.library import LIBRARY
 from planner.names import DEFAULT_SCHEMA, folded
 from planner.parse.recursion import put_levels, without_levels
 from planner.parse.relations import (

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from planner.calculus.types import Field, MapType, holds
 from planner.context import Trait
 from planner.errors import SqlSyntaxError
 from planner.names import DEFAULT_SCHEMA, folded
@@ -51,7 +52,6 @@ from planner.parse.schemas import (
 )
 from planner.parse.tokens import Cursor, Token, meant
 from planner.room import with_room
-from planner.types import Field, MapType, holds
 
 
 @dataclass(frozen=True, slots=True)

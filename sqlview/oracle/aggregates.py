@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner import types as t
+from planner.calculus import types as t
 from sqlview.oracle.arithmetic import Typed, quotient, unscaled
 from sqlview.oracle.kinds import MaybeType, sum_type
 from sqlview.oracle.trees import call, cast, filtered, is_null, when

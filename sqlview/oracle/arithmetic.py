@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner import types as t
+from planner.calculus import types as t
 from sqlview.oracle.kinds import MaybeType, as_decimal, common_type, named_type
 from sqlview.oracle.trees import call, cast
 

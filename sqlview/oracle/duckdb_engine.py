@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
-from planner import types as t
+from planner.calculus import types as t
 from planner.names import folded
 from planner.parse.tokens import words_of
 from planner.room import with_room

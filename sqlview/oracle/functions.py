@@ -15,10 +15,10 @@ from sqlglot import exp
 from sqlglot.dialects.databricks import Databricks
 from sqlglot.parsers.databricks import DatabricksParser
 
-from planner import types as t
 from planner.bind.lambdas import LAMBDAS
 from planner.bind.library import FORMS
-from planner.library import LIBRARY
+from planner.calculus import types as t
+from planner.calculus.library import LIBRARY
 from sqlview.oracle.protocol import CannotSay
 
 BY_NAME = frozenset(

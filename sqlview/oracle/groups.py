@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from planner import types as t
+from planner.calculus import types as t
 from sqlview.oracle.kinds import MaybeType
 from sqlview.oracle.protocol import CannotSay
 

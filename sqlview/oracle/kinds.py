@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 from sqlglot import exp
 
-from planner import types as t
+from planner.calculus import types as t
 
 MaybeType = t.SqlType | None
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from planner import types as t
+from planner.calculus import types as t
 
 
 class OracleError(Exception):

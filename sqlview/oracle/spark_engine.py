@@ -30,7 +30,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from planner import types as t
+from planner.calculus import types as t
 from planner.names import folded
 from planner.parse import words_of
 from planner.parse.queries import PERIODS, normalise

@@ -33,7 +33,7 @@ from sqlglot import exp
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from planner import types as t
+from planner.calculus import types as t
 from planner.parse.queries import normalise
 from planner.parse.recursion import without_levels
 from sqlview.oracle.aggregates import aggregate

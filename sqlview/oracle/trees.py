@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner import types as t
+from planner.calculus import types as t
 
 
 def call(name: str, *args: exp.Expr) -> exp.Expr:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from planner import types as t
 from planner.bind.window_ties import defined, tie_nodes
+from planner.calculus import types as t
 from sqlview.oracle.arithmetic import Typed
 from sqlview.oracle.kinds import MaybeType
 from sqlview.oracle.trees import cast

@@ -29,9 +29,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from operators.flight.rows import represented
+from planner.calculus.types import Schema
 from planner.errors import DataError
 from planner.names import folded
-from planner.types import Schema
 from sqlview.progress import Advance, ignore
 from sqlview.sources.given import PIECE_ROWS, Given, Pieces, Rows, gathered
 

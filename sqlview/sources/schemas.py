@@ -14,7 +14,7 @@ import pyarrow as pa
 from operators.flight.arrow import is_pandas_index, sql_type
 from operators.flight.misfits import listed, merged
 from operators.flight.rows import by_name, inferred, represented
-from planner import types as t
+from planner.calculus import types as t
 from planner.errors import DataError, suggestion
 from planner.names import folded
 from sqlview.sources.given import Columns, Given, Rows, is_unicode

@@ -23,13 +23,13 @@ from operators.state.pieces import MappedFiles
 from operators.state.stored import StoredBlock, StoredRows
 from operators.table import TableState
 from planner import dataflow as ir
-from planner import zones
-from planner.algebra import SortKey
+from planner.calculus import zones
+from planner.calculus.algebra import SortKey
+from planner.calculus.expr import Literal
+from planner.calculus.types import BIGINT, Field, Schema
 from planner.context import Trait, UserFunction
 from planner.errors import FormatError, StoreError
-from planner.expr import Literal
 from planner.serialise import PLAN_CLASSES, Format
-from planner.types import BIGINT, Field, Schema
 from sqlview.catalog import Catalog, Entry, Stream, Table, View
 from sqlview.positions import Position
 from sqlview.store.log import Parts

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from operators.flight import arrow
 from operators.flight.column import Column, Unread
-from planner import types as t
-from planner.types import Schema
+from planner.calculus import types as t
+from planner.calculus.types import Schema
 
 _INTEGRAL = (t.IntegerType, t.DateType, t.TimestampType)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import sqlview
 from operators.flight.rendering import texts
-from planner.types import SqlType
+from planner.calculus.types import SqlType
 from tests.extremes.spark import LONGEST, Answer
 from tests.extremes.values import DDL
 

@@ -13,7 +13,7 @@ import pytest
 
 import sqlview
 from operators.scalar import Compiled
-from planner import types as t
+from planner.calculus import types as t
 from tests.store.life import changing
 
 

@@ -101,7 +101,7 @@ PLANTED = (
     Planted(
         "padding_pushed",
         "a predicate on the padded side of an outer join moves to the other side's rows",
-        "planner/rules/simplify_outer_joins.py",
+        "planner/rewrite/rules/simplify_outer_joins.py",
         "            return _is_null_then(arg, columns)\n        case Literal():\n"
         "            return expr.value is not True",
         "            return _is_null_then(arg, columns)\n        case Call(function='is_null'):\n"
@@ -111,14 +111,14 @@ PLANTED = (
     Planted(
         "full_is_left",
         "a FULL JOIN whose left side is tested loses its other padding",
-        "planner/rules/simplify_outer_joins.py",
+        "planner/rewrite/rules/simplify_outer_joins.py",
         "            if right and (left or not plan.full):",
         "            if right:",
     ),
     Planted(
         "pushed_past_outer_join",
         "a filter above a left join that reads its right side is lost",
-        "planner/rules/push_filters.py",
+        "planner/rewrite/rules/push_filters.py",
         "            own_columns = frozenset(range(len(inner.left.schema)))",
         "            own_columns = frozenset(range(len(inner.left.schema)))\n"
         "            if isinstance(inner, OuterJoin):\n"
@@ -128,21 +128,21 @@ PLANTED = (
     Planted(
         "condition_pushed_left",
         "a condition of an anti join on its left side filters the left side",
-        "planner/rules/push_filters.py",
+        "planner/rewrite/rules/push_filters.py",
         "isinstance(plan, SemiJoin) and not plan.anti:",
         "isinstance(plan, SemiJoin):",
     ),
     Planted(
         "distinct_forgotten",
         "sum, count and avg of distinct values take every copy",
-        "planner/rules/split_distinct_aggregates.py",
+        "planner/rewrite/rules/split_distinct_aggregates.py",
         "    return call.arg if call.distinct and call.function not in _WHATEVER_COPIES else None",
         "    return None",
     ),
     Planted(
         "distinct_removed",
         "DISTINCT is removed where a part of a key is selected",
-        "planner/rules/remove_distinct.py",
+        "planner/rewrite/rules/remove_distinct.py",
         "    if any(set(key) <= kept for key in plan_keys(plan.input)):",
         "    if any(set(key[:1]) <= kept for key in plan_keys(plan.input)):",
     ),
@@ -158,7 +158,7 @@ PLANTED = (
     Planted(
         "max_is_min",
         "MAX stands in front of the ascending order",
-        "planner/reduces.py",
+        "planner/lower/views/reduces.py",
         '_ORDERED = {"min": False, "max": True, "any_value": False}',
         '_ORDERED = {"min": False, "max": False, "any_value": False}',
     ),
@@ -209,7 +209,7 @@ PLANTED = (
     Planted(
         "count_of_nothing",
         "a correlated COUNT over nothing is NULL",
-        "planner/unnest.py",
+        "planner/rewrite/unnest.py",
         '        if call.function in ("count", "count_rows"):',
         '        if call.function in ("count",) and call.distinct:',
     ),

@@ -9,8 +9,8 @@ import numpy as np
 
 from operators.flight import arrow
 from operators.flight.column import Column, Ints
-from planner import types as t
-from planner.types import Field
+from planner.calculus import types as t
+from planner.calculus.types import Field
 from tests.reference.tables import arrow_table, canonical
 
 Row = tuple[Any, ...]

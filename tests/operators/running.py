@@ -18,9 +18,9 @@ from operators.step import step
 from operators.table import Change as Statement
 from operators.table import TableState
 from planner import dataflow as ir
-from planner import types as t
-from planner.algebra import identity
-from planner.expr import Column, Expr
+from planner.calculus import types as t
+from planner.calculus.algebra import identity
+from planner.calculus.expr import Column, Expr
 from tests.operators.columns import Row, to_columns, to_rows
 from tests.reference import dataflow as naive
 from tests.reference.bag import accumulate

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from operators import scalar
 from operators.flight.column import Column
-from planner import expr as e
-from planner import types as t
+from planner.calculus import expr as e
+from planner.calculus import types as t
 
 EPOCH = datetime.datetime(1970, 1, 1)
 MICRO = datetime.timedelta(microseconds=1)

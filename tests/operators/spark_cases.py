@@ -1,4 +1,4 @@
-"""A broad table of constant expressions, each as Spark SQL and as planner.expr."""
+"""A broad table of constant expressions, each as Spark SQL and as planner.calculus.expr."""
 
 # ruff: noqa: E501 - a table of data
 
@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 
-from planner import expr as e
-from planner import types as t
+from planner.calculus import expr as e
+from planner.calculus import types as t
 from tests.operators.scalar_cases import call, decimal_result, lit
 
 D = t.DecimalType

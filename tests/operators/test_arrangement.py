@@ -18,9 +18,9 @@ from operators.state.filters import Filter
 from operators.state.order import sort_keys
 from operators.state.relation import Relation
 from planner import dataflow as ir
-from planner import expr
-from planner import types as t
-from planner.algebra import SortKey
+from planner.calculus import expr
+from planner.calculus import types as t
+from planner.calculus.algebra import SortKey
 from tests.operators.columns import Row, ints, schema, to_columns
 from tests.reference.scalar import passes, sort_rows
 from tests.reference.trace import Trace

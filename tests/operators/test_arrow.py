@@ -23,7 +23,7 @@ from operators.flight.arrow import (
     to_columns,
 )
 from operators.flight.column import Column
-from planner import types as t
+from planner.calculus import types as t
 from planner.errors import DataError
 from tests.operators.scalar_cases import TYPES, D, column_of, columns, python_values, same
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from operators.flight.arrow import arrow_type, to_column
 from operators.flight.casting import castable
 from operators.flight.rows import RowReader
-from planner import types as t
+from planner.calculus import types as t
 from planner.errors import DataError
 from tests.operators.scalar_cases import D, python_values
 

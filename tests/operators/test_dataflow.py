@@ -13,9 +13,9 @@ from operators.dataflow import STEPS_BEHIND, Dataflow, Installed, Key
 from operators.flight.delta import Delta
 from operators.state.arrangement import ArrangementState
 from planner import dataflow as ir
-from planner import types as t
-from planner.expr import Call, Expr, Literal, column
-from planner.types import Field
+from planner.calculus import types as t
+from planner.calculus.expr import Call, Expr, Literal, column
+from planner.calculus.types import Field
 from tests.operators.running import Running, columns, join, map_, reduce_, top_k
 from tests.properties.streams import Stream
 from tests.reference.tables import insert

@@ -13,7 +13,7 @@ from operators.flight import delta as deltas
 from operators.flight.delta import Delta, Pairs
 from operators.flight.unchanged import equal_rows, without_unchanged
 from operators.state.relation import Relation
-from planner import types as t
+from planner.calculus import types as t
 from tests.operators.columns import Row, ints, schema, to_columns, to_rows
 
 FIELDS = schema(t.BIGINT, t.STRING)

@@ -20,8 +20,8 @@ from operators.kernels import encoding, sorting
 from operators.nodes.partitions import sort_rows
 from operators.state import encode, hashing
 from operators.state.hashing import Hashing
-from planner import types as t
-from planner.algebra import SortKey
+from planner.calculus import types as t
+from planner.calculus.algebra import SortKey
 from tests.operators.columns import ints, schema, to_columns
 from tests.reference.siphash import siphash128
 

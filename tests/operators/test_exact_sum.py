@@ -18,8 +18,8 @@ from operators.flight.column import Column
 from operators.scalar import compile as compile_expr
 from operators.scalar import exact_sum
 from operators.scalar.exact_sum import Sum, decode
-from planner import types as t
-from planner.expr import Call, Literal
+from planner.calculus import types as t
+from planner.calculus.expr import Call, Literal
 from tests.operators.columns import ints
 from tests.operators.scalar_cases import call, col, column_of
 from tests.reference.exact import add, encode, state_of, to_double

@@ -12,7 +12,7 @@ from operators.state.fingerprints import Fingerprints
 from operators.state.order import sort_keys
 from operators.state.relation import Relation
 from planner import dataflow as ir
-from planner import types as t
+from planner.calculus import types as t
 from tests.operators.columns import schema
 
 FIELDS = schema(t.BIGINT, t.BIGINT)

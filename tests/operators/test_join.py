@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from operators.nodes.delta_join import DeltaJoinOperator
 from planner import dataflow as ir
-from planner import types as t
-from planner.expr import Call, Expr, Literal, column
-from planner.types import Field
+from planner.calculus import types as t
+from planner.calculus.expr import Call, Expr, Literal, column
+from planner.calculus.types import Field
 from tests.operators.columns import Row
 from tests.operators.running import Running, columns, join, map_, reduce_
 from tests.properties.streams import Stream

@@ -17,7 +17,7 @@ import pytest
 from operators.flight import nested
 from operators.flight.arrow import arrow_type, from_column, to_column
 from operators.flight.rows import ColumnReader
-from planner import types as t
+from planner.calculus import types as t
 from planner.errors import DataError
 
 WIDE = t.DecimalType(38, 2)

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import dataflow as ir
-from planner import types as t
-from planner.algebra import SortKey
-from planner.expr import Call, Expr, Literal, column
-from planner.types import Field
+from planner.calculus import types as t
+from planner.calculus.algebra import SortKey
+from planner.calculus.expr import Call, Expr, Literal, column
+from planner.calculus.types import Field
 from tests.operators.running import Running, Updates, columns, join, map_, reduce_, top_k
 from tests.properties.streams import Stream
 from tests.reference.tables import Change

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from operators.flight.column import Column
 from operators.nodes import group_values, moments, recompute
 from planner import dataflow as ir
-from planner import types as t
-from planner.algebra import RECOMPUTED, SortKey
-from planner.expr import Literal
-from planner.types import Field
+from planner.calculus import types as t
+from planner.calculus.algebra import RECOMPUTED, SortKey
+from planner.calculus.expr import Literal
+from planner.calculus.types import Field
 from tests.operators.columns import Row, to_columns, to_rows
 from tests.operators.running import Running, reduce_
 from tests.reference import group_values as naive

@@ -18,10 +18,10 @@ from operators.flight.column import Ints
 from operators.kernels import grouping, sorting
 from operators.nodes.runs import group_rows
 from planner import dataflow as ir
-from planner import types as t
-from planner.algebra import SortKey, identity
+from planner.calculus import types as t
+from planner.calculus.algebra import SortKey, identity
+from planner.calculus.types import Field
 from planner.errors import ViewError
-from planner.types import Field
 from tests.conftest import Connect
 from tests.operators.columns import Row, ints
 from tests.operators.running import Running, Updates, installed, reduce_, signed

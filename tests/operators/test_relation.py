@@ -25,7 +25,7 @@ from operators.state import relation as relations
 from operators.state import storage
 from operators.state.relation import BULK_ROWS, CLOSE_ROWS, Relation
 from operators.state.segments import arrays_of
-from planner import types as t
+from planner.calculus import types as t
 from tests.operators.columns import Row, ints, schema, to_columns, to_rows
 from tests.reference.tables import arrow_table
 from tests.reference.trace import Trace

@@ -19,7 +19,7 @@ from operators.flight import rows as row_values
 from operators.flight.arrow import to_columns
 from operators.flight.column import Column, Unread
 from operators.flight.rows import RowReader
-from planner import types as t
+from planner.calculus import types as t
 from planner.errors import DataError
 from tests.operators.scalar_cases import MONEY, TYPES, WIDE, D, columns, python_values, same
 from tests.reference.rows import rows_to_table

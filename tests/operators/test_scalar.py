@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from operators import scalar
 from operators.flight.column import Column
 from operators.scalar import text
-from planner import expr as e
-from planner import types as t
 from planner.bind.lambdas import LAMBDAS
+from planner.calculus import expr as e
+from planner.calculus import types as t
+from planner.calculus.library import LIBRARY
 from planner.errors import BindError, UnsupportedError
-from planner.library import LIBRARY
 from tests.operators.scalar_cases import (
     DECIMALS,
     FLOATS,

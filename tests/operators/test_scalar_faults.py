@@ -10,8 +10,8 @@ import pytest
 from operators import scalar
 from operators.flight.column import Column
 from operators.scalar.value import Node, Result
-from planner import expr as e
-from planner import types as t
+from planner.calculus import expr as e
+from planner.calculus import types as t
 from tests.operators.scalar_cases import call
 
 

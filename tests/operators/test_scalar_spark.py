@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from operators import scalar
-from planner import expr as e
-from planner import types as t
+from planner.calculus import expr as e
+from planner.calculus import types as t
 from planner.errors import UnsupportedError
 from tests.operators.record_spark import ANSWERS
 from tests.operators.scalar_cases import call

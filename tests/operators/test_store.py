@@ -15,7 +15,7 @@ from operators.nodes.store import StoreOperator
 from operators.state.arrangement import ArrangementState
 from operators.state.relation import Relation
 from planner import dataflow as ir
-from planner import types as t
+from planner.calculus import types as t
 from tests.operators.columns import Row, ints, schema, to_columns, to_rows
 from tests.reference.bag import accumulate, consolidate
 

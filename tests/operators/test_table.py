@@ -21,8 +21,8 @@ from operators.step import Refused
 from operators.table import Change as Statement
 from operators.table import Checked
 from planner import dataflow as ir
-from planner import types as t
-from planner.types import Field
+from planner.calculus import types as t
+from planner.calculus.types import Field
 from tests.operators.columns import Row, to_columns
 from tests.operators.running import Running
 from tests.reference.bag import accumulate

@@ -16,10 +16,10 @@ from operators.live import TABLE_READER
 from operators.state.changes import DELETE, INSERT, UPSERT
 from operators.table import Change, Refusal, TableState
 from planner import dataflow as ir
-from planner import types as t
-from planner.algebra import SortKey
-from planner.expr import Column
-from planner.types import Field
+from planner.calculus import types as t
+from planner.calculus.algebra import SortKey
+from planner.calculus.expr import Column
+from planner.calculus.types import Field
 from tests.operators.columns import to_columns, to_rows
 from tests.operators.running import installed
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from operators.flight.column import Column
 from operators.state.relation import Relation
-from planner import types as t
+from planner.calculus import types as t
 from tests.operators.columns import ints, schema
 from tests.reference.time import (
     Frontier,

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from operators.kernels import fronts
 from planner import dataflow as ir
-from planner import types as t
-from planner.algebra import SortKey
-from planner.types import Field
+from planner.calculus import types as t
+from planner.calculus.algebra import SortKey
+from planner.calculus.types import Field
 from tests.operators.columns import Row, ints
 from tests.operators.running import Running, Updates, installed, signed, top_k
 from tests.reference.bag import accumulate

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from operators.flight.arrow import to_column
 from operators.flight.utf8 import first_invalid
-from planner import types as t
+from planner.calculus import types as t
 from planner.errors import DataError
 from tests.reference.rows import rows_to_table
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from operators.kernels import scalar as kernels
 from operators.scalar import arithmetic, decimals
 from operators.scalar import compile as compile_expr
-from planner import types as t
-from planner.expr import Call
+from planner.calculus import types as t
+from planner.calculus.expr import Call
 from tests.operators.columns import ints
 from tests.operators.scalar_cases import col, column_of
 from tests.reference import groups as naive

@@ -8,8 +8,8 @@ from operators.flight.column import Column
 from operators.state.relation import Relation
 from operators.state.work import Work
 from planner import dataflow as ir
-from planner import types as t
-from planner.types import Field
+from planner.calculus import types as t
+from planner.calculus.types import Field
 from tests.operators.running import Running, join, reduce_
 from tests.reference.tables import delete, insert, upsert
 

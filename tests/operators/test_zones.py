@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from operators.scalar.zones import MICROS_PER_DAY, UTC_CLOCKS, clocks_of
-from planner import zones
+from planner.calculus import zones
 
 EPOCH = datetime.datetime(1970, 1, 1)
 SECOND = datetime.timedelta(seconds=1)

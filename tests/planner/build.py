@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from decimal import Decimal
 
-from planner.algebra import (
+from planner.calculus.algebra import (
     Aggregate,
     AggregateCall,
     Filter,
@@ -16,9 +16,19 @@ from planner.algebra import (
     SortKey,
     TopK,
 )
+from planner.calculus.expr import Call, Column, Expr, Literal, Scalar, conjunction
+from planner.calculus.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    STRING,
+    DecimalType,
+    Field,
+    SqlType,
+)
 from planner.context import CatalogReader
-from planner.expr import Call, Column, Expr, Literal, Scalar, conjunction
-from planner.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, DecimalType, Field, SqlType
 
 
 def scan(catalog: CatalogReader, name: str) -> Scan:

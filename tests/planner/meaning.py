@@ -14,7 +14,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from planner.algebra import (
+from planner.bind.outer import rewrite
+from planner.calculus.algebra import (
     RECOMPUTED,
     Aggregate,
     AggregateCall,
@@ -34,9 +35,8 @@ from planner.algebra import (
     Window,
     identity,
 )
-from planner.bind.outer import rewrite
-from planner.expr import Call, Expr, Literal, Outer, transform
-from planner.types import BOOLEAN, DecimalType, FloatType, IntegerType, SqlType
+from planner.calculus.expr import Call, Expr, Literal, Outer, transform
+from planner.calculus.types import BOOLEAN, DecimalType, FloatType, IntegerType, SqlType
 from tests.reference.expressions import evaluate, order, to_scale
 from tests.reference.group_values import group_value
 from tests.reference.windows import windowed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from planner.algebra import (
+from planner.calculus.algebra import (
     Aggregate,
     AggregateCall,
     Apply,
@@ -19,8 +19,8 @@ from planner.algebra import (
     TopK,
     UnionAll,
 )
-from planner.expr import Call, Column, Expr, Literal, Outer, conjunction
-from planner.types import BIGINT, BOOLEAN, DOUBLE, Field
+from planner.calculus.expr import Call, Column, Expr, Literal, Outer, conjunction
+from planner.calculus.types import BIGINT, BOOLEAN, DOUBLE, Field
 from tests.planner.build import scan
 from tests.planner.tpch_catalog import Tables, table
 from tests.reference.scalar import Row

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner import algebra
-from planner.algebra import (
+from planner.calculus import algebra
+from planner.calculus.algebra import (
     Aggregate,
     AggregateCall,
     Apply,
@@ -27,7 +27,7 @@ from planner.algebra import (
     Window,
     WindowCall,
 )
-from planner.expr import Call, Column, Expr, Literal, Outer
+from planner.calculus.expr import Call, Column, Expr, Literal, Outer
 
 
 def sketch(plan: Plan, order: tuple[SortKey, ...] = ()) -> str:

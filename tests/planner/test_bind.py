@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from planner.algebra import Aggregate, Apply, Filter
 from planner.bind import bind_query, bind_view
+from planner.calculus.algebra import Aggregate, Apply, Filter
+from planner.calculus.expr import Call, Expr, Literal, conjuncts, disjuncts
+from planner.calculus.expr import walk as walk_expr
+from planner.calculus.types import (
+    DATE,
+    DOUBLE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DecimalType,
+    Field,
+)
+from planner.calculus.visit import nodes, walk
 from planner.context import RelationInfo
 from planner.dataflow import Source
 from planner.errors import BindError, SqlViewError
-from planner.expr import Call, Expr, Literal, conjuncts, disjuncts
-from planner.expr import walk as walk_expr
 from planner.parse import CreateTable, CreateView, parse_query, parse_statement
-from planner.types import DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, DecimalType, Field
 from planner.validate import check
-from planner.visit import nodes, walk
 from tests.planner import cases
 from tests.planner.sketch import sketch
 from tests.planner.tpch_catalog import Tables

@@ -15,8 +15,11 @@ from typing import Any
 import pytest
 
 import sqlview
-from planner.algebra import Apply, Plan
 from planner.bind import bind_query
+from planner.calculus.algebra import Apply, Plan
+from planner.calculus.expr import Outer
+from planner.calculus.expr import walk as walk_expr
+from planner.calculus.visit import expressions, walk
 from planner.dataflow import (
     DeltaJoin,
     Node,
@@ -29,13 +32,10 @@ from planner.dataflow import (
     topological,
 )
 from planner.errors import ViewError
-from planner.expr import Outer
-from planner.expr import walk as walk_expr
-from planner.lower import lower
-from planner.optimizer import optimize, prepare
+from planner.lower.views.views import lower
 from planner.parse import parse_query
+from planner.rewrite.optimizer import optimize, prepare
 from planner.validate import check_dataflow
-from planner.visit import expressions, walk
 from tests.planner.tpch_catalog import Tables, table
 from tests.reference import algebra as naive
 from tests.reference import dataflow as naive_dataflow

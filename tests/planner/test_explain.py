@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from planner.algebra import Scan
 from planner.bind import bind_query
+from planner.calculus.algebra import Scan
+from planner.calculus.expr import Expr, Literal
+from planner.calculus.types import BINARY, BOOLEAN, INT, TIMESTAMP_NTZ, DecimalType
 from planner.dataflow import Index, Store
 from planner.explain import explain_dataflow, explain_logical, expr_text, index_text
-from planner.expr import Expr, Literal
-from planner.lower import lower
-from planner.optimizer import optimize
+from planner.lower.views.views import lower
 from planner.parse import parse_query
-from planner.types import BINARY, BOOLEAN, INT, TIMESTAMP_NTZ, DecimalType
+from planner.rewrite.optimizer import optimize
 from planner.validate import check_dataflow
 from tests.planner.build import (
     aggregate,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.algebra import Plan, SortKey
+from planner.calculus.algebra import Plan, SortKey
+from planner.calculus.expr import Call, Column, may_fail
+from planner.calculus.types import BIGINT, BOOLEAN, DecimalType, Field
 from planner.dataflow import (
     Arrangement,
     DeltaJoin,
@@ -21,10 +23,8 @@ from planner.dataflow import (
     topological,
 )
 from planner.explain import explain_dataflow
-from planner.expr import Call, Column, may_fail
-from planner.lower import lower
-from planner.optimizer import optimize
-from planner.types import BIGINT, BOOLEAN, DecimalType, Field
+from planner.lower.views.views import lower
+from planner.rewrite.optimizer import optimize
 from planner.validate import check_dataflow
 from tests.planner.build import (
     aggregate,

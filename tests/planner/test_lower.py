@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.algebra import AggregateCall, Plan, SortKey, UnionAll, identity
 from planner.analysis.text import expr_text
+from planner.calculus.algebra import AggregateCall, Plan, SortKey, UnionAll, identity
+from planner.calculus.types import BIGINT, DOUBLE, FLOAT, INT, Field
 from planner.dataflow import (
     Accumulator,
     Arrangement,
@@ -25,9 +26,8 @@ from planner.dataflow import (
     topological,
 )
 from planner.errors import CatalogError
-from planner.lower import lower
-from planner.optimizer import optimize
-from planner.types import BIGINT, DOUBLE, FLOAT, INT, Field
+from planner.lower.views.views import lower
+from planner.rewrite.optimizer import optimize
 from planner.validate import PlanError, check_dataflow
 from tests.planner.build import (
     aggregate,

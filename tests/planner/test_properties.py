@@ -8,13 +8,13 @@ from functools import partial
 
 from hypothesis import HealthCheck, assume, event, given, settings
 
-from planner.algebra import Apply, Filter, Join, MarkJoin, OuterJoin, Plan, SemiJoin
+from planner.calculus.algebra import Apply, Filter, Join, MarkJoin, OuterJoin, Plan, SemiJoin
+from planner.calculus.expr import may_fail
+from planner.calculus.visit import expressions, walk
 from planner.errors import UnsupportedError
-from planner.expr import may_fail
-from planner.lower import lower
-from planner.optimizer import optimize, prepare
+from planner.lower.views.views import lower
+from planner.rewrite.optimizer import optimize, prepare
 from planner.validate import check_dataflow
-from planner.visit import expressions, walk
 from tests.planner.plans import CATALOG, contents, plans
 from tests.reference import algebra as naive
 from tests.reference import dataflow as naive_dataflow

@@ -6,12 +6,12 @@ import pytest
 
 from planner.analysis.selectivity import selectivity
 from planner.bind import bind_query
+from planner.calculus.expr import Call, Expr
+from planner.calculus.types import BOOLEAN
 from planner.dataflow import Arrangement, DeltaJoin, Node, Reduce, Source, Store, topological
-from planner.expr import Call, Expr
-from planner.lower import lower
-from planner.optimizer import optimize
+from planner.lower.views.views import lower
 from planner.parse import parse_query
-from planner.types import BOOLEAN
+from planner.rewrite.optimizer import optimize
 from planner.validate import check_dataflow
 from tests.planner.build import big, call, lit
 from tests.planner.tpch_catalog import Tables, table

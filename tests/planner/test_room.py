@@ -8,10 +8,10 @@ import pytest
 
 import sqlview
 from planner import room
-from planner.algebra import Plan, Scan, UnionAll
+from planner.calculus.algebra import Plan, Scan, UnionAll
+from planner.calculus.types import BIGINT, Field
+from planner.calculus.visit import nodes, walk
 from planner.errors import SqlViewError, UnsupportedError
-from planner.types import BIGINT, Field
-from planner.visit import nodes, walk
 
 MADE = {
     "and": "SELECT id FROM a WHERE " + " AND ".join(f"b <> {i}" for i in range(400)),

@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from planner import optimizer
-from planner.algebra import Filter, Plan, Project, SortKey, UnionAll, Window, WindowCall
 from planner.analysis.constants import fold
+from planner.calculus.algebra import Filter, Plan, Project, SortKey, UnionAll, Window, WindowCall
+from planner.calculus.expr import Call, Expr, Literal, Scalar
+from planner.calculus.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT
 from planner.explain import explain_logical
-from planner.expr import Call, Expr, Literal, Scalar
-from planner.optimizer import Pass, optimize
-from planner.rules import (
+from planner.rewrite import optimizer
+from planner.rewrite.optimizer import Pass, optimize
+from planner.rewrite.rules import (
     derive_input_filters,
     factor_disjunctions,
     flatten_joins,
@@ -27,7 +28,6 @@ from planner.rules import (
     remove_distinct,
     remove_identity_projects,
 )
-from planner.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT
 from planner.validate import PlanError, check, check_rewrite
 from tests.planner.build import (
     aggregate,

@@ -17,13 +17,13 @@ from hypothesis import given
 
 import sqlview
 from planner import dataflow as ir
-from planner import types as t
 from planner.bind import bind_query
+from planner.calculus import types as t
+from planner.calculus.expr import Call, Column, Literal
 from planner.errors import FormatError, UnsupportedError
-from planner.expr import Call, Column, Literal
-from planner.lower import lower
-from planner.optimizer import optimize
+from planner.lower.views.views import lower
 from planner.parse import parse_query
+from planner.rewrite.optimizer import optimize
 from planner.serialise import PLAN, PLAN_CLASSES, Format
 from tests.planner.plans import CATALOG, plans
 from tests.planner.test_explain import NAMES, QUERIES

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from planner import dataflow
-from planner.algebra import Retain
+from planner.analysis.streams import gives_events, retain_events
 from planner.bind import bind_query
+from planner.calculus.algebra import Retain
+from planner.calculus.visit import walk
 from planner.context import RelationInfo
 from planner.errors import UnsupportedError
-from planner.lower import lower
-from planner.optimizer import optimize, prepare
+from planner.lower.views.views import lower
 from planner.parse import parse_query
-from planner.streams import gives_events, retain_events
+from planner.rewrite.optimizer import optimize, prepare
 from planner.validate import check_dataflow
-from planner.visit import walk
 from tests.planner.tpch_catalog import Tables, schema_of, table
 from tests.properties.events import ABOVE, LINEAR
 

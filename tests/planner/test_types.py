@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from planner.algebra import Project
 from planner.bind import bind_query
-from planner.coercion import parse_date, parse_timestamp
+from planner.calculus.algebra import Project
+from planner.calculus.coercion import parse_date, parse_timestamp
+from planner.calculus.expr import Call
+from planner.calculus.functions import shift_date
 from planner.context import RelationInfo
 from planner.dataflow import Source
 from planner.errors import BindError, UnsupportedError
-from planner.expr import Call
-from planner.functions import shift_date
 from planner.parse import CreateTable, parse_query, parse_statement
 from tests.planner.spark_types import COLUMNS, FILE, expressions
 from tests.planner.tpch_catalog import Tables

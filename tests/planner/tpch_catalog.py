@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from planner.calculus.types import BIGINT, DATE, INT, STRING, DecimalType, Field, Schema, SqlType
 from planner.context import RelationInfo
 from planner.dataflow import Index, Source
-from planner.types import BIGINT, DATE, INT, STRING, DecimalType, Field, Schema, SqlType
 
 MONEY = DecimalType(12, 2)
 _TYPES: dict[str, SqlType] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from planner import types as t
+from planner.calculus import types as t
 from tests.properties.expressions import Expressions
 from tests.properties.values import (
     DYADIC,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from planner import types as t
+from planner.calculus import types as t
 from planner.errors import UnsupportedError
 from sqlview.oracle import CannotSay, DuckDBOracle, RowError, TooLarge, canonical_rows
 from tests.harness import LOG, LOG_SCHEMA, Checked, mentioned, quoted, work

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from planner import types as t
+from planner.calculus import types as t
 from sqlview.oracle import DuckDBOracle, canonical_rows, compare
 from tests.properties.streams import Stream, value
 from tests.reference.tables import Change, Row, Table, arrow_table, net

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from planner import types as t
+from planner.calculus import types as t
 from tests.properties.features import SUPPORTED
 from tests.properties.values import (
     AGGREGATE,

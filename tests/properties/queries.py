@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from planner import types as t
+from planner.calculus import types as t
 from tests.properties.features import ERRORS, GUARDS, WINDOWS
 from tests.properties.values import (
     COLUMN,

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from planner import types as t
+from planner.calculus import types as t
 from tests.properties.values import EXTREME, SMALL, WIDE
 from tests.reference.tables import Change, Row, Table, delete, insert, upsert
 

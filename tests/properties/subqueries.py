@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from planner import types as t
+from planner.calculus import types as t
 from tests.properties.aggregates import Aggregates
 from tests.properties.values import INEXACT, Relation, Scope, Value
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner import types as t
+from planner.calculus import types as t
 
 #: No view over the small tables has more rows than this; it bounds sums.
 MAX_ROWS = 10_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from planner import types as t
+from planner.calculus import types as t
 from tests.properties.subqueries import Subqueries
 from tests.properties.values import EXTREME, INEXACT, MAX_ROWS, SMALL, Output, Scope, Value
 

@@ -13,7 +13,7 @@ import pytest
 import sqlview
 from operators.nodes import fused
 from operators.nodes.loop import LoopOperator
-from planner.algebra import FOREVER
+from planner.calculus.algebra import FOREVER
 from planner.errors import ViewError
 from tests.recursion.bodies import Body, Expected, Row, Tables, last, random_body
 

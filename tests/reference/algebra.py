@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from planner.algebra import (
+from planner.calculus.algebra import (
     RECOMPUTED,
     Aggregate,
     AggregateCall,
@@ -33,9 +33,9 @@ from planner.algebra import (
     identity,
     inputs,
 )
-from planner.expr import Call, Expr, Literal, Outer, conjunction, conjuncts, transform
-from planner.types import BOOLEAN, DecimalType, IntegerType
-from planner.visit import with_expressions, with_inputs
+from planner.calculus.expr import Call, Expr, Literal, Outer, conjunction, conjuncts, transform
+from planner.calculus.types import BOOLEAN, DecimalType, IntegerType
+from planner.calculus.visit import with_expressions, with_inputs
 from tests.reference.group_values import group_value
 from tests.reference.scalar import Row, RowError, fit, passes, sort_rows, value
 from tests.reference.windows import windowed

@@ -13,7 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 from planner import dataflow
-from planner.algebra import RECOMPUTED, identity
+from planner.calculus.algebra import RECOMPUTED, identity
+from planner.calculus.types import DecimalType
 from planner.dataflow import (
     Accumulator,
     DeltaJoin,
@@ -22,7 +23,6 @@ from planner.dataflow import (
     OrderedArrangement,
     RangeJoin,
 )
-from planner.types import DecimalType
 from tests.reference.group_values import group_value
 from tests.reference.scalar import Row, fit, passes, sort_rows, value
 from tests.reference.windows import windowed

@@ -19,7 +19,7 @@ import sqlglot
 from sqlglot import exp
 
 from planner import errors
-from planner import types as t
+from planner.calculus import types as t
 from sqlview.oracle import DuckDBOracle, RowError, canonical_rows, compare, named_type
 from tests.reference.tables import Change, Rejected, Row, Table, arrow_table, arrow_type, net
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from operators.scalar import text
-from planner import expr as e
-from planner import types as t
-from planner.zones import UTC
+from planner.calculus import expr as e
+from planner.calculus import types as t
+from planner.calculus.zones import UTC
 
 EPOCH = datetime.datetime(1970, 1, 1)
 MICRO = datetime.timedelta(microseconds=1)

@@ -11,8 +11,8 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from planner.algebra import BITMAP_BYTES, SortKey
-from planner.expr import Literal
+from planner.calculus.algebra import BITMAP_BYTES, SortKey
+from planner.calculus.expr import Literal
 
 Row = tuple[Any, ...]
 

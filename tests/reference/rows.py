@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from operators.flight.arrow import arrow_type
 from operators.flight.rendering import shortened
-from planner import types as t
+from planner.calculus import types as t
 from planner.errors import DataError
 
 Rows: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[dict[str, Any]]

@@ -10,8 +10,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from planner.expr import Call, Column, Expr, Literal, Outer
-from planner.types import DecimalType, FloatType, IntegerType, SqlType
+from planner.calculus.expr import Call, Column, Expr, Literal, Outer
+from planner.calculus.types import DecimalType, FloatType, IntegerType, SqlType
 
 Row = tuple[Any, ...]
 

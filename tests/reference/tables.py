@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from planner import types as t
+from planner.calculus import types as t
 
 Row = tuple[Any, ...]
 

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from planner.algebra import Frame, FrameEnd, SortKey, WindowCall
+from planner.calculus.algebra import Frame, FrameEnd, SortKey, WindowCall
 from planner.dataflow import WindowValue
 from tests.reference.scalar import Row, compare_rows, sort_rows
 

@@ -19,10 +19,10 @@ from operators.flight.delta import Delta
 from operators.state.changes import DELETE, INSERT
 from operators.table import Change, Checked, TableState
 from planner import dataflow as ir
-from planner.algebra import SortKey
-from planner.expr import Call, Literal
-from planner.expr import Column as ColumnRef
-from planner.types import BIGINT, BOOLEAN, DOUBLE, ArrayType, Field
+from planner.calculus.algebra import SortKey
+from planner.calculus.expr import Call, Literal
+from planner.calculus.expr import Column as ColumnRef
+from planner.calculus.types import BIGINT, BOOLEAN, DOUBLE, ArrayType, Field
 from tests.operators.running import installed
 
 SCHEMA = (Field("k", BIGINT), Field("x", BIGINT))

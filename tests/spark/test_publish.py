@@ -27,9 +27,9 @@ from operators.state.relation import Relation
 from operators.state.shared import Shared
 from operators.state.values import ValueFiles
 from planner import dataflow as ir
-from planner.expr import Call, Literal
-from planner.expr import Column as ColumnRef
-from planner.types import BIGINT, BOOLEAN, STRING, DecimalType, Field
+from planner.calculus.expr import Call, Literal
+from planner.calculus.expr import Column as ColumnRef
+from planner.calculus.types import BIGINT, BOOLEAN, STRING, DecimalType, Field
 
 WIDE = DecimalType(38, 2)
 SCHEMA = (Field("k", BIGINT, False), Field("s", STRING), Field("d", WIDE))

@@ -15,7 +15,7 @@ import pytest
 
 import sqlview
 from operators.scalar.text import format_float
-from planner import types as t
+from planner.calculus import types as t
 from sqlview.oracle.functions import _SAME, _SPARKS
 from tests.sql.function_cases import ANSWERS, COLUMNS, EXPRESSIONS, ROWS, Answer, refused
 

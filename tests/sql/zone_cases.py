@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from planner import zones
+from planner.calculus import zones
 
 ANSWERS = Path(__file__).with_name("zone_answers.json")
 ZONES = (

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from planner import types as t
+from planner.calculus import types as t
 from sqlview.oracle import (
     RELATIVE_TOLERANCE,
     CannotSay,

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from operators.flight import arrow
-from planner import types as t
-from planner.types import Field
+from planner.calculus import types as t
+from planner.calculus.types import Field
 from sqlview.store import rows
 
 SCHEMA = (

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from planner.types import DOUBLE, Field, Schema
+from planner.calculus.types import DOUBLE, Field, Schema
 from sqlview.oracle import DuckDBOracle
 from tpch.checks import Checks, StreamOracle
 from tpch.generate import generate, load

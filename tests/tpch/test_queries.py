@@ -20,7 +20,7 @@ import sqlglot
 from sqlglot import exp
 
 import sqlview
-from planner.types import DOUBLE, Field
+from planner.calculus.types import DOUBLE, Field
 from sqlview.oracle import DuckDBOracle
 from tpch import lively
 from tpch.queries import Query, all_queries

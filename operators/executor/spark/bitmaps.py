@@ -27,7 +27,7 @@ from operators.state.pieces import Array, Home, MappedFiles, Pack, checksum
 from operators.state.publish import REFERENCES, Attachment, RelationRef
 from operators.state.rows import Rows
 from operators.state.shared import Shared
-from planner.expr import Expr, columns_used
+from planner.calculus.expr import Expr, columns_used
 from planner.serialise import PLAN_CLASSES, Format
 
 _RESULT = "task int, name string, places array<bigint>, last binary"

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.flight.column import Column, Ints, is_textual, text_type
-from planner import types as t
+from planner.calculus import types as t
 
 MAX_BYTES = 8 << 20
 

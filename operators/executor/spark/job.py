@@ -37,11 +37,11 @@ from operators.state.publish import REFERENCES, FilterRef, IndexRef, Publication
 from operators.state.relation import Relation
 from operators.state.rows import Rows
 from planner import dataflow as ir
-from planner.distribution import is_of_partitions, only_adds, reads_members
-from planner.expr import Column as ColumnRef
-from planner.expr import columns_used
+from planner.calculus.expr import Column as ColumnRef
+from planner.calculus.expr import columns_used
+from planner.calculus.types import BIGINT
+from planner.lower.views.views.distribution import is_of_partitions, only_adds, reads_members
 from planner.serialise import PLAN_CLASSES, Format
-from planner.types import BIGINT
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,9 @@ from operators.state.files import read
 from operators.state.pieces import Home, MappedFiles
 from operators.state.stored import Segment, StoredBlock, StoredRows, write_rows
 from operators.state.values import ValueFiles
-from planner import zones
+from planner.calculus import zones
+from planner.calculus.types import Schema
 from planner.errors import DataError, SqlViewError
-from planner.types import Schema
 
 #: At the least so many tasks look whether they see a store.
 _PROBES = 4

@@ -31,9 +31,9 @@ from operators.state.relation import Relation
 from operators.state.rows import Rows
 from operators.state.shared import Shared
 from planner import dataflow as ir
-from planner import types as t
-from planner.distribution import reads_members
-from planner.expr import Column as ColumnRef
+from planner.calculus import types as t
+from planner.calculus.expr import Column as ColumnRef
+from planner.lower.views.distribution import reads_members
 
 
 @dataclass(frozen=True, slots=True)

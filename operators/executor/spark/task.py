@@ -70,7 +70,7 @@ from operators.state.publish import Attachment
 from operators.state.relation import PIECE_ROWS, Relation
 from operators.state.shared import Shared
 from planner import dataflow as ir
-from planner.types import BIGINT
+from planner.calculus.types import BIGINT
 
 #: Rows of an exchange, and of a job's result: where `file` is set, the payload is in that file of
 #: the job's directory.

@@ -1,0 +1,485 @@
+"""In which order a delta path visits the other occurrences, and through which indexes.
+
+**Order.** A path starts with one changed row of its source and looks the others up one by one; an
+occurrence can be next if an equality class links one of its columns to a bound one. What a path
+costs is the number of rows that its lookups read, summed over its steps; the cheapest order is
+sought by a beam search (`_BEAM` best partial orders of each length), so also many inputs are
+planned at once. Where no equality links what is left, a comparison does (planner.analysis.ranges),
+by a range of an ordered index; without one all rows of the next occurrence are paired: a single row
+as soon as it helps, others last. A lookup multiplies the rows by
+
+    1                        through a unique key of the occurrence
+    rows / distinct values   otherwise, at least 1; all rows where no equality links it, of which
+                             a range takes `_ONE_END` or `_TWO_ENDS`
+
+times the selectivity of the occurrence's filter and of every further equality. Distinct values of
+a class: the rows of an occurrence that has one of its columns as its whole unique key (a foreign
+key meets every key), else the square root of the occurrence's rows. Rows come from the catalog;
+for an empty or derived relation they are assumed, by a factor of ten for each step of the longest
+chain of foreign keys that leads away from it, so that facts are larger than their dimensions; and
+then a lookup that goes up to a dimension and down to another fact counts `_MANY_TO_MANY` times: it
+is not through the key of the source, nor of an occurrence that was itself reached one to many.
+Hence lookups by unique key with a filter come first, then unique ones, then the least fan-out.
+
+**Index.** For the columns that are bound, in turn: the primary key (or a reduce's group index), if
+they cover it; a live index on exactly a unique key among them; the longest leading part of the
+primary key, if it is all of them or finds at most `_FEW_ROWS` (an index more costs memory and
+upkeep for every row: lineitem by order and supplier is read by order); a live or already chosen
+index that leads with exactly them, in whatever order; else a new index on exactly them, by
+ascending position.
+
+That index is *whole*. Where the occurrence has a filter that at most `_LARGEST_PART` of the rows
+pass by estimate, a *partial* index on the same leading columns, of those rows alone, takes its
+place: a live one for just this filter; else a new one, unless the whole one is read already or
+the partial ones on these columns would have more rows than it, together with this one.
+
+Ties are broken by position, so plans are deterministic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from planner import dataflow
+from planner.analysis.equality import EqualityClass, equality
+from planner.analysis.keys import Key, node_keys
+from planner.analysis.ranges import Comparison, Range, best_range, comparisons
+from planner.analysis.selectivity import selectivity
+from planner.calculus.expr import Column, Expr, columns_used
+from planner.context import CatalogReader, RelationInfo
+from planner.dataflow import (
+    Arrangement,
+    DeltaPath,
+    HalfJoin,
+    JoinInput,
+    Node,
+    RangeJoin,
+    Stored,
+)
+
+_BEAM = 32
+_MANY_TO_MANY = 10.0
+_ONE_END = 0.3
+_TWO_ENDS = 0.1
+_FEW_ROWS = 16.0
+_LARGEST_PART = 0.5
+
+
+class Facts:
+    """What the planner knows of stored nodes, and the indexes that it has chosen so far."""
+
+    def __init__(self, catalog: CatalogReader) -> None:
+        self._catalog = catalog
+        self._infos: dict[Node, RelationInfo] = {}
+        live = [i for i in catalog.live_indexes() if isinstance(i, Arrangement)]
+        # Equal keys: those of different relations, which never meet, or of different filters.
+        self._indexes = sorted(live, key=lambda i: (len(i.columns), i.columns, i.null_safe))
+        self._live = frozenset(live)
+
+    def learn(self, info: RelationInfo) -> None:
+        """A table or view of the catalog that the plan reads."""
+        self._infos.setdefault(info.node, info)
+
+    def rows(self, node: Node) -> int:
+        """Present rows, or 0 where they are not known."""
+        info = self._infos.get(node)
+        return 0 if info is None else info.rows
+
+    def keys(self, node: Node) -> tuple[Key, ...]:
+        return self.keys_of(node)
+
+    def keys_of(self, node: Node) -> tuple[Key, ...]:
+        """Unique keys of any node."""
+        return node_keys(node, self._primary_key)
+
+    def primary_index(self, node: Node) -> Arrangement | None:
+        """The index that the node has in any case, on a unique key; None for a bag."""
+        if dataflow.is_grouped(node):
+            index = dataflow.group_index(node)
+            return index if index.columns else None
+        info = self._infos.get(node)
+        if info is None or info.is_view or not info.primary_key or not dataflow.is_stored(node):
+            return None
+        return Arrangement(node, info.primary_key)
+
+    def leading_with(
+        self, node: Stored, columns: frozenset[int], null_safe: bool, part: Expr | None = None
+    ) -> Arrangement | None:
+        """An index, live or chosen, whose leading columns are just these; the shortest. It has all
+        rows, or those alone of which the filter `part` is TRUE.
+
+        One that leaves out rows with NULL in a further column does not serve.
+        """
+        for index in self._indexes:
+            if (
+                frozenset(index.columns[: len(columns)]) == columns
+                and (index.null_safe or not null_safe)
+                and index.relation == node
+                and index.filter == part
+            ):
+                further = index.columns[len(columns) :]
+                if index.null_safe or not any(node.schema[c].nullable for c in further):
+                    return index
+        return None
+
+    def is_live(self, index: Arrangement) -> bool:
+        """Whether installed views read the index."""
+        return index in self._live
+
+    def is_known(self, index: Arrangement) -> bool:
+        """Whether installed views read the index, or this plan has chosen it."""
+        return index in self._indexes
+
+    def parts(self, node: Stored, columns: frozenset[int]) -> tuple[float, ...]:
+        """Estimated rows of each partial index on these leading columns, as a part of all."""
+        return tuple(
+            selectivity(i.filter)
+            for i in self._indexes
+            if i.filter is not None
+            and frozenset(i.columns[: len(columns)]) == columns
+            and i.relation == node
+        )
+
+    def choose(self, index: Arrangement) -> Arrangement:
+        if index not in self._indexes:
+            self._indexes.append(index)
+        return index
+
+    def _primary_key(self, source: dataflow.Source) -> Key | None:
+        info = self._infos.get(source) or self._catalog.source(source.relation)
+        return None if info is None else info.primary_key
+
+
+#: A partial order in the search: its cost, the order, the rows that it has found, and which of the
+#: occurrences are the source or were reached one to many.
+_Prefix = tuple[float, tuple[int, ...], float, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A column of the occurrence to look up, and the bound column that it equals.
+
+    `column` is its position in the relation, `target` the same in the join; `group` is their class.
+    """
+
+    column: int
+    probe: Column
+    target: Column
+    null_safe: bool
+    group: int
+
+
+class JoinGraph:
+    """The occurrences of one join and the classes of columns that link them.
+
+    Columns are positions in the join: those of its inputs one after the other.
+    """
+
+    def __init__(
+        self,
+        inputs: tuple[JoinInput, ...],
+        links: tuple[EqualityClass, ...],
+        residuals: tuple[Expr, ...],
+        facts: Facts,
+    ) -> None:
+        self.inputs = inputs
+        #: What is inside of a loop is behind what is outside: it changes later in an epoch.
+        self._rank = [(dataflow.loop_of(i.relation) is not None, k) for k, i in enumerate(inputs)]
+        self._events = [k for k, i in enumerate(inputs) if dataflow.gives_events(i.relation)]
+        self.starts = dataflow.offsets(tuple(i.schema for i in inputs))
+        self._classes = links
+        self._facts = facts
+        self._home = [i for i, x in enumerate(inputs) for _ in x.schema]
+        #: By class: the occurrences that have a column in it.
+        self._homes = [frozenset(self._home[m.index] for m in c.columns) for c in links]
+        self._linked = [
+            tuple(k for k, homes in enumerate(self._homes) if i in homes)
+            for i in range(len(inputs))
+        ]
+        self._values: dict[tuple[int, frozenset[int]], float] = {}  # see _distinct
+        self._residuals = residuals
+        self._comparisons = comparisons(residuals, self._home)
+        self._keys = [self._key_classes(i) for i in range(len(inputs))]
+        self._single_rows = frozenset(i for i, keys in enumerate(self._keys) if frozenset() in keys)
+        self._assumed = [not facts.rows(i.relation) for i in inputs]
+        self._rows = self._estimate_rows()
+        self._selectivity = [selectivity(i.filter) for i in inputs]
+
+    def paths(self) -> tuple[DeltaPath, ...]:
+        """One path per occurrence, or that of the events alone, testing each residual as soon as
+        its columns are bound."""
+        orders = [self._order(i) for i in self._events or range(len(self.inputs))]
+        self._choose_indexes(orders)
+        return tuple(DeltaPath(order[0], self._steps(order)) for order in orders)
+
+    # -- order ---------------------------------------------------------------------------------
+
+    def _order(self, source: int) -> tuple[int, ...]:
+        beam: list[_Prefix] = [(0.0, (source,), 1.0, (source,))]
+        for _ in range(len(self.inputs) - 1):
+            best: dict[frozenset[int], _Prefix] = {}
+            for cost, order, rows, many in beam:
+                for j, classes in self._next(order):
+                    bound = frozenset(classes)
+                    unique = self._unique(j, bound)
+                    reads, keeps = self._factors(j, bound, unique, many)
+                    ranged = None if classes else self._range(j, order)
+                    if ranged is not None:
+                        found = _TWO_ENDS if ranged.ends == 2 else _ONE_END
+                        reads, keeps = reads * found, keeps * found
+                    prefix = (
+                        cost + rows * reads,
+                        (*order, j),
+                        rows * keeps,
+                        many if unique is not None else (*many, j),
+                    )
+                    group = frozenset(prefix[1])
+                    if group not in best or prefix < best[group]:
+                        best[group] = prefix
+            beam = sorted(best.values())[:_BEAM]
+        return beam[0][1]
+
+    def _next(self, order: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
+        """Occurrences that can be next, and the classes that reach them: linked ones and single
+        rows; any others only where none is left that is linked."""
+        reached = {k for i in order for k in self._linked[i]}
+        linked = self._single_rows.union(*(self._homes[k] for k in reached)).difference(order)
+        if not linked:
+            return [(j, ()) for j in range(len(self.inputs)) if j not in order]
+        return [(j, tuple(k for k in self._linked[j] if k in reached)) for j in sorted(linked)]
+
+    def _bound_classes(self, j: int, order: tuple[int, ...]) -> tuple[int, ...]:
+        """Classes with a column in j and a column in a visited occurrence."""
+        return tuple(k for k in self._linked[j] if not self._homes[k].isdisjoint(order))
+
+    def _range(self, j: int, order: tuple[int, ...]) -> Range | None:
+        """The range to look j up by, where no equality does and it is no single row."""
+        if frozenset() in self._keys[j] or self._bound_classes(j, order):
+            return None
+        return best_range(tuple(c for c in self._comparisons if self._is_ready(c, j, order)))
+
+    def _is_ready(self, comparison: Comparison, j: int, order: tuple[int, ...]) -> bool:
+        return self._home[comparison.column.index] == j and all(
+            self._home[c] in order for c in columns_used(comparison.value)
+        )
+
+    def _unique(self, j: int, bound: frozenset[int]) -> frozenset[int] | None:
+        """Of the bound classes, those of a unique key of j; the shortest."""
+        return min((k for k in self._keys[j] if k <= bound), key=len, default=None)
+
+    def _factors(
+        self,
+        j: int,
+        bound: frozenset[int],
+        unique: frozenset[int] | None,
+        many: tuple[int, ...],
+    ) -> tuple[float, float]:
+        """Rows that a lookup reads, and rows that it keeps, for each row so far."""
+        if unique is not None:
+            further = math.prod(self._distinct(j, frozenset((k,))) for k in bound - unique)
+            return 1.0, self._selectivity[j] / further
+        reads = self._fan_out(j, bound)
+        if self._assumed[j] and not any(k <= bound for i in many for k in self._keys[i]):
+            reads *= _MANY_TO_MANY
+        return reads, reads * self._selectivity[j]
+
+    def _fan_out(self, j: int, classes: frozenset[int]) -> float:
+        return max(1.0, self._rows[j] / self._distinct(j, classes))
+
+    def _distinct(self, j: int, classes: frozenset[int]) -> float:
+        """Different values that the columns of j in these classes take together."""
+        known = self._values.get((j, classes))
+        if known is None:
+            known = self._values[j, classes] = self._estimate_distinct(j, classes)
+        return known
+
+    def _estimate_distinct(self, j: int, classes: frozenset[int]) -> float:
+        result, rest = 1.0, set(classes)
+        referred = sorted(
+            (-len(key), self._rows[k], tuple(sorted(key)))
+            for k in range(len(self.inputs))
+            for key in self._keys[k]
+            if key and k != j and key <= classes
+        )
+        for _, rows, key in referred:
+            if rest.issuperset(key):
+                result *= max(1.0, rows)
+                rest.difference_update(key)
+        return result * max(1.0, math.sqrt(self._rows[j])) ** len(rest)
+
+    def _key_classes(self, i: int) -> tuple[frozenset[int], ...]:
+        """The unique keys of occurrence i that lie wholly in classes, as those classes."""
+        at = {
+            m.index - self.starts[i]: k
+            for k, c in enumerate(self._classes)
+            for m in c.columns
+            if self._home[m.index] == i
+        }
+        keys = self._facts.keys(self.inputs[i].relation)
+        return tuple(frozenset(at[c] for c in key) for key in keys if all(c in at for c in key))
+
+    def _estimate_rows(self) -> list[float]:
+        n = len(self.inputs)
+        refers = [
+            {
+                k
+                for k in range(n)
+                if k != i
+                and any(key and key <= self._classes_of(i) for key in self._keys[k])
+                and not any(key and key <= self._classes_of(k) for key in self._keys[i])
+            }
+            for i in range(n)
+        ]
+        depth = [0] * n
+        for _ in range(n):  # a chain is at most n long; a cycle of references stops there
+            depth = [max((depth[k] + 1 for k in refers[i]), default=0) for i in range(n)]
+        return [
+            float(self._facts.rows(x.relation)) or 10.0 ** (3 + depth[i])
+            for i, x in enumerate(self.inputs)
+        ]
+
+    def _classes_of(self, i: int) -> frozenset[int]:
+        return frozenset(k for k, homes in enumerate(self._homes) if i in homes)
+
+    # -- indexes -------------------------------------------------------------------------------
+
+    def _bound(self, j: int, order: tuple[int, ...]) -> tuple[_Bound, ...]:
+        """One bound column of j for each class that reaches it, by position in j.
+
+        Of several columns of j in one class the first of its primary index serves, else the first;
+        that they are equal among themselves is part of j's filter.
+        """
+        primary = self._facts.primary_index(self.inputs[j].relation)
+        preferred = () if primary is None else primary.columns
+        found = []
+        for k in self._bound_classes(j, order):
+            group = self._classes[k]
+            own = [m for m in group.columns if self._home[m.index] == j]
+            keyed = [m for m in own if m.index - self.starts[j] in preferred]
+            target = (keyed or own)[0]
+            first = min(
+                (order.index(self._home[m.index]), m.index)
+                for m in group.columns
+                if self._home[m.index] in order
+            )
+            probe = next(m for m in group.columns if m.index == first[1])
+            both = group.null_safe and probe.nullable and target.nullable
+            found.append(_Bound(target.index - self.starts[j], probe, target, both, k))
+        return tuple(sorted(found, key=lambda b: b.column))
+
+    def _choose_indexes(self, orders: list[tuple[int, ...]]) -> None:
+        """Choose for the longest needs first: a shorter one may lead an index of a longer."""
+        needs = [
+            (j, self._bound(j, order[:position]))
+            for order in orders
+            for position, j in enumerate(order)
+            if position and self._range(j, order[:position]) is None
+        ]
+        for j, bound in sorted(needs, key=lambda n: (-len(n[1]), [b.column for b in n[1]], n[0])):
+            self._index(j, bound)
+
+    def _index(self, j: int, bound: tuple[_Bound, ...]) -> tuple[Arrangement, int]:
+        """The index to look j up through, and how many of its leading columns are bound."""
+        whole, used = self._whole_index(j, bound)
+        index = self._partial_index(j, whole, used)
+        return self._facts.choose(whole if index is None else index), used
+
+    def _partial_index(self, j: int, whole: Arrangement, used: int) -> Arrangement | None:
+        """The partial index to look j up through instead of the whole one, if any."""
+        facts, filter = self._facts, self.inputs[j].filter
+        if filter is None or not used or self._selectivity[j] > _LARGEST_PART:
+            return None
+        relation, columns = whole.relation, whole.columns[:used]
+        wanted = frozenset(columns)
+        part = facts.leading_with(relation, wanted, whole.null_safe, filter)
+        if part is not None and facts.is_live(part):
+            return part
+        always = dataflow.is_grouped(relation) and whole == dataflow.group_index(relation)
+        if always or facts.is_known(whole):
+            return None
+        # fsum: in whatever order the catalog tells the indexes.
+        if part is None and math.fsum((*facts.parts(relation, wanted), self._selectivity[j])) <= 1:
+            part = Arrangement(relation, columns, whole.null_safe, filter)
+        return part
+
+    def _whole_index(self, j: int, bound: tuple[_Bound, ...]) -> tuple[Arrangement, int]:
+        """The index of all rows to look j up through, and how many leading columns are bound."""
+        relation = self.inputs[j].stored
+        if not bound:
+            # The index of a global aggregate is just so.
+            return Arrangement(relation, (), null_safe=True), 0
+        columns = frozenset(b.column for b in bound)
+        null_safe = any(b.null_safe for b in bound)
+        primary = self._facts.primary_index(relation)
+        covered = 0
+        if primary is not None and not (null_safe and not primary.null_safe):
+            covered = _leading(primary.columns, columns)
+            if covered == len(primary.columns):
+                return primary, covered
+        for key in self._facts.keys(relation):
+            if key and columns.issuperset(key):
+                index = self._facts.leading_with(relation, frozenset(key), null_safe)
+                if index is not None:
+                    return index, len(key)
+        if primary is not None and covered:
+            leading = frozenset(b.group for b in bound if b.column in primary.columns[:covered])
+            if covered == len(columns) or self._fan_out(j, leading) <= _FEW_ROWS:
+                return primary, covered
+        index = self._facts.leading_with(relation, columns, null_safe)
+        if index is None:
+            index = Arrangement(relation, tuple(sorted(columns)), null_safe)
+        return index, len(columns)
+
+    def _steps(self, order: tuple[int, ...]) -> tuple[HalfJoin | RangeJoin, ...]:
+        steps: list[HalfJoin | RangeJoin] = []
+        waiting = list(self._residuals)
+        bound_columns = self._columns(order[0])
+        for position in range(1, len(order)):
+            j = order[position]
+            bound_columns |= self._columns(j)
+            ready = [r for r in waiting if columns_used(r) <= bound_columns]
+            waiting = [r for r in waiting if r not in ready]
+            ranged = self._range(j, order[:position])
+            if ranged is not None:
+                steps.append(
+                    RangeJoin(
+                        input=j,
+                        index=ranged.index(
+                            self.inputs[j].stored, ranged.column.index - self.starts[j]
+                        ),
+                        low=ranged.low,
+                        high=ranged.high,
+                        as_of=self._is_as_of(j, order[0]),
+                        residual=tuple(r for r in ready if r not in ranged.covered),
+                    )
+                )
+                continue
+            bound = self._bound(j, order[:position])
+            index, used = self._index(j, bound)
+            by_column = {b.column: b for b in bound}
+            probes = tuple(by_column.pop(c) for c in index.columns[:used])
+            tests = [equality(b.target, b.probe, b.null_safe) for b in by_column.values()]
+            null_safe = tuple(p.null_safe for p in probes)
+            steps.append(
+                HalfJoin(
+                    input=j,
+                    index=index,
+                    probe=tuple(p.probe.index for p in probes),
+                    as_of=self._is_as_of(j, order[0]),
+                    residual=(*tests, *ready),
+                    null_safe=null_safe if any(null_safe) else (),
+                )
+            )
+        return tuple(steps)
+
+    def _is_as_of(self, j: int, source: int) -> bool:
+        return self._rank[j] < self._rank[source] or source in self._events
+
+    def _columns(self, i: int) -> frozenset[int]:
+        return frozenset(range(self.starts[i], self.starts[i] + len(self.inputs[i].schema)))
+
+
+def _leading(columns: tuple[int, ...], bound: frozenset[int]) -> int:
+    """How many leading columns are bound."""
+    return next((n for n, c in enumerate(columns) if c not in bound), len(columns))

@@ -1,0 +1,100 @@
+"""Anti, mark and left joins rise above inner joins, so that they see fewer rows and the inner joins
+come together in one node.
+
+    Join[p](AntiJoin[c](a, r), b)   ->   AntiJoin[c](Join[p](a, b), r)
+    Join[p](LeftJoin[c](a, r), b)   ->   LeftJoin[c](Join[p](a, b), r)     if p reads nothing of r
+
+Not above a single row that rows are only compared with: that comparison comes last (see
+make_thresholds), when all other rows are gone.
+
+Law: a conjunct of p that may fail stays above what rose. Semi joins need not rise: they become
+inner joins themselves.
+"""
+
+from __future__ import annotations
+
+from planner.analysis.keys import plan_keys
+from planner.calculus.algebra import (
+    Filter,
+    Join,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Project,
+    SemiJoin,
+    identity,
+)
+from planner.calculus.expr import Call, Expr, columns_used, conjunction, conjuncts, may_fail, remap
+from planner.calculus.visit import transform
+
+
+def apply(plan: Plan) -> Plan:
+    return transform(plan, _lift)
+
+
+def _lift(plan: Plan) -> Plan:
+    if not isinstance(plan, Join):
+        return plan
+    start = 0
+    for position, i in enumerate(plan.inputs):
+        if _rises(i):
+            lifted = _lifted(plan, position, start)
+            if lifted is not None:
+                return lifted
+        start += len(i.schema)
+    return plan
+
+
+def _rises(plan: Plan) -> bool:
+    match plan:
+        case SemiJoin(anti=anti):
+            return anti
+        case MarkJoin():
+            return True
+        case OuterJoin(full=full):
+            return not full
+        case _:
+            return False
+
+
+def _lifted(plan: Join, position: int, start: int) -> Plan | None:
+    node = plan.inputs[position]
+    assert isinstance(node, (SemiJoin, MarkJoin, OuterJoin))
+    kept = len(node.left.schema)
+    gone = len(node.schema) - kept
+    own = range(start + kept, start + kept + gone)
+    parts = () if plan.predicate is None else conjuncts(plan.predicate)
+    if any(() in plan_keys(i) for i in plan.inputs if i is not node) and not any(
+        isinstance(p, Call) and p.function in ("eq", "eq_null_safe") for p in parts
+    ):
+        return None
+    inside: list[Expr] = []
+    above: list[Expr] = []
+    for p in parts:
+        (above if may_fail(p) or columns_used(p) & set(own) else inside).append(p)
+    if any(not may_fail(p) for p in above):
+        return None
+    width = len(plan.schema) - gone
+    # Columns of the join, without those that the node adds; these come last then.
+    at = {c: c if c < own.start else c - gone for c in range(len(plan.schema)) if c not in own}
+    at.update({c: width + k for k, c in enumerate(own)})
+    inputs = (*plan.inputs[:position], node.left, *plan.inputs[position + 1 :])
+    join = Join(inputs, conjunction(tuple(remap(p, at) for p in inside)) if inside else None)
+    moved = {c: start + c for c in range(kept)}
+    moved.update({kept + c: width + c for c in range(len(node.right.schema))})
+    condition = None if node.condition is None else remap(node.condition, moved)
+    result: Plan
+    match node:
+        case SemiJoin():
+            result = SemiJoin(join, node.right, condition, node.anti)
+        case MarkJoin():
+            result = MarkJoin(join, node.right, condition, node.name)
+        case OuterJoin():
+            result = OuterJoin(join, node.right, node.full, condition)
+    if above:
+        result = Filter(result, conjunction(tuple(remap(p, at) for p in above)))
+    columns = identity(result.schema)
+    exprs = tuple(columns[at[c]] for c in range(len(plan.schema)))
+    if exprs == columns:
+        return result
+    return Project(result, exprs, tuple(result.schema[e.index] for e in exprs))

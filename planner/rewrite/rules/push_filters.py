@@ -1,0 +1,231 @@
+"""Move predicates towards the scans, merging filters on the way.
+
+Law (p a conjunct, in the order in which the query evaluates them):
+
+    below           cannot fail                    may fail
+    Filter          merges, after its conjuncts    merges, after its conjuncts
+    Project         yes, columns substituted       yes: it meets the same rows
+    UnionAll        yes, into every input          yes: it meets the same rows; no if an input is
+                                                   negated: it would meet rows that cancel out
+    Join            into the one input that it     no: a join removes rows; it joins the join's
+                    reads, else into the join's    predicate, at the end
+                    predicate
+    Aggregate       if it reads keys alone, and    only if also all conjuncts before it go
+                    at least one (a constant on
+                    a global aggregate stays)
+    OuterJoin       left: if it reads the left     no
+                    input alone; full: no
+    SemiJoin,       if it reads the left input     no: a join removes rows
+    MarkJoin        alone
+    Apply, Repeat   if it reads the input alone    only if also all conjuncts before it go
+    TopK, Window    if it reads the partition      no
+                    alone; else it would change
+                    which rows are first
+    SingleRow       no: it changes how many rows there are
+    Retain          yes                            yes: it meets the same rows
+    Scan, Values    ends here
+
+A conjunct of the condition of an outer, semi or mark join that reads the right input alone and
+cannot fail becomes a filter of it; of a semi join (not anti) also one that reads the left alone.
+
+A conjunct that may fail never overtakes another conjunct. One that cannot may be evaluated before
+it, which can only keep rows from failing. Not done where substitution would copy much
+(expr.substitution_grows).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from planner.calculus.algebra import (
+    Aggregate,
+    Apply,
+    Explode,
+    Filter,
+    Join,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Project,
+    Repeat,
+    Retain,
+    SemiJoin,
+    TopK,
+    UnionAll,
+    Window,
+)
+from planner.calculus.expr import (
+    Expr,
+    columns_used,
+    conjunction,
+    conjuncts,
+    may_fail,
+    remap,
+    substitute,
+    substitution_grows,
+)
+from planner.calculus.visit import transform
+
+
+def apply(plan: Plan) -> Plan:
+    return transform(plan, _push)
+
+
+def filtered(plan: Plan, predicates: tuple[Expr, ...]) -> Plan:
+    """`plan` under a filter; predicates that it already has directly on top are not repeated."""
+    if isinstance(plan, Filter):
+        present = conjuncts(plan.predicate)
+        new = tuple(dict.fromkeys(p for p in predicates if p not in present))
+        return Filter(plan.input, conjunction(present + new)) if new else plan
+    return Filter(plan, conjunction(predicates)) if predicates else plan
+
+
+def _push(plan: Plan) -> Plan:
+    match plan:
+        case Filter():
+            return _push_filter(plan)
+        case Join(predicate=predicate) if predicate is not None:
+            return _push_into_join(plan, conjuncts(predicate))
+        case OuterJoin() | SemiJoin() | MarkJoin() if plan.condition is not None:
+            return _push_condition(plan, conjuncts(plan.condition))
+        case _:
+            return plan
+
+
+def _push_condition(
+    plan: OuterJoin | SemiJoin | MarkJoin, parts: tuple[Expr, ...]
+) -> OuterJoin | SemiJoin | MarkJoin:
+    """Conjuncts of a condition into the input that they read."""
+    width = len(plan.left.schema)
+    local = {width + c: c for c in range(len(plan.right.schema))}
+    left: list[Expr] = []
+    right: list[Expr] = []
+    rest: list[Expr] = []
+    for p in parts:
+        used = columns_used(p)
+        movable = bool(used) and not may_fail(p)
+        if movable and min(used, default=0) >= width and not _is_full(plan):
+            right.append(remap(p, local))
+        elif movable and max(used) < width and isinstance(plan, SemiJoin) and not plan.anti:
+            left.append(p)
+        else:
+            rest.append(p)
+    if not left and not right:
+        return plan
+    condition = conjunction(tuple(rest)) if rest else None
+    return replace(
+        plan,
+        left=_below(plan.left, tuple(left)) if left else plan.left,
+        right=_below(plan.right, tuple(right)) if right else plan.right,
+        condition=condition,
+    )
+
+
+def _is_full(plan: Plan) -> bool:
+    return isinstance(plan, OuterJoin) and plan.full
+
+
+def _push_filter(plan: Filter) -> Plan:
+    inner, parts = plan.input, conjuncts(plan.predicate)
+    match inner:
+        case Filter():
+            return filtered(inner, parts)
+        case Project():
+            if substitution_grows(parts, inner.exprs):
+                return plan
+            below = tuple(substitute(p, inner.exprs) for p in parts)
+            return Project(_below(inner.input, below), inner.exprs, inner.schema)
+        case UnionAll():
+            below, above = _split(parts, frozenset(range(len(inner.schema))), True)
+            if not any(inner.negated):
+                below, above = parts, ()
+            if not below:
+                return plan
+            pushed: Plan = replace(inner, inputs=tuple(_below(i, below) for i in inner.inputs))
+            return Filter(pushed, conjunction(above)) if above else pushed
+        case Retain():
+            return Retain(_below(inner.input, parts))
+        case Join():
+            own = () if inner.predicate is None else conjuncts(inner.predicate)
+            return _push_into_join(Join(inner.inputs, conjunction(own + parts)), own + parts)
+        case Aggregate():
+            return _push_into_aggregate(plan, inner, parts)
+        case OuterJoin(full=False) | SemiJoin() | MarkJoin():
+            own_columns = frozenset(range(len(inner.left.schema)))
+            below, above = _split(parts, own_columns, True)
+            if not below:
+                return plan
+            pushed = replace(inner, left=_below(inner.left, below))
+            return Filter(pushed, conjunction(above)) if above else pushed
+        case Apply() | Repeat() | Explode() | TopK() | Window():
+            by_partition = isinstance(inner, (TopK, Window))
+            every = range(len(inner.input.schema))
+            columns = inner.partition if isinstance(inner, (TopK, Window)) else every
+            below, above = _split(parts, frozenset(columns), by_partition)
+            if not below:
+                return plan
+            pushed = replace(inner, input=_below(inner.input, below))
+            return Filter(pushed, conjunction(above)) if above else pushed
+        case _:
+            return plan
+
+
+def _split(
+    parts: tuple[Expr, ...], columns: frozenset[int], safe_only: bool
+) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """Conjuncts that may go below a node, which read `columns` alone, and those that stay."""
+    below: list[Expr] = []
+    above: list[Expr] = []
+    for p in parts:
+        used = columns_used(p)
+        if used and used <= columns and not (may_fail(p) and (safe_only or above)):
+            below.append(p)
+        else:
+            above.append(p)
+    return tuple(below), tuple(above)
+
+
+def _below(plan: Plan, predicates: tuple[Expr, ...]) -> Plan:
+    """A new filter on `plan`, pushed as far as it goes at once."""
+    result = filtered(plan, predicates)
+    return _push(result) if isinstance(result, Filter) and result is not plan else result
+
+
+def _push_into_join(join: Join, parts: tuple[Expr, ...]) -> Plan:
+    start, home, positions = 0, {}, {}
+    for i, schema in enumerate(x.schema for x in join.inputs):
+        for k in range(len(schema)):
+            home[start + k], positions[start + k] = i, k
+        start += len(schema)
+    single: dict[int, list[Expr]] = {}
+    rest = []
+    for p in parts:
+        readers = {home[c] for c in columns_used(p)}
+        if len(readers) == 1 and not may_fail(p):
+            single.setdefault(readers.pop(), []).append(remap(p, positions))
+        else:
+            rest.append(p)
+    if not single:
+        return join
+    inputs = tuple(
+        _below(x, tuple(single[i])) if i in single else x for i, x in enumerate(join.inputs)
+    )
+    return Join(inputs, conjunction(tuple(rest)) if rest else None)
+
+
+def _push_into_aggregate(plan: Filter, inner: Aggregate, parts: tuple[Expr, ...]) -> Plan:
+    keys = frozenset(range(len(inner.keys)))
+    below: list[Expr] = []
+    above: list[Expr] = []
+    for p in parts:
+        used = columns_used(p)
+        if used and used <= keys and not (may_fail(p) and above):
+            below.append(substitute(p, inner.keys))
+        else:
+            above.append(p)
+    if not below:
+        return plan
+    pushed = Aggregate(
+        _below(inner.input, tuple(below)), inner.keys, inner.aggregates, inner.schema
+    )
+    return Filter(pushed, conjunction(tuple(above))) if above else pushed
