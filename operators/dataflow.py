@@ -3,7 +3,7 @@
 Nodes are shared by structure: two views with an equal subplan have one operator, and every index
 and every filter of a relation exists once, whoever asks for it first. Each has the set of views
 that read it and goes when the last one does. With an `owner` other than "" a view keeps its own.
-Which indexes there are, and which one a join reads, is planned (`planner.lower.views.indexes`): a view
+Which indexes there are, and which one a join reads, is planned (`planner.lower.indexes`): a view
 comes and goes by a `Migration`.
 
 Invariant: `nodes` is in topological order; after a relation's operator has run, and before any
@@ -46,7 +46,7 @@ from operators.table import TableState, snapshot
 from planner import dataflow as ir
 from planner.calculus.expr import Expr
 from planner.calculus.types import Schema
-from planner.lower.views.indexes import Indexes, Migration, Named
+from planner.lower.indexes import Indexes, Migration, Named
 
 Answered = TypeVar("Answered")
 

@@ -14,7 +14,7 @@ TABLE_READER = "(table)"
 
 @dataclass(slots=True)
 class LiveIndex:
-    """An index, the views that read it by what was planned (`planner.lower.views.indexes`), and those
+    """An index, the views that read it by what was planned (`planner.lower.indexes`), and those
     that `asked` for it beside that: its table, for the rows that go, and views whose rows somebody
     looks up."""
 

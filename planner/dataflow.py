@@ -474,7 +474,7 @@ class Variable:
     FOREVER where it does not end. `all`: rows are there once for each way to them (UNION ALL), in
     their round alone.
 
-    `loop` identifies the loop by what it computes (planner.lower.views.loops). The nodes over a variable
+    `loop` identifies the loop by what it computes (planner.lower.loops). The nodes over a variable
     are inside its loop, which runs them, round by round; their versions are ticks of the loop's own
     time (operators.nodes.loop). State: the rows.
     """

@@ -26,8 +26,8 @@ from planner.dataflow import (
     OrderedArrangement,
     RangeJoin,
 )
-from planner.lower.views.distribution import why_in_driver
-from planner.lower.views.indexes import Migration
+from planner.lower.distribution import why_in_driver
+from planner.lower.indexes import Migration
 
 __all__ = [
     "explain_dataflow",

@@ -28,8 +28,8 @@ from planner.calculus.visit import expressions, walk
 from planner.calculus.zones import Zone
 from planner.context import Trait, UserFunction
 from planner.errors import CatalogError, UnsupportedError, suggestion
-from planner.lower.views.indexes import Migration
-from planner.lower.views.views import lower, table_key
+from planner.lower.indexes import Migration
+from planner.lower.views import lower, table_key
 from planner.names import DEFAULT_SCHEMA, folded
 from planner.rewrite.optimizer import optimize
 from planner.room import refuse_deep, with_room

@@ -22,7 +22,7 @@ from planner.explain import (
     filter_text,
     predicate_text,
 )
-from planner.lower.views.indexes import Migration
+from planner.lower.indexes import Migration
 from planner.names import short_name
 from planner.rewrite.optimizer import optimize
 from sqlview.catalog import Catalog, Stream, View

@@ -56,7 +56,7 @@ class HalfJoinOperator:
 
     def read_through(self, index: IndexReader) -> None:
         """Look up through `index`: that of the node or, in place of a partial one, a whole one that
-        leads with its columns (see planner.lower.views.indexes)."""
+        leads with its columns (see planner.lower.indexes)."""
         self.index = index
         tested = self.occurrence.filter
         if tested is not None and tested.predicate == index.part:

@@ -76,8 +76,8 @@ from planner.dataflow import (
     gives_events,
     is_stored,
 )
-from planner.lower.views.join_order import Facts, JoinGraph
-from planner.lower.views.linear import closed, map_over
+from planner.lower.join_order import Facts, JoinGraph
+from planner.lower.linear import closed, map_over
 
 _ZERO, _MINUS_ONE = Literal(0, BIGINT), Literal(-1, BIGINT)
 

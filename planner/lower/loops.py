@@ -15,7 +15,7 @@ from planner import dataflow
 from planner.calculus.algebra import Recursive, RecursiveRef
 from planner.dataflow import Loop, Node, Reduce, Variable
 from planner.errors import UnsupportedError
-from planner.lower.views.timelines import counted_rows
+from planner.lower.timelines import counted_rows
 from planner.serialise import PLAN
 
 

@@ -17,8 +17,8 @@ from planner.calculus.algebra import Aggregate, AggregateCall
 from planner.calculus.expr import Column, Expr
 from planner.calculus.types import Field
 from planner.dataflow import Arrangement, GroupValue, Node, Recompute
-from planner.lower.views.joins import stored_columns
-from planner.lower.views.linear import map_over
+from planner.lower.joins import stored_columns
+from planner.lower.linear import map_over
 
 
 def lower_recomputed(plan: Aggregate, node: Node) -> Node:

@@ -56,8 +56,8 @@ from planner.calculus.types import (
 )
 from planner.dataflow import Accumulator, Node, OrderedArrangement, Reduce, only_appends
 from planner.errors import UnsupportedError
-from planner.lower.views.joins import stored, stored_columns
-from planner.lower.views.linear import map_over
+from planner.lower.joins import stored, stored_columns
+from planner.lower.linear import map_over
 
 _COUNT_DECIMAL = DecimalType(20, 0)
 

@@ -4,7 +4,7 @@
         ->  Map[results](Timeline[keys, accumulators](Reduce[all columns](Map[keys, arguments](x))))
 
 The Reduce says how often each row is there, rounds included. Results are written over accumulators
-as elsewhere (planner.lower.views.reduces).
+as elsewhere (planner.lower.reduces).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from planner.calculus.algebra import identity
 from planner.calculus.expr import Column, Expr
 from planner.calculus.types import BIGINT, Field, SqlType
 from planner.dataflow import Accumulator, Node, Reduce, Timeline
-from planner.lower.views.linear import closed, map_over
-from planner.lower.views.reduces import Results, summed
+from planner.lower.linear import closed, map_over
+from planner.lower.reduces import Results, summed
 
 
 def counted_rows(node: Node) -> Reduce:

@@ -71,14 +71,14 @@ from planner.dataflow import (
     is_grouped,
 )
 from planner.errors import CatalogError
-from planner.lower.views.join_order import Facts
-from planner.lower.views.joins import lower_join, stored, stored_columns
-from planner.lower.views.linear import closed, map_over, named
-from planner.lower.views.loops import loop_over, variable_of
-from planner.lower.views.recomputes import lower_recomputed
-from planner.lower.views.reduces import lower_aggregate
-from planner.lower.views.timelines import lower_timeline
-from planner.lower.views.windows import lower_window
+from planner.lower.join_order import Facts
+from planner.lower.joins import lower_join, stored, stored_columns
+from planner.lower.linear import closed, map_over, named
+from planner.lower.loops import loop_over, variable_of
+from planner.lower.recomputes import lower_recomputed
+from planner.lower.reduces import lower_aggregate
+from planner.lower.timelines import lower_timeline
+from planner.lower.windows import lower_window
 from planner.rewrite.optimizer import prepare
 
 

@@ -4,7 +4,7 @@
 
 The lower Map computes what is summed, and its rows are stored and indexed by partition, order and
 ties, unless the input is stored with them already: then the Window reads what is there. Aggregates
-are written in terms of accumulators, as those of a Reduce are (planner.lower.views.reduces), so that a
+are written in terms of accumulators, as those of a Reduce are (planner.lower.reduces), so that a
 sum that leaves its type is an error of its rows. Equal values are computed once.
 """
 
@@ -19,9 +19,9 @@ from planner.calculus.expr import Column, Expr
 from planner.calculus.types import Field, SqlType
 from planner.dataflow import Node, OrderedArrangement, WindowValue
 from planner.dataflow import Window as WindowNode
-from planner.lower.views.joins import stored_columns
-from planner.lower.views.linear import map_over
-from planner.lower.views.reduces import Results, summed
+from planner.lower.joins import stored_columns
+from planner.lower.linear import map_over
+from planner.lower.reduces import Results, summed
 
 
 def lower_window(plan: Window, node: Node) -> Node:

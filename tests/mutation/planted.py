@@ -158,7 +158,7 @@ PLANTED = (
     Planted(
         "max_is_min",
         "MAX stands in front of the ascending order",
-        "planner/lower/views/reduces.py",
+        "planner/lower/reduces.py",
         '_ORDERED = {"min": False, "max": True, "any_value": False}',
         '_ORDERED = {"min": False, "max": False, "any_value": False}',
     ),

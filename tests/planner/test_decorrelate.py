@@ -32,7 +32,7 @@ from planner.dataflow import (
     topological,
 )
 from planner.errors import ViewError
-from planner.lower.views.views import lower
+from planner.lower.views import lower
 from planner.parse import parse_query
 from planner.rewrite.optimizer import optimize, prepare
 from planner.validate import check_dataflow

@@ -14,7 +14,7 @@ from planner.calculus.expr import Expr, Literal
 from planner.calculus.types import BINARY, BOOLEAN, INT, TIMESTAMP_NTZ, DecimalType
 from planner.dataflow import Index, Store
 from planner.explain import explain_dataflow, explain_logical, expr_text, index_text
-from planner.lower.views.views import lower
+from planner.lower.views import lower
 from planner.parse import parse_query
 from planner.rewrite.optimizer import optimize
 from planner.validate import check_dataflow

@@ -9,7 +9,7 @@ import pytest
 from planner import dataflow as ir
 from planner.calculus.expr import Call, Column, Expr
 from planner.calculus.types import BOOLEAN, INT, Field
-from planner.lower.views.indexes import Indexes, serves
+from planner.lower.indexes import Indexes, serves
 
 _TABLE = ir.Source("f", tuple(Field(name, INT, name > "c") for name in "abcde"))
 _OTHER = ir.Source("d", (Field("k", INT, False),))

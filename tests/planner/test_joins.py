@@ -23,7 +23,7 @@ from planner.dataflow import (
     topological,
 )
 from planner.explain import explain_dataflow
-from planner.lower.views.views import lower
+from planner.lower.views import lower
 from planner.rewrite.optimizer import optimize
 from planner.validate import check_dataflow
 from tests.planner.build import (

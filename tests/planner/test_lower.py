@@ -26,7 +26,7 @@ from planner.dataflow import (
     topological,
 )
 from planner.errors import CatalogError
-from planner.lower.views.views import lower
+from planner.lower.views import lower
 from planner.rewrite.optimizer import optimize
 from planner.validate import PlanError, check_dataflow
 from tests.planner.build import (

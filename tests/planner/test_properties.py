@@ -12,7 +12,7 @@ from planner.calculus.algebra import Apply, Filter, Join, MarkJoin, OuterJoin, P
 from planner.calculus.expr import may_fail
 from planner.calculus.visit import expressions, walk
 from planner.errors import UnsupportedError
-from planner.lower.views.views import lower
+from planner.lower.views import lower
 from planner.rewrite.optimizer import optimize, prepare
 from planner.validate import check_dataflow
 from tests.planner.plans import CATALOG, contents, plans

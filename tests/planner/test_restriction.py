@@ -9,7 +9,7 @@ from planner.bind import bind_query
 from planner.calculus.expr import Call, Expr
 from planner.calculus.types import BOOLEAN
 from planner.dataflow import Arrangement, DeltaJoin, Node, Reduce, Source, Store, topological
-from planner.lower.views.views import lower
+from planner.lower.views import lower
 from planner.parse import parse_query
 from planner.rewrite.optimizer import optimize
 from planner.validate import check_dataflow

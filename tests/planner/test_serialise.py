@@ -21,7 +21,7 @@ from planner.bind import bind_query
 from planner.calculus import types as t
 from planner.calculus.expr import Call, Column, Literal
 from planner.errors import FormatError, UnsupportedError
-from planner.lower.views.views import lower
+from planner.lower.views import lower
 from planner.parse import parse_query
 from planner.rewrite.optimizer import optimize
 from planner.serialise import PLAN, PLAN_CLASSES, Format

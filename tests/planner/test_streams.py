@@ -11,7 +11,7 @@ from planner.calculus.algebra import Retain
 from planner.calculus.visit import walk
 from planner.context import RelationInfo
 from planner.errors import UnsupportedError
-from planner.lower.views.views import lower
+from planner.lower.views import lower
 from planner.parse import parse_query
 from planner.rewrite.optimizer import optimize, prepare
 from planner.validate import check_dataflow

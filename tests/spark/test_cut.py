@@ -6,7 +6,7 @@ import re
 
 import sqlview
 from operators.executor.spark.cut import layers
-from planner.lower.views.distribution import why_in_driver
+from planner.lower.distribution import why_in_driver
 
 TABLES = (
     "CREATE TABLE t (k BIGINT PRIMARY KEY, g BIGINT, x BIGINT)",

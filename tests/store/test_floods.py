@@ -16,7 +16,7 @@ import sqlview
 from operators.executor.spark import SparkExecutor, applied
 from operators.executor.spark.job import ColumnsRef, Job, JobBuilder
 from operators.kernels.memory import BLOCK_ROWS
-from planner.lower.views.distribution import reads_members
+from planner.lower.distribution import reads_members
 from tests.spark.in_process import InProcess, opened
 from tests.spark.twins import TABLES, VIEWS, Twins, _rows, changes
 from tests.store.test_hydration import MORE, _change, _fill, _same

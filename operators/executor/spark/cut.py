@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from operators.dataflow import Dataflow, Installed, Key, node_key
 from planner import dataflow as ir
-from planner.lower.views.distribution import flows, why_in_driver
+from planner.lower.distribution import flows, why_in_driver
 
 
 @dataclass(frozen=True, slots=True)

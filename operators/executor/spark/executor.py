@@ -47,7 +47,7 @@ from operators.state.relation import Relation
 from operators.state.unique import Matched
 from operators.state.values import ValueFiles
 from planner import dataflow as ir
-from planner.lower.views.distribution import flows, is_of_partitions, is_stateless, reads_members
+from planner.lower.distribution import flows, is_of_partitions, is_stateless, reads_members
 
 _log = logging.getLogger("sqlview.executor")
 

@@ -39,7 +39,7 @@ from operators.state.hashing import Hashing
 from operators.state.publish import Publication
 from operators.state.relation import Relation
 from planner import dataflow as ir
-from planner.lower.views.distribution import flows_at_first, is_of_partitions
+from planner.lower.distribution import flows_at_first, is_of_partitions
 
 #: More rows than this a task are more than it is to take at once.
 MOST_ROWS = 1 << 23

@@ -40,7 +40,7 @@ from planner import dataflow as ir
 from planner.calculus.expr import Column as ColumnRef
 from planner.calculus.expr import columns_used
 from planner.calculus.types import BIGINT
-from planner.lower.views.views.distribution import is_of_partitions, only_adds, reads_members
+from planner.lower.distribution import is_of_partitions, only_adds, reads_members
 from planner.serialise import PLAN_CLASSES, Format
 
 

@@ -33,7 +33,7 @@ from operators.state.shared import Shared
 from planner import dataflow as ir
 from planner.calculus import types as t
 from planner.calculus.expr import Column as ColumnRef
-from planner.lower.views.distribution import reads_members
+from planner.lower.distribution import reads_members
 
 
 @dataclass(frozen=True, slots=True)
