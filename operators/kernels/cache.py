@@ -9,6 +9,11 @@ the same in them.
 
 Kernels that nobody uses any more stay, some five megabytes for each version of all; the directory
 may be deleted at any time.
+
+An installation may bring kernels along, in `compiled` beside this module, put there by
+`python -m operators.kernels --portable`: compiled for what nearly all processors of a kind can do
+(`_PORTABLE`), so that a machine that never compiled any need not begin with it. They are used where
+the user's cache has none, by processors that can run them.
 """
 
 from __future__ import annotations
@@ -17,18 +22,33 @@ import functools
 import hashlib
 import os
 import pkgutil
+import platform
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import llvmlite
+import llvmlite.binding
 import numba
 from numba.core import caching
 
 _PACKAGE = "operators.kernels"
 _IMPORT = re.compile(r"^from operators\.kernels\.(\w+) import", re.MULTILINE)
 _NAME_LENGTH = 16
+#: Kernels that came with the installation.
+COMPILED = Path(__file__).parent / "compiled"
+#: By the kind of machine: the processor that `compiled` is for, as LLVM calls it, and what one has
+#: to have for that beyond what all of its kind have.
+_PORTABLE: Final = {
+    "x86_64": (
+        "x86-64-v3",
+        ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2"),
+    ),
+    "aarch64": ("generic", ()),
+    "arm64": ("generic", ()),
+}
 
 
 @functools.cache
@@ -62,9 +82,10 @@ def directory_of(module: str) -> str | None:
     """A directory for a module's kernels that can be written to; None if there is none.
 
     It is in `$NUMBA_CACHE_DIR` where that is set; else in the user's cache, unless others might
-    have put something there, since what numba reads is a program; else beside the modules.
+    have put something there, since what numba reads is a program; else beside the modules, or where
+    files are that need not stay.
     """
-    name = f"{module}-{digest_of(module)[:_NAME_LENGTH]}"
+    name = _name_of(module)
     for place, is_ours in _places():
         try:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -88,6 +109,27 @@ def _places() -> Iterator[tuple[Path, bool]]:
     if base.is_absolute():
         yield base / "sqlview" / "kernels", True
     yield Path(__file__).parent / "__pycache__", False
+    yield Path(tempfile.gettempdir()) / f"sqlview-kernels-{os.getuid()}", True
+
+
+def _name_of(module: str) -> str:
+    return f"{module}-{digest_of(module)[:_NAME_LENGTH]}"
+
+
+def portable_processor() -> str | None:
+    """What kernels of an installation are compiled for; None for an unknown kind of machine."""
+    found = _PORTABLE.get(platform.machine())
+    return None if found is None else found[0]
+
+
+@functools.cache
+def _runs_portable() -> bool:
+    """Whether this processor can."""
+    found = _PORTABLE.get(platform.machine())
+    if found is None:
+        return False
+    has = llvmlite.binding.get_host_cpu_features() if found[1] else {}
+    return all(has.get(feature, False) for feature in found[1])
 
 
 def _is_own(path: Path) -> bool:
@@ -126,12 +168,37 @@ class _Kept(caching.CompileResultCacheImpl):
 
 
 class KernelCache(caching.FunctionCache):
-    """numba's cache of one kernel."""
+    """numba's cache of one kernel, and what the installation brought along."""
 
     _impl_class = _Kept
 
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        module = function.__module__.rpartition(".")[2]
+        path = COMPILED / _name_of(module)
+        self._brought = caching.IndexDataCacheFile(
+            str(path), self._impl.filename_base, digest_of(module)
+        )
+
     def has(self, signatures: Sequence[tuple[Any, ...]], target: Any) -> bool:
-        """Whether code for all `signatures` is there, for this processor."""
-        there = self._cache_file._load_index()
-        codegen = target.codegen()
-        return all(self._index_key(s, codegen) in there for s in signatures)
+        """Whether code for all `signatures` is there that this processor can run."""
+        there, codegen = self._cache_file._load_index(), target.codegen()
+        if all(self._index_key(s, codegen) in there for s in signatures):
+            return True
+        if not _runs_portable():
+            return False
+        there = self._brought._load_index()
+        return bool(there) and all(self._portable_key(s, codegen) in there for s in signatures)
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = super()._load_overload(sig, target_context)
+        if found is None and _runs_portable():
+            data = self._brought.load(self._portable_key(sig, target_context.codegen()))
+            if data is not None:
+                found = self._impl.rebuild(target_context, data)
+        return found
+
+    def _portable_key(self, signature: Any, codegen: Any) -> Any:
+        """As where NUMBA_CPU_NAME and NUMBA_CPU_FEATURES say so."""
+        signature, (triple, *_), code = self._index_key(signature, codegen)
+        return signature, (triple, portable_processor(), ""), code

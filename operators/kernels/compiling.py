@@ -1,22 +1,28 @@
-"""`python -m operators.kernels`: compile all kernels for this machine, on all its cores.
+"""`python -m operators.kernels [--portable]`: compile all kernels, on all cores of this machine.
 
 Importing a module of kernels compiles those that the cache lacks, one after the other. Here
 each process imports modules of its own, so that whoever imports them afterwards finds them in the
 cache; what several modules need may be compiled twice. With a warm cache it takes a second.
+
+With `--portable` they go into the installation itself, compiled for other machines too (`cache`):
+packed environments, images and wheels that are made of it have them then.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 import pkgutil
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 
 from rich.progress import track
 
 import operators.kernels
+from operators.kernels.cache import COMPILED, portable_processor
 
 #: Modules that take long come first, and those that others need before them.
 _FIRST = ("sorting", "grouping", "memory", "spines", "lookup", "fronts", "exact", "scalar")
@@ -36,7 +42,24 @@ def compile_module(name: str) -> str:
     return name
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m operators.kernels", description=__doc__)
+    parser.add_argument(
+        "--portable", action="store_true",
+        help="into the installation, for other machines of this kind too",
+    )  # fmt: skip
+    given = parser.parse_args(arguments)
+    if given.portable:
+        processor = portable_processor()
+        if processor is None:
+            parser.error("kernels for other machines are made on x86-64 and ARM")
+        if not os.access(COMPILED.parent, os.W_OK):
+            parser.error(f"{COMPILED.parent} cannot be written to")
+        os.environ |= {
+            "NUMBA_CACHE_DIR": str(COMPILED),
+            "NUMBA_CPU_NAME": processor,
+            "NUMBA_CPU_FEATURES": "",
+        }
     # Spawned: a fork of a process that has threads may hang.
     pool = ProcessPoolExecutor(os.cpu_count() or 1, mp_context=get_context("spawn"))
     with pool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -82,3 +83,34 @@ jit.load_all()
 assert all(k.overloads for k in (lookup.emit, fronts.first_visible))
 """
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
+
+
+@pytest.mark.skipif(not hasattr(lookup.seek, "_cache"), reason="interpreted")
+@pytest.mark.skipif(not cache._runs_portable(), reason="made for another processor")
+def test_an_installation_may_bring_kernels(tmp_path: Path) -> None:
+    """They are used where the cache has none, and nothing is compiled then."""
+    brought, own = tmp_path / "brought", tmp_path / "own"
+    processor = cache.portable_processor()
+    assert processor is not None
+
+    def run(**environment: str) -> None:
+        program = f"""
+from pathlib import Path
+import numpy as np
+from operators.kernels import cache
+cache.COMPILED = Path({str(brought)!r})
+from operators.kernels.extremes import extremes
+ints, none = lambda *found: np.array(found, np.int64), np.empty((1, 1), np.int64)
+best, known = ints(7), np.zeros(1, bool)
+words = np.array([[3, 1, 2]])
+extremes(ints(0, 1, 2), ints(0, 3), ints(0, 1), ints(1, 1, 1), words, none,
+         np.zeros(1, bool), best, known)
+assert best.tolist() == [1] and known.all()
+"""
+        environment = {**os.environ, "XDG_CACHE_HOME": str(own), **environment}
+        subprocess.run([sys.executable, "-W", "error", "-c", program], env=environment, check=True)
+
+    run(NUMBA_CACHE_DIR=str(brought), NUMBA_CPU_NAME=processor, NUMBA_CPU_FEATURES="")
+    assert [*brought.rglob("*.nbc")] and not own.exists()
+    run(NUMBA_CACHE_DIR="")
+    assert not [*own.rglob("*.nbc")]

@@ -57,6 +57,7 @@ def install(directory: Path) -> Path:
     for command in (
         [sys.executable, "-m", "venv", "job"],
         ["job/bin/pip", "install", "--quiet", f"{ROOT}[tpch]", "venv-pack"],
+        ["job/bin/python", "-I", "-m", "operators.kernels", "--portable"],
         ["job/bin/venv-pack", "--quiet", "-p", "job", "-o", "environment.tar.gz"],
         ["ln", "-s", "job", "environment"],
     ):
