@@ -8,7 +8,7 @@ Cost: one evaluation per appended row; one bit a row, but for blocks without a r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,8 @@ from operators.kernels import memory
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state.pieces import Array, Home, MappedFiles, Stored
 from operators.state.relation import PIECE_ROWS, Relation, by_block
-from operators.state.rows import Rows
+from operators.state.rows import Rows, bytes_at
+from operators.state.touched import Touched
 from planner.calculus.expr import Expr
 
 #: Shared by all blocks of which no row can be seen any more.
@@ -66,7 +67,13 @@ class FilterReader:
     def passing_rows(self) -> int:
         """How many rows pass, those included that are dead but stored."""
         self._look()
-        return sum(int(np.bitwise_count(b).sum(dtype=np.int64)) for b in self._bitmaps)
+        found = (bytes_at(a, BLOCK_ROWS // 8) for a in self._addresses[: self._blocks].tolist())
+        return sum(int(np.bitwise_count(b).sum(dtype=np.int64)) for b in found)
+
+    @property
+    def _blocks(self) -> int:
+        """How many have bitmaps."""
+        return len(self._bitmaps)
 
     def hold(
         self,
@@ -87,6 +94,35 @@ class FilterReader:
         """Have the bitmaps, if they are made when somebody wants them."""
 
 
+class MappedFilter(FilterReader):
+    """A filter whose bitmaps were published."""
+
+    def __init__(
+        self,
+        relation: Rows,
+        predicate: Expr,
+        next_row: int,
+        blocks: Ints,
+        addresses: Ints,
+        last: Sequence[Array],
+        holds: object,
+    ) -> None:
+        """The bitmaps of rows up to `next_row`: those of full blocks, some of them, at addresses
+        int64[n], which `holds` keeps, and the `last`, at most one. Of other blocks no row passes.
+        """
+        super().__init__(relation, predicate)
+        self._bitmaps, self._holds = list(last), holds
+        self._ends = (next_row + BLOCK_MASK) >> BLOCK_BITS
+        self._addresses = np.full(max(self._ends, 1), _NONE_PASSES.ctypes.data, np.int64)
+        self._addresses[blocks] = addresses
+        if last:
+            self._addresses[self._ends - 1] = last[0].ctypes.data
+
+    @property
+    def _blocks(self) -> int:
+        return self._ends
+
+
 class Filter(FilterReader):
     """The bitmap of `predicate` (BOOLEAN, cannot fail), which follows its relation."""
 
@@ -99,6 +135,8 @@ class Filter(FilterReader):
         self._stored: dict[int, Stored] = {}
         self._next_row: int | None = None
         self._released = 0
+        #: Which full blocks have other bitmaps than before, for who told of them.
+        self.touched = Touched()
 
     def absorb(self) -> None:
         """Evaluate the rows appended since the last call, if somebody has looked."""
@@ -128,19 +166,39 @@ class Filter(FilterReader):
             self._release()
 
     @property
+    def next_row(self) -> int:
+        """Up to which row there are bits; it is a look."""
+        self._look()
+        assert self._next_row is not None
+        return self._next_row
+
+    def bitmap(self, block: int) -> tuple[Array, Stored] | None:
+        """Of a full block, with where it lies; None if no row can be seen."""
+        bitmap = self._bitmaps[block]
+        if bitmap is _NONE_PASSES:
+            return None
+        return bitmap, self._stored.setdefault(block, Stored())
+
+    def stored_by_block(self) -> Iterable[tuple[int, Stored]]:
+        """Where bitmaps lie in files, of those that do."""
+        return self._stored.items()
+
+    def last_bitmaps(self) -> list[Array]:
+        """A copy of that of the block that is being filled, if there is one."""
+        return [bitmap.copy() for bitmap in self._bitmaps[self.next_row >> BLOCK_BITS :]]
+
+    @property
     def is_evaluated(self) -> bool:
         """Whether somebody has looked."""
         return self._next_row is not None
 
     def image(self) -> FilterImage:
         """All that is kept, as it is now; it is a look."""
-        self._look()
-        assert self._next_row is not None
-        full = self._next_row >> BLOCK_BITS
-        kept = [(b, x) for b, x in enumerate(self._bitmaps[:full]) if x is not _NONE_PASSES]
-        stored = {b: self._stored.setdefault(b, Stored()) for b, _ in kept}
-        last = [bitmap.copy() for bitmap in self._bitmaps[full:]]
-        return FilterImage(self._next_row, self._released, kept, stored, last)
+        next_row = self.next_row
+        found = [(b, self.bitmap(b)) for b in range(next_row >> BLOCK_BITS)]
+        kept = [(b, *told) for b, told in found if told is not None]
+        full, stored = [(b, x) for b, x, _ in kept], {b: s for b, _, s in kept}
+        return FilterImage(next_row, self._released, full, stored, self.last_bitmaps())
 
     def load(
         self,
@@ -173,6 +231,7 @@ class Filter(FilterReader):
 
     def restore(self, mark: int | None) -> None:
         """The rows that were evaluated have no bits."""
+        self.touched.forget()
         self._next_row = mark
         blocks = 0 if mark is None else (mark + BLOCK_MASK) >> BLOCK_BITS
         del self._bitmaps[blocks:]
@@ -193,6 +252,7 @@ class Filter(FilterReader):
         for block in empty[self._released :]:
             self._bitmaps[block] = _NONE_PASSES
             self._stored.pop(block, None)
+            self.touched.touch(block)
             self._addresses[block] = _NONE_PASSES.ctypes.data
         self._released = len(empty)
 

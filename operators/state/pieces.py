@@ -55,10 +55,11 @@ class Home:
 class Stored:
     """Where a value that never changes lies in a file, once it does; else it is in memory alone.
     `mapped`: whether it is read from there. A home is replaced as a whole: whoever took one goes on
-    with that."""
+    with that. `left`: when it left its home, if it did, see ValueFiles.leave."""
 
     home: Home | None = None
     mapped: bool = False
+    left: int = 0
 
 
 def table_of(values: Iterable[tuple[int, Home]], names: dict[str, int]) -> Ints:
@@ -142,11 +143,11 @@ class MappedFiles:
         """Have these files mapped from now on. Raises: OSError."""
         fetch([os.path.join(self._directory, n) for n in names if n not in self._files])
         for name in names:
-            self._file(name)
+            self.file(name)
 
     def array(self, name: str, offset: int, nbytes: int, kind: np.dtype[Any]) -> Array:
         """An array of a file, kind[n], mapped. Raises: ValueError for a place that is not in it."""
-        return self._file(name).bytes(Place(name, offset, nbytes)).view(kind)
+        return self.file(name).bytes(Place(name, offset, nbytes)).view(kind)
 
     def only(self, home: Home) -> Array:
         """The bytes of a value of one array, uint8[n], mapped."""
@@ -155,9 +156,10 @@ class MappedFiles:
 
     def ints(self, place: Place) -> Ints:
         """A writable copy of an int64 array."""
-        return np.array(self._file(place.file).bytes(place).view(np.int64))
+        return np.array(self.file(place.file).bytes(place).view(np.int64))
 
-    def _file(self, name: str) -> MappedFile:
+    def file(self, name: str) -> MappedFile:
+        """One of them, mapped from now on. Raises: ValueError for what is no name; OSError."""
         file = self._files.get(name)
         if file is None:
             if os.path.basename(name) != name:

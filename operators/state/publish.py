@@ -8,13 +8,14 @@ the step's own deltas. References to all that are small and without addresses; `
 them into `Rows`, an `IndexVersion` and a `FilterReader` over mapped files, for the same operators
 as in the driver.
 
-Where the values of a relation's blocks lie is a table that grows with the relation. It is written
-once, into a file of its own, and again when a quarter of it is no longer so; a job's file has what
-is others since. So what is written for a job is in proportion to what changed.
+Where the values of blocks lie is a table that grows with the relation, and is told once (see
+`told`); a relation and a filter know which blocks are others since (see `touched`). Whether files
+are there and used is looked at for all values at once, when as many jobs went by as pay for that.
+So what is done and written for a job is in proportion to what changed.
 
 Invariant: a file is complete when its name appears and never changes; a reference says how much of
-it counts, so whoever attaches it sees the state as of its publication. A file that is gone when the
-next job is made, whoever took it, counts as not written.
+it counts, so whoever attaches it sees the state as of its publication. A file that is gone,
+whoever took it, counts as not written at the next look, which a job that failed calls for.
 """
 
 from __future__ import annotations
@@ -22,19 +23,18 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
-import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from operator import itemgetter
+from itertools import pairwise
 
 import numpy as np
 
 from operators.flight.column import Ints
-from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
+from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
 from operators.state.arrangement import ArrangementState, IndexReader, IndexVersion
 from operators.state.files import discard, discard_named, is_there, make_directory, size, written
-from operators.state.filters import Filter, FilterReader
+from operators.state.filters import Filter, FilterReader, MappedFilter
 from operators.state.pieces import (
     Array,
     Home,
@@ -42,13 +42,12 @@ from operators.state.pieces import (
     Pack,
     Place,
     Stored,
-    table_of,
-    values_in,
 )
 from operators.state.relation import Relation
 from operators.state.rows import Rows, map_rows
 from operators.state.shared import Shared
 from operators.state.spine import Batch, mapped_batch
+from operators.state.told import Entry, Found, TableRef, Tables, ValuesRef, found, table_of
 from operators.state.values import ValueFiles, Writing
 from planner import dataflow as ir
 from planner.calculus import types as t
@@ -56,37 +55,17 @@ from planner.calculus.expr import Expr
 
 
 @dataclass(frozen=True, slots=True)
-class TableRef:
-    """Where values lie, by number: `table` as pieces.table_of, the names of its files."""
-
-    table: Place
-    files: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ValuesRef:
-    """Values by number: those of `latest`, and of `base`, which was written for an earlier job, but
-    for the numbers `gone` int64[n]."""
-
-    base: TableRef | None
-    gone: Place
-    latest: TableRef
-
-
-@dataclass(frozen=True, slots=True)
 class RelationRef:
-    """A published relation. `kept` int64[m, 2]: each block and its stored rows, but where it is
-    published as a `whole` those of which no row was left out; `values` of full blocks; `last`: the
-    slots of the block that is being filled; `dead` bits, of files of the session; `versions`,
-    births and deaths."""
+    """A published relation: `values` of full blocks, of those that are published; `last`: the slots
+    of the block that is being filled, if it is, with its rows; `dead` bits, of files of the
+    session; `versions`, births and deaths."""
 
     schema: t.Schema
     next_row: int
     columns: frozenset[int]
     has_nulls: tuple[bool, ...]
-    whole: bool
-    kept: Place
     values: ValuesRef
+    last_rows: int
     last: tuple[tuple[int, Place], ...]
     dead: ValuesRef
     versions: tuple[Place, Place, Place, Place]
@@ -115,54 +94,9 @@ class FilterRef:
 REFERENCES: tuple[type, ...] = (Place, TableRef, ValuesRef, RelationRef, IndexRef, FilterRef)
 
 
-#: Fewer values than these are told as a whole for each job.
-_FEW_VALUES = 8
-#: So much of a table may be others before it is written anew.
-_MOST_CHANGED = 0.25
-
-
-@dataclass(slots=True, eq=False)
-class _Table:
-    """A table of homes in a file of its own, which goes with its owner."""
-
-    homes: dict[int, Home]
-    ref: TableRef
-    path: str
-    leaves: weakref.finalize[[str], object]
-
-
-class Tables:
-    """The tables that are written already, of each owner by kind. `new_path`: of a file."""
-
-    def __init__(self, new_path: Callable[[str], str]) -> None:
-        self._new_path = new_path
-        self._known: weakref.WeakKeyDictionary[object, dict[str, _Table]]
-        self._known = weakref.WeakKeyDictionary()
-        self.written_bytes = 0
-
-    def of(self, owner: object, kind: str, homes: dict[int, Home]) -> _Table | None:
-        """One that most of these homes are in; None where they are few. Raises: OSError.
-
-        Cost: a look at each home; a file where a quarter of them are others than before.
-        """
-        mine = self._known.setdefault(owner, {})
-        known = mine.get(kind)
-        if len(homes) < _FEW_VALUES:
-            return None
-        if known is not None and is_there(known.path):
-            same = sum(known.homes.get(number) is home for number, home in homes.items())
-            if len(known.homes) + len(homes) - 2 * same <= _MOST_CHANGED * len(homes):
-                return known
-        pack, names = Pack(self._new_path("table")), dict[str, int]()
-        place = pack.add(table_of(homes.items(), names))
-        pack.write()
-        self.written_bytes += size(pack.path)
-        if known is not None:
-            known.leaves()
-        leaves = weakref.finalize(owner, discard, pack.path)
-        leaves.atexit = False
-        made = mine[kind] = _Table(dict(homes), TableRef(place, tuple(names)), pack.path, leaves)
-        return made
+#: Each job pays for a look at so many values, whether their files are there and used: where there
+#: are more, some jobs go by between two looks at all of them.
+_LOOKS = 256
 
 
 class Publisher:
@@ -178,6 +112,8 @@ class Publisher:
         self._files = 0
         self.written_bytes = 0
         self._tables = Tables(self.name)
+        #: How many values there were at the last look, and how many looks are paid for since.
+        self._values, self._paid, self._looked = 0, 0, False
         #: Files that many jobs read, by what is in them.
         self._once: dict[bytes, str] = {}
 
@@ -206,20 +142,43 @@ class Publisher:
         Raises: OSError, also if the directory is gone and cannot be made anew.
         """
         make_directory(self.directory)
-        with self.values.writing() as out, self.dead.writing() as out_dead:
-            self.values.leave(values)
-            self.dead.leave(dead)
-            made = Publication(Pack(self.name("step")), self.values, out, out_dead, self._tables)
-            tables = self._tables.written_bytes
-            yield made
-        made.write()
+        tables = self._tables.written_bytes
+        try:
+            with self.values.writing() as out, self.dead.writing() as out_dead:
+                self._look(values, dead)
+                left = max(self.values.left, self.dead.left)
+                step = Pack(self.name("step"))
+                made = Publication(step, self.values, out, out_dead, self._tables, left)
+                yield made
+            made.write()
+        except BaseException:
+            self.distrust()  # what was told may not have been written
+            raise
         self.written_bytes += self._tables.written_bytes - tables
         self.written_bytes += out.written_bytes + out_dead.written_bytes + made.written_bytes
 
+    def _look(self, values: Iterable[Stored], dead: Iterable[Stored]) -> None:
+        """See which files are there and used, if that is paid for."""
+        self._paid += _LOOKS
+        self._looked = self._paid >= self._values
+        if self._looked:
+            every, every_dead = [*values], [*dead]
+            self._values, self._paid = len(every) + len(every_dead), 0
+            self.values.leave(every)
+            self.dead.leave(every_dead)
+
+    def distrust(self) -> None:
+        """A job failed: the next one looks whether what it is to read is there."""
+        self._values = 0
+        self._tables.forget()
+
     def collect(self, values: Iterable[Stored], dead: Iterable[Stored]) -> None:
-        """Between jobs: delete files of which nothing is in use any more."""
-        self.values.collect(values)
-        self.dead.collect(dead)
+        """Between jobs, after one that has looked: delete files of which nothing is in use any
+        more."""
+        if self._looked:
+            self.values.collect(values)
+            self.dead.collect(dead)
+            self._looked = False
 
     def close(self) -> None:
         """Delete every file but those of a store, those too that a failure left behind."""
@@ -233,15 +192,23 @@ class Publisher:
 
 
 class Publication:
-    """The files of one job."""
+    """The files of one job. `left`: when files were left last, see ValueFiles.
+    `entries`: of how many blocks and batches it told where they lie."""
 
     def __init__(
-        self, step: Pack, values: ValueFiles, out: Writing, out_dead: Writing, tables: Tables
+        self,
+        step: Pack,
+        values: ValueFiles,
+        out: Writing,
+        out_dead: Writing,
+        tables: Tables,
+        left: int,
     ) -> None:
+        self._left = left
         self._tables = tables
         self._step = step
         self._values, self._out, self._out_dead = values, out, out_dead
-        self.written_bytes = 0
+        self.written_bytes = self.entries = 0
 
     @property
     def values(self) -> str:
@@ -259,30 +226,32 @@ class Publication:
         else only the values in these blocks, for rows that are known to be visible."""
         wanted = frozenset(columns)
         relation.published.update(wanted)
-        full = relation.next_row >> BLOCK_BITS
-        every = range((relation.next_row + BLOCK_MASK) >> BLOCK_BITS)
-        whole = blocks is None
-        kept = [(b, relation.stored_rows(b)) for b in (every if blocks is None else blocks)]
-        homes = self._blocks(relation, wanted, [b for b, rows in kept if rows and b < full])
+        full, is_filling = relation.next_row >> BLOCK_BITS, bool(relation.next_row & BLOCK_MASK)
+        if blocks is None:
+            values, dead = self._whole(relation, wanted)
+        else:
+            some = [*blocks]
+            before = self._out.written_bytes
+            values = self._some(self._blocks(relation, wanted, [b for b in some if b < full]))
+            if self._out.written_bytes > before:  # with more columns than were told
+                for block in some:
+                    relation.touched.touch(block)
+            dead, is_filling = self._some(()), is_filling and full in some
         last: list[tuple[int, Place]] = []
-        if any(b == full for b, _ in kept):
+        if is_filling:
             for slot, buffer, nbytes in relation.block(full, wanted).used:
                 flat = buffer.reshape(-1).view(np.uint8)[:nbytes]
                 last.append((slot, self.array(flat)))
-        dead: list[tuple[int, Home]] = []
-        if blocks is None:
-            dead = [(b, self._out_dead.arrays(s, [bits])) for b, bits, s in relation.dead_bits()]
         _, born_first, born_time, died_row, died_time = relation.versions
         return RelationRef(
             relation.schema,
             relation.next_row,
             wanted,
             tuple(relation.has_nulls),
-            whole,
-            self.array(np.array([k for k in kept if not whole or k[1] != BLOCK_ROWS], np.int64)),
-            self._told(homes, relation if whole else None, "values"),
+            values,
+            relation.stored_rows(full) if is_filling else 0,
             tuple(last),
-            self._told(dead, relation if whole else None, "dead"),
+            dead,
             (
                 self.array(born_first),
                 self.array(born_time),
@@ -291,16 +260,49 @@ class Publication:
             ),
         )
 
+    def _whole(self, relation: Relation, wanted: frozenset[int]) -> tuple[ValuesRef, ValuesRef]:
+        """Where all full blocks lie, and the dead bits of all."""
+        told = self._tables.of(relation)
+        if not (self._values.durable or wanted <= told.columns):
+            told.mark = None
+        told.columns = frozenset(relation.published)
+
+        def stored() -> Iterator[tuple[int, Stored]]:
+            yield from enumerate(relation.stored_blocks)
+            yield from enumerate(relation.stored_dead)
+
+        full = relation.next_row >> BLOCK_BITS
+        blocks = told.changed(relation.touched, full, stored, self._left)
+        relation.share_dead_bits()
+        dead = list[Entry]()
+        last = [full] if relation.next_row & BLOCK_MASK else []
+        for block in blocks + last:
+            bits = relation.dead_bits_of(block)
+            home = None if bits is None else self._out_dead.arrays(bits[1], [bits[0]])
+            dead.append((block, 0, home))
+        self.entries += len(blocks) + len(last)
+        return (
+            told.values.tell(self._blocks(relation, wanted, blocks), self._step),
+            told.dead.tell(dead, self._step),
+        )
+
     def index(self, state: ArrangementState) -> IndexRef:
         batches = [b for b in state.spine.batches if len(b)]
         homes = [self._out.arrays(b.stored, [b.keys, b.rows, b.offsets]) for b in batches]
-        return IndexRef(state.spec, tuple(map(len, batches)), self._told(enumerate(homes)))
+        self.entries += len(homes)
+        told = self._some((n, len(batches[n]), home) for n, home in enumerate(homes))
+        return IndexRef(state.spec, tuple(map(len, batches)), told)
 
     def filter(self, state: Filter) -> FilterRef:
-        image = state.image()
-        homes = [(block, self._out.arrays(image.stored[block], [x])) for block, x in image.full]
-        last = tuple(self.array(bitmap) for bitmap in image.last)
-        return FilterRef(state.predicate, image.next_row, self._told(homes, state), last)
+        told, next_row, entries = self._tables.of(state), state.next_row, list[Entry]()
+        full = next_row >> BLOCK_BITS
+        for block in told.changed(state.touched, full, state.stored_by_block, self._left):
+            bits = state.bitmap(block)
+            home = None if bits is None else self._out.arrays(bits[1], [bits[0]])
+            entries.append((block, 0, home))
+        self.entries += len(entries)
+        ref, last = told.values.tell(entries, self._step), map(self.array, state.last_bitmaps())
+        return FilterRef(state.predicate, next_row, ref, tuple(last))
 
     def write(self) -> None:
         """Write what is for this job alone."""
@@ -311,31 +313,26 @@ class Publication:
         """Delete what was for this job alone."""
         discard(self._step.path)
 
-    def _blocks(
-        self, relation: Relation, wanted: frozenset[int], blocks: list[int]
-    ) -> list[tuple[int, Home]]:
+    def _blocks(self, relation: Relation, wanted: frozenset[int], blocks: list[int]) -> list[Entry]:
         """Where full blocks lie with the columns `wanted`. To a store, whose checkpoints refer to
         them, they are written as a whole; else with all columns that jobs have read so far."""
+        rows = [(b, relation.stored_rows(b)) for b in blocks]
+        some = [b for b, n in rows if n]
         if self._values.durable:
-            return self._out.blocks(relation.form(), [relation.block(b) for b in blocks])
-        written = frozenset(relation.published)
-        found = [relation.block(b, wanted) for b in blocks]
-        found = [x if x.home is not None else relation.block(x.number, written) for x in found]
-        return self._out.blocks(relation.form(written), found)
+            homes = dict(self._out.blocks(relation.form(), [relation.block(b) for b in some]))
+        else:
+            written = frozenset(relation.published)
+            found = [relation.block(b, wanted) for b in some]
+            for at, block in enumerate(found):
+                if block.home is None:
+                    found[at] = relation.block(block.number, written)
+            homes = dict(self._out.blocks(relation.form(written), found))
+        return [(b, n, homes.get(b)) for b, n in rows]
 
-    def _told(
-        self, homes: Iterable[tuple[int, Home]], owner: object = None, kind: str = ""
-    ) -> ValuesRef:
-        """`owner`: of all these, some of which were told before."""
-        names, found = dict[str, int](), dict(homes)
-        base = None if owner is None else self._tables.of(owner, kind, found)
-        gone = list[int]()
-        if base is not None:
-            gone = [n for n, home in base.homes.items() if found.get(n) is not home]
-            found = {n: h for n, h in found.items() if base.homes.get(n) is not h}
-        latest = TableRef(self.array(table_of(found.items(), names)), tuple(names))
-        told = None if base is None else base.ref
-        return ValuesRef(told, self.array(np.array(gone, np.int64)), latest)
+    def _some(self, entries: Iterable[Entry]) -> ValuesRef:
+        """These, for this job alone."""
+        names = dict[str, int]()
+        return ValuesRef((TableRef(self.array(table_of(entries, names)), tuple(names)),))
 
 
 class Attachment:
@@ -366,24 +363,21 @@ class Attachment:
         return relation, index
 
     def _map(self, ref: RelationRef, made: Rows) -> None:
-        told = self.ints(ref.kept).reshape(-1, 2)
-        kept = dict(zip(told[:, 0].tolist(), told[:, 1].tolist(), strict=True))
-        if ref.whole:
-            blocks = (ref.next_row + BLOCK_MASK) >> BLOCK_BITS
-            kept = dict.fromkeys(range(blocks), BLOCK_ROWS) | kept
         born_first, born_time, died_row, died_time = map(self.ints, ref.versions)
-        bits = self._told(ref.dead)
+        values, dead = self._found(ref.values), self._found(ref.dead)
         map_rows(
             made,
             ref.columns,
             ref.next_row,
             ref.has_nulls,
             (born_first, born_time, died_row, died_time),
-            kept,
-            self._told(ref.values),
-            self._values,
+            values,
+            values.addresses(self._values),
+            dead,
+            dead.addresses(self._own),
+            ref.last_rows,
             {slot: self._bytes(place) for slot, place in ref.last},
-            {block: self._own.only(home) for block, home in bits},
+            (self._values, self._own),
         )
 
     def index(self, ref: IndexRef, relation: Rows) -> IndexVersion:
@@ -391,16 +385,31 @@ class Attachment:
         return IndexVersion(ref.spec, relation, self._batches(ref, width))
 
     def _batches(self, ref: IndexRef, width: int) -> list[Batch]:
+        found = self._found(ref.batches)
+        starts = np.flatnonzero(np.diff(found.places[:, 0], prepend=-1)).tolist()
         return [
-            mapped_batch(home, width, ref.lengths[i], self._values)
-            for i, home in self._told(ref.batches)
+            mapped_batch(
+                Home(found.files[int(found.places[a, 2])], _homely(found.places[a:b])),
+                width,
+                length,
+                self._values,
+            )
+            for (a, b), length in zip(
+                pairwise([*starts, len(found.places)]), ref.lengths, strict=True
+            )
         ]
 
     def filter(self, ref: FilterRef, relation: Rows) -> FilterReader:
-        found = FilterReader(relation, ref.predicate)
-        homes = dict(self._told(ref.bitmaps))
-        found.hold(ref.next_row, homes, [self._bytes(p) for p in ref.last], self._values)
-        return found
+        found, last = self._found(ref.bitmaps), [self._bytes(place) for place in ref.last]
+        return MappedFilter(
+            relation,
+            ref.predicate,
+            ref.next_row,
+            found.places[:, 0],
+            found.addresses(self._values),
+            last,
+            self._values,
+        )
 
     def ints(self, place: Place) -> Ints:
         """An int64 array that was published by `Publication.array`."""
@@ -410,18 +419,13 @@ class Attachment:
         """What was published as bytes."""
         return self._bytes(place).tobytes()
 
-    def _told(self, ref: ValuesRef) -> list[tuple[int, Home]]:
-        found = self._table(ref.latest)
-        if ref.base is None:
-            return found
-        gone = set(self.ints(ref.gone).tolist())
-        return sorted(
-            (*(each for each in self._table(ref.base) if each[0] not in gone), *found),
-            key=itemgetter(0),
-        )
-
-    def _table(self, ref: TableRef) -> list[tuple[int, Home]]:
-        return values_in(self.ints(ref.table).reshape(-1, 6), ref.files)
+    def _found(self, ref: ValuesRef) -> Found:
+        return found((self.ints(t.table).reshape(-1, 6), t.files) for t in ref.tables)
 
     def _bytes(self, place: Place) -> Array:
         return self._own.array(place.file, place.offset, place.nbytes, np.dtype(np.uint8))
+
+
+def _homely(places: Ints) -> Ints:
+    """As Home has them: the number of each array, offset, bytes, no checksum."""
+    return np.column_stack((places[:, 1], places[:, 3:], np.zeros(len(places), np.int64)))

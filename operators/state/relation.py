@@ -39,7 +39,7 @@ from operators.quick import quick
 from operators.slabs import ROWS
 from operators.state.order import order_of
 from operators.state.pieces import Array, Home, MappedFiles, Stored
-from operators.state.rows import ALL_DEAD, NO_IDS, Kinds, Rows, with_died
+from operators.state.rows import ALL_DEAD, NO_IDS, Kinds, Rows, bytes_at, with_died
 from operators.state.shared import Shared
 from operators.state.storage import (
     Adopted,
@@ -50,6 +50,7 @@ from operators.state.storage import (
     repeated,
     stored_values,
 )
+from operators.state.touched import Touched
 from planner.calculus import types as t
 
 #: So many rows at once become blocks of their own.
@@ -172,6 +173,8 @@ class Relation(Rows):
         self._version: Rows | None = None
         self._versions = 0
         self._dead_since: list[int] = []
+        #: Which full blocks have other values or dead bits than before, for who told of them.
+        self.touched = Touched()
         #: The columns that other processes have read.
         self.published: set[int] = set()
         #: Blocks of which no row can be seen any more, in the order in which they became so.
@@ -292,6 +295,7 @@ class Relation(Rows):
     def restore(self, mark: _Mark) -> None:
         """The rows that were appended are gone, and those that died live."""
         self._version = None
+        self.touched.forget()
         self.leave_fresh()
         for waiting in self._waiting:
             for block in [b for b in waiting if b >= mark.blocks]:
@@ -387,6 +391,7 @@ class Relation(Rows):
         self._stored = [Stored() for _ in self._stored]
         self._stored_dead = [Stored() for _ in self._stored]
         self._version = None
+        self.touched.forget()
         self.leave_fresh()
 
     # -- reading ---------------------------------------------------------------------------------
@@ -537,6 +542,12 @@ class Relation(Rows):
 
     def go_on(self) -> None:
         """Take rows behind those that were mapped, in blocks of their own; kill some of those."""
+        blocks = len(self._buffers)
+        self._dead_since += [0] * blocks
+        self._block_rows += [0] * blocks
+        self._block_deaths += [0] * blocks
+        self._stored += [Stored()] * blocks
+        self._stored_dead += [Stored()] * blocks
         self._versions += 1  # their dead bits are somebody else's
         self.next_row = self._next_block()
 
@@ -606,14 +617,22 @@ class Relation(Rows):
         """Of each block where its dead bits lie in a file, if they do."""
         return tuple(self._stored_dead)
 
-    def dead_bits(self) -> Iterator[tuple[int, Array, Stored]]:
-        """Of each block that has dead rows their bits, which never change from now on: who kills
-        further rows makes others, 8 KiB a block. Those of which no row can be seen have none."""
+    def share_dead_bits(self) -> None:
+        """Dead bits never change from now on: who kills rows makes others, 8 KiB a block."""
         self._versions += 1
-        for block, buffers in enumerate(self._buffers):
-            bits = buffers[self._dead_slot]
-            if bits is not None and bits is not ALL_DEAD:
-                yield block, bits, self._stored_dead[block]
+
+    def dead_bits_of(self, block: int) -> tuple[Array, Stored] | None:
+        """A block's dead bits, and where they lie; None if it has none, or no row can be seen."""
+        bits = self._buffers[block][self._dead_slot]
+        return None if bits is None or bits is ALL_DEAD else (bits, self._stored_dead[block])
+
+    def dead_bits(self) -> Iterator[tuple[int, Array, Stored]]:
+        """Of each block that has dead rows their bits, which are shared."""
+        self.share_dead_bits()
+        for block in range(len(self._buffers)):
+            found = self.dead_bits_of(block)
+            if found is not None:
+                yield block, *found
 
     def block(self, block: int, columns: frozenset[int] | None = None) -> Block:
         """The values of a block that has rows, as they are now; those of a full one never change.
@@ -838,8 +857,12 @@ class Relation(Rows):
     def _dead_bits(self, block: int) -> np.ndarray[Any, Any]:
         """A block's dead bits, to be changed: no version has them."""
         bits = self._buffers[block][self._dead_slot]
+        address = int(self._addresses[self._dead_slot, block])
+        if bits is None and address:
+            bits = bytes_at(address, _BITMAP_BYTES)
         if bits is None or self._dead_since[block] < self._versions:
             bits = np.zeros(_BITMAP_BYTES, np.uint8) if bits is None else bits.copy()
+            self.touched.touch(block)
             self._set(block, self._dead_slot, bits)
             self._dead_since[block] = self._versions
             self._stored_dead[block] = Stored()
@@ -881,6 +904,7 @@ class Relation(Rows):
             if block in waiting:
                 waiting.pop(block).leave(column)
         self._stored[block], self._stored_dead[block] = Stored(), Stored()
+        self.touched.touch(block)
         super()._empty(block)
         self.empty_blocks.append(block)
 
@@ -901,6 +925,7 @@ class Relation(Rows):
             arrays[slot + 1] = columns[i].valid
         arrays[self._ids_slot] = (rows & BLOCK_MASK).astype(np.uint16)
         self._stored[block] = Stored()
+        self.touched.touch(block)
         self._set_all(block, len(rows), arrays)
 
 

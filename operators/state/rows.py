@@ -8,6 +8,7 @@ change: any thread may read them, whatever the relation that they were taken fro
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from ctypes import c_uint8
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state.pieces import Array, Home, MappedFiles
 from operators.state.shared import Shared
 from operators.state.storage import layout_of
+from operators.state.told import Found
 from planner.calculus import types as t
 
 #: Versions as kernels take them: dead bits, births (first row, time), deaths (row, time).
@@ -59,6 +61,8 @@ class Rows:
         self._died_time = _EMPTY
         #: What the addresses point to.
         self._buffers: list[list[Array | None]] = []
+        #: What keeps those that no buffer does.
+        self._holds: object = None
         #: The columns that can be read; None: all.
         self._readable: Collection[int] | None = None
 
@@ -269,38 +273,51 @@ def map_rows(
     next_row: int,
     has_nulls: Sequence[bool],
     versions: tuple[Ints, Ints, Ints, Ints],
-    kept: Mapping[int, int],
-    values: Sequence[tuple[int, Home]],
-    files: MappedFiles,
+    values: Found,
+    values_at: Ints,
+    dead: Found,
+    dead_at: Ints,
+    last_rows: int,
     last: Mapping[int, Array],
-    dead: Mapping[int, Array],
+    holds: object,
 ) -> None:
-    """Let `made`, which have none, be rows whose full blocks lie in files.
+    """Let `made`, which have none, be rows whose full blocks lie in files, which `holds` keeps.
 
     `columns`: those that can be read. `versions`: births (first row, time) and deaths (row, time).
-    `kept`: of each block that there is its stored rows. `values`: where full blocks lie in `files`.
-    `last`: the bytes of the block that is being filled, by slot. `dead`: of each block with dead
-    rows their bits. Cost: O(blocks).
+    `values`: of each full block that there is its stored rows, and its arrays, by slot, which are
+    at addresses `values_at` int64[n]; `dead`: likewise of each block with dead rows their bits.
+    `last`: the bytes of the block that is being filled, by slot, which has `last_rows`. Cost: a few
+    passes of kernels over what there is of blocks.
     """
-    made._readable = columns
+    made._readable, made._holds = columns, holds
     made.next_row, made._has_nulls = next_row, list(has_nulls)
     made._born_first, made._born_time, made._died_row, made._died_time = versions
-    for _ in range((next_row + BLOCK_MASK) >> BLOCK_BITS):
-        made._new_block()
-    for block, rows in kept.items():
-        made._addresses[made._kept_slot, block] = rows
-        if rows == 0:
-            made._empty(block)
-    every, slots = made.kinds, made.slots_of(columns)
-    kinds = {slot: kind for slot, kind in every.items() if slot in slots}
-    for block, home in values:
-        made._map(block, home, kinds, files)
+    blocks = (next_row + BLOCK_MASK) >> BLOCK_BITS
+    made._addresses = addresses = np.zeros((made._slots, max(blocks, 4)), np.int64)
+    made._buffers = [[None] * made._slots] * blocks  # a block that gets others gets a list
+    number, rows = values.heads.T
+    addresses[made._kept_slot, number] = rows
+    wanted = np.zeros(made._slots, np.bool_)
+    wanted[list(made.slots_of(columns))] = True
+    here = wanted[values.places[:, 1]]
+    addresses[values.places[here, 1], values.places[here, 0]] = values_at[here]
+    empty = number[rows == 0]
+    addresses[made._dead_slot, empty] = _address(ALL_DEAD)
+    addresses[made._ids_slot, empty] = _address(NO_IDS)
+    addresses[made._dead_slot, dead.places[:, 0]] = dead_at
+    kinds = made.kinds
     for slot, raw in last.items():
         kind, words = kinds[slot]
         array = raw.view(kind)
         made._set(next_row >> BLOCK_BITS, slot, array.reshape(-1, 2) if words == 2 else array)
-    for block, bits in dead.items():
-        made._set(block, made._dead_slot, bits)
+    if last_rows:
+        addresses[made._kept_slot, next_row >> BLOCK_BITS] = last_rows
+
+
+def bytes_at(address: int, nbytes: int) -> Array:
+    """Memory that something else keeps, uint8[nbytes]."""
+    found: Array = np.ctypeslib.as_array((c_uint8 * nbytes).from_address(address))
+    return found
 
 
 def _address(buffer: Array | None) -> int:

@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 
 import numpy as np
 
@@ -27,6 +28,8 @@ from operators.state.segments import alike, write_segment
 
 #: Arrays of so many bytes have a file of their own, which goes with them.
 _OWN_FILE = 1 << 20
+#: Numbers the files that are left, of all directories.
+_LEAVES = count(1)
 #: A file of which less is in use is written anew.
 _LEAST_USED = 0.5
 
@@ -40,6 +43,8 @@ class ValueFiles:
         self.durable = durable
         self._token = os.urandom(6).hex()
         self._count = 0
+        #: When a file was left last: who told of homes before has to tell where values are now.
+        self.left = 0
         self._lock = threading.Lock()
         #: Names of the files that were written, less those that are known to be used no more. A
         #: name is here before its file is.
@@ -104,8 +109,10 @@ class ValueFiles:
                 nbytes = None
             used = sum(home.nbytes for _, home in some)
             if nbytes is None or used < _LEAST_USED * nbytes:
+                self.left = next(_LEAVES)
                 for stored, _ in some:
                     stored.home, stored.mapped = None, False
+                    stored.left = self.left
 
     def collect(self, values: Iterable[Stored]) -> None:
         """Only what `values` need is used from now on: they are all that there are."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +20,7 @@ from operators.executor.spark.job import chunks
 from operators.flight.column import Column, Ints
 from operators.flight.delta import Pairs, bound
 from operators.kernels.memory import BLOCK_ROWS
+from operators.state import publish
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
 from operators.state.hashing import Hashing
@@ -189,9 +192,29 @@ def test_files_that_are_gone_are_published_again(relation: Relation, tmp_path: P
     assert not directory.exists()
 
 
-def test_what_is_published_for_a_job_does_not_grow_with_the_state(tmp_path: Path) -> None:
-    """The same change over a tenfold of rows costs the same bytes, and reads alike: a row goes in
-    one block, one block more is full, all of another is gone."""
+def _calls(work: Callable[[], Any]) -> tuple[Any, int]:
+    """What comes of it, and how many functions of Python were called for it."""
+    calls = 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        return work(), calls
+    finally:
+        sys.setprofile(before)
+
+
+def test_what_is_published_for_a_job_does_not_grow_with_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same change over a tenfold of rows costs the same bytes, tells of as many blocks and
+    calls as many functions, and so does reading it; it reads alike: a row goes in one block, one
+    block more is full, all of another is gone."""
+    monkeypatch.setattr(publish, "_LOOKS", 0)  # which no job pays for
     schema = (Field("k", BIGINT, False), Field("x", BIGINT, False))
     source, costs = ir.Source("t", schema), []
     predicate = Call("lt", (ColumnRef(0, BIGINT, False, "k"), Literal(9, BIGINT)), BOOLEAN, False)
@@ -206,7 +229,7 @@ def test_what_is_published_for_a_job_does_not_grow_with_the_state(tmp_path: Path
         index = ArrangementState(ir.Arrangement(source, (0,)), relation)
         passing, publisher = Filter(relation, predicate), Publisher(str(directory))
         relation.kill(np.arange(3, blocks * BLOCK_ROWS, BLOCK_ROWS), np.full(blocks, 2, np.int64))
-        written = list[int]()
+        written, told, calls = list[int](), list[int](), list[int]()
         for time, n in ((3, 0), (4, 10), (5, BLOCK_ROWS), (6, 10)):
             add(n, time)
             dying = np.array([BLOCK_ROWS + 10 + time], np.int64)
@@ -217,24 +240,44 @@ def test_what_is_published_for_a_job_does_not_grow_with_the_state(tmp_path: Path
             index.absorb()
             passing.absorb()
             before = publisher.written_bytes
-            with publisher.publication(*stored_in([relation], [index], [passing])) as job:
-                refs = job.relation(relation, [0, 1], None), job.filter(passing)
+
+            def published(
+                publisher: Publisher = publisher,
+                relation: Relation = relation,
+                index: ArrangementState = index,
+                passing: Filter = passing,
+            ) -> Any:
+                with publisher.publication(*stored_in([relation], [index], [passing])) as job:
+                    refs = job.relation(relation, [0, 1], None), job.filter(passing)
+                return job, refs
+
+            (job, refs), calling = _calls(published)
             written.append(publisher.written_bytes - before)
-            attached = (found := attachment(directory)).relation(refs[0])
+            told.append(job.entries)
+
+            def mapped(refs: Any = refs, directory: Path = directory) -> Any:
+                attached = (found := attachment(directory)).relation(refs[0])
+                return attached, found.filter(refs[1], attached)
+
+            (attached, attached_filter), reading = _calls(mapped)
+            calls.append(calling + reading)
             rows = relation.visible(time)
             assert np.array_equal(attached.visible(time), rows)
             some = rows[:: max(len(rows) // 1000, 1)].copy()
             assert equal(attached.gather(1, some), relation.gather(1, some))
-            tests = (f.test(some) for f in (found.filter(refs[1], attached), passing))
-            assert np.array_equal(next(tests), next(tests))
+            assert np.array_equal(attached_filter.test(some), passing.test(some))
             job.drop()
             publisher.collect(*stored_in([relation], [index], [passing]))
-        costs.append(written[1:])
-        del relation, index, passing, add
+        costs.append((written[1:], told[1:], calls[1:]))
+        del relation, index, passing, add, published, mapped, attached, attached_filter
         publisher.close()
         assert os.listdir(directory) == []
-    for small, large in zip(*costs, strict=True):
+    (bytes_small, told_small, calls_small), (bytes_large, told_large, calls_large) = costs
+    assert told_small == told_large
+    for small, large in zip(bytes_small, bytes_large, strict=True):
         assert large <= small + 500, costs
+    for small, large in zip(calls_small, calls_large, strict=True):
+        assert large <= 1.2 * small, costs
 
 
 @pytest.mark.parametrize("umask", [0, 0o022, 0o777])

@@ -352,6 +352,7 @@ class SparkExecutor:
                 return work(run)
         except Exception as error:
             self.failures += 1
+            self._publisher.distrust()
             _log.warning("a Spark job failed; %s", instead, exc_info=error)
             return None
 

@@ -659,7 +659,7 @@ def chunks(delta: Delta, count: int) -> tuple[Ints, tuple[int, ...], tuple[int, 
 
 JOB_FORMAT = Format(
     "sqlview job",
-    2,
+    3,
     (
         *PLAN_CLASSES,
         Job,
