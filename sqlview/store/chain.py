@@ -33,7 +33,7 @@ from typing import Any
 from operators.state import objects
 from planner.errors import StoreError
 from sqlview.store import log
-from sqlview.store.log import End, Parts, Record
+from sqlview.store.log import End, Parts, Pending, Record
 
 _log = logging.getLogger(__name__)
 
@@ -226,11 +226,11 @@ class LinkedLog:
         with self._lock:
             return self._append(parts)
 
-    def begin(self, pack: Callable[[], Parts]) -> Packing:
+    def begin(self, pack: Callable[[], Parts]) -> Pending[Parts]:
         """See `Log.begin`: a thread packs, and the record is put when it is finished."""
         self._check()
         self._lock.acquire()
-        return Packing(self, pack)
+        return Pending(self._lock, pack, self._append)
 
     def mark(self) -> End:
         return self.end
@@ -346,12 +346,9 @@ class LinkedLog:
         if isinstance(self.broken, StoreError):
             raise self.broken.with_traceback(None)
         if self.broken is not None:
-            raise StoreError(
-                "the store takes no more changes since its log could not be written",
-                detail=f"{type(self.broken).__name__}: {self.broken}",
-                hint="Close the session and open the store again: what was committed before the "
-                'last 100 ms is there, with durability="commit" all.',
-            ) from self.broken
+            there = "what was committed before the last 100 ms is there"
+            there += ', with durability="commit" all.'
+            raise log.no_more(self.broken, there) from self.broken
 
     def _lost(self) -> StoreError:
         found = self._chain.successor or {}
@@ -362,46 +359,6 @@ class LinkedLog:
             hint="Close the session; nothing of the change was written.",
         )
         return self.broken
-
-
-class Packing:
-    """A record in the making, see `log.Pending`: packed by a thread, put when it is finished."""
-
-    def __init__(self, owner: LinkedLog, pack: Callable[[], Parts]) -> None:
-        """`owner`: whose lock is held, until this is over."""
-        self._owner, self._pack = owner, pack
-        self._parts: Parts = []
-        self._error: BaseException | None = None
-        self._over = False
-        self._thread = threading.Thread(target=self._run, name="sqlview-log", daemon=True)
-        try:
-            self._thread.start()
-        except BaseException:
-            owner._lock.release()
-            raise
-
-    def _run(self) -> None:
-        try:
-            self._parts = self._pack()
-        except BaseException as error:
-            self._error = error
-
-    def finish(self) -> int:
-        """Append the record; returns its number. Raises: as `LinkedLog.append`."""
-        with self:
-            self._thread.join()
-            if self._error is not None:
-                raise self._error
-            return self._owner._append(self._parts)
-
-    def __enter__(self) -> Packing:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if not self._over:
-            self._over = True
-            self._thread.join()
-            self._owner._lock.release()
 
 
 def writer_of(number: int) -> dict[str, Any]:

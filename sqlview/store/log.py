@@ -23,13 +23,15 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from operators.state.files import Appended, listed, remove, sync_directory
 from operators.state.files import read as read_file
 from planner.errors import StoreError
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Reserved at a time.
 FILE_BYTES = 64 << 20
@@ -163,6 +165,15 @@ def _damaged(path: str, detail: str) -> StoreError:
     )
 
 
+def no_more(broken: BaseException, there: str) -> StoreError:
+    """Why nothing is written any more, and what is there."""
+    return StoreError(
+        "the store takes no more changes since its log could not be written",
+        detail=f"{type(broken).__name__}: {broken}",
+        hint=f"Close the session and open the store again; {there}",
+    )
+
+
 def size_of(length: int) -> int:
     """Bytes that a record with a body of `length` bytes takes."""
     return _HEADER.size + (length + 7) // 8 * 8
@@ -191,72 +202,58 @@ def _pieces(parts: Parts) -> Iterator[Parts]:
         yield gathered
 
 
-class Pending:
-    """A record in the making: a thread writes its body while the step runs that it is of; it is a
-    record when its header is written, after that step. To be used in a `with` block: what was not
-    finished when that ends is none, and the next record is written over it.
+class Pending(Generic[T]):
+    """A record in the making: a thread makes of it what it can while the step runs that it is of;
+    `finish`, after that step, makes it a record. To be used in a `with` block: what was not
+    finished when that ends is none.
     """
 
-    def __init__(self, log: Log, pack: Callable[[], Parts]) -> None:
-        """`log`: whose lock is held, until this is over."""
-        self._log = log
-        self._pack = pack
-        self._length = 0
-        self._header = b""
+    def __init__(
+        self, lock: threading.Lock, make: Callable[[], T], put: Callable[[T], int]
+    ) -> None:
+        """`make` runs in the thread, `put` gets what it returned, and returns the record's number.
+        `lock`: is held, until this is over."""
+        self._lock, self._make, self._put = lock, make, put
+        self._made: list[T] = []
         self._error: BaseException | None = None
         self._over = False
         self._thread = threading.Thread(target=self._run, name="sqlview-log", daemon=True)
         try:
             self._thread.start()
         except BaseException:
-            log._lock.release()
+            lock.release()
             raise
 
     def _run(self) -> None:
-        log = self._log
         try:
-            parts = self._pack()
-            self._length = length = sum(map(len, parts))
-            log._make_room(length)
-            number, durable = log.number + 1, log._durable
-            checksum, at = _checksum(length, number, durable, []), log._offset + _HEADER.size
-            for pieces in _pieces(parts):
-                for piece in pieces:
-                    checksum = zlib.crc32(piece, checksum)
-                size = log._file.write(pieces, at)
-                if log._sync_each:  # the disk takes them while the next ones are on their way
-                    log._file.start_sync(at, size)
-                at += size
-            log._file.write([bytes(-length % 8)], at)
-            if log._sync_each:
-                log._file.sync()
-            self._header = _HEADER.pack(log._mark, checksum, length, number, durable)
+            self._made.append(self._make())
         except BaseException as error:
             self._error = error
-            log._undo(log._offset)
 
     def finish(self) -> int:
-        """Write what is left of the record; returns its number. Raises: as `Log.append`."""
-        log = self._log
+        """Have the record; returns its number. Raises: as the log's `append`."""
         with self:
             self._thread.join()
             if self._error is not None:
                 raise self._error
-            try:
-                log._file.write([self._header], log._offset)
-                return log._appended(self._length)
-            except BaseException:
-                log._undo(log._offset)
-                raise
+            return self._put(self._made[0])
 
-    def __enter__(self) -> Pending:
+    def __enter__(self) -> Pending[T]:
         return self
 
     def __exit__(self, *error: object) -> None:
         if not self._over:
             self._over = True
             self._thread.join()
-            self._log._lock.release()
+            self._lock.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A record whose body, of `length` bytes, is in its file, and which has no header there yet."""
+
+    length: int
+    header: bytes
 
 
 class Log:
@@ -319,15 +316,46 @@ class Log:
                 self._undo(self._offset)
                 raise
 
-    def begin(self, pack: Callable[[], Parts]) -> Pending:
+    def begin(self, pack: Callable[[], Parts]) -> Pending[_Body]:
         """Write the body of a record, what `pack` returns, in a thread of its own. Nobody else
-        appends before it is finished or discarded.
+        appends before it is finished or discarded; the next record is written over what was not
+        finished.
 
         Raises: StoreError if the log is broken.
         """
         self._check()
         self._lock.acquire()
-        return Pending(self, pack)
+        return Pending(self._lock, lambda: self._write_body(pack), self._write_header)
+
+    def _write_body(self, pack: Callable[[], Parts]) -> _Body:
+        try:
+            parts = pack()
+            length = sum(map(len, parts))
+            self._make_room(length)
+            number, durable = self.number + 1, self._durable
+            checksum, at = _checksum(length, number, durable, []), self._offset + _HEADER.size
+            for pieces in _pieces(parts):
+                for piece in pieces:
+                    checksum = zlib.crc32(piece, checksum)
+                size = self._file.write(pieces, at)
+                if self._sync_each:  # the disk takes them while the next ones are on their way
+                    self._file.start_sync(at, size)
+                at += size
+            self._file.write([bytes(-length % 8)], at)
+            if self._sync_each:
+                self._file.sync()
+        except BaseException:
+            self._undo(self._offset)
+            raise
+        return _Body(length, _HEADER.pack(self._mark, checksum, length, number, durable))
+
+    def _write_header(self, body: _Body) -> int:
+        try:
+            self._file.write([body.header], self._offset)
+            return self._appended(body.length)
+        except BaseException:
+            self._undo(self._offset)
+            raise
 
     def _make_room(self, length: int) -> None:
         """For a record with a body of `length` bytes, in another file if need be.
@@ -398,11 +426,7 @@ class Log:
             with self._lock:
                 self._undo(self._left)
         if self.broken is not None:
-            raise StoreError(
-                "the store takes no more changes since its log could not be written",
-                detail=f"{type(self.broken).__name__}: {self.broken}",
-                hint="Close the session and open the store again; all that was committed is there.",
-            ) from self.broken
+            raise no_more(self.broken, "all that was committed is there.") from self.broken
 
     def _undo(self, offset: int) -> None:
         """Make sure that nothing from `offset` on is ever read: now, or before the next record."""
