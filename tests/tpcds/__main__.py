@@ -35,6 +35,9 @@ def main() -> int:
         f"({1e3 * statistics.median(found.cpu or [0]):.0f} of CPU) "
         f"of {statistics.median(found.rows or [0]):.0f} rows"
     )
+    print("empty at every epoch:", *(q for q in found.maintained if q not in found.lively))
+    still = (q for q in found.maintained if q in found.lively and q not in found.changing)
+    print("with rows that never change:", *still)
     slowest = sorted(found.creates.items(), key=lambda item: -item[1])[:5]
     print("CPU of the slowest CREATEs:", *(f"{q} {1e3 * s:.0f} ms" for q, s in slowest))
     return 1 if found.wrong else 0

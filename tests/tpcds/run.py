@@ -46,8 +46,9 @@ def run(
     """Maintain the queries of these names (None: all) for so many epochs, in each of which about
     `changed` rows of each of some tables change."""
     texts, columns = queries(), tables()
-    found, rng, rows = Found(), random.Random(seed), Rows(columns, texts.values(), seed)
     chosen = list(texts) if names is None else list(names)
+    found, rng = Found(), random.Random(seed)
+    rows = Rows(columns, {name: texts[name] for name in chosen}, seed)
     with sqlview.connect(placement="inline") as db:
         held: dict[str, list[Row]] = {}
         for name, kinds in columns.items():
@@ -105,7 +106,7 @@ def _change(
         there = held[name]
         rng.shuffle(there)
         gone = [there.pop() for _ in range(min(rng.randint(0, count), len(there)))]
-        new = [rows.row(name) for _ in range(rng.randint(0, count))]
+        new = rows.more(name, rng.randint(0, count), there)
         if gone:
             tx.delete(name, gone)
         if new:
@@ -123,6 +124,15 @@ def _compare(
     db: sqlview.Session, found: Found, shown: dict[str, list[Row]], say: Callable[[str], None]
 ) -> None:
     for name in found.maintained:
+        try:
+            there = db.view(name).rows()
+        except sqlview.ViewError:  # an error of its rows, which the oracle has too
+            there = []
+        if there:
+            found.lively.add(name)
+            if name in shown and shown[name] != there:
+                found.changing.add(name)
+        shown[name] = there
         if name in found.wrong:
             continue
         try:
@@ -136,12 +146,3 @@ def _compare(
         if not result.equal:
             found.wrong[name] = str(result)
             say(f"{name} is wrong: {result}")
-        try:
-            there = db.view(name).rows()
-        except sqlview.ViewError:  # an error of its rows, which the oracle has too
-            continue
-        if there:
-            found.lively.add(name)
-            if name in shown and shown[name] != there:
-                found.changing.add(name)
-        shown[name] = there
