@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from typing_extensions import assert_never
+
 from operators.dataflow import Dataflow, Key
 from operators.flight.rows import RowReader
 from operators.table import TableState
@@ -83,8 +85,8 @@ class View:
     it shares), `reader` the one under which the dataflow knows it: its own, unless another view of
     that name was replaced by it. `key`: columns that no two rows agree on, if the query tells of
     some. `zone`: the time zone that its text means, and `zoned`, whether it means something else in
-    others. `traits`: one a column. `changes` counts the rows of signed deltas that it has
-    emitted."""
+    others. `traits`: one a column. A `lazy` one is not `computed` before somebody reads it: the
+    dataflow does not know it. `changes` counts the rows of signed deltas that it has emitted."""
 
     id: str
     name: str
@@ -100,6 +102,8 @@ class View:
     zoned: bool
     traits: tuple[Trait, ...]
     comment: str | None
+    lazy: bool
+    computed: bool
     changes: int = field(default=0)
 
     @property
@@ -122,11 +126,11 @@ Entry: TypeAlias = Table | Stream | View
 
 
 class _Called(NamedTuple):
-    """Entries with their names and what is said of them, and views with their texts, before these
-    change."""
+    """Entries with their names and what is said of them, and views with their texts and whether
+    they are computed, before these change."""
 
     entries: list[tuple[Entry, str, tuple[Trait, ...], str | None]]
-    texts: list[tuple[View, str]]
+    views: list[tuple[View, str, bool]]
     spaces: dict[str, Space]
     functions: dict[str, UserFunction]
     last_id: int
@@ -158,17 +162,17 @@ class Catalog:
         self._kept_by: dict[Key, list[tuple[int, View]]] | None = None
 
     def mark(self) -> _Called:
-        texts = [(view, view.text) for view in self.views()]
+        views = [(view, view.text, view.computed) for view in self.views()]
         called = [(e, e.name, e.traits, e.comment) for e in self.entries]
         spaces, functions = dict(self._spaces), dict(self._functions)
-        return _Called(called, texts, spaces, functions, self._last_id)
+        return _Called(called, views, spaces, functions, self._last_id)
 
     def restore(self, mark: _Called) -> None:
         """What was added, removed or renamed since was not."""
         for entry, name, traits, comment in mark.entries:
             entry.name, entry.traits, entry.comment = name, traits, comment
-        for view, text in mark.texts:
-            view.text = text
+        for view, text, computed in mark.views:
+            view.text, view.computed = text, computed
         self._entries = {entry.id: entry for entry, *_ in mark.entries}
         self._named = {folded(name): entry for entry, name, *_ in mark.entries}
         self._spaces, self._functions = dict(mark.spaces), dict(mark.functions)
@@ -196,6 +200,11 @@ class Catalog:
         """Say something else of an entry and its columns."""
         self._dataflow.undo.before(self)
         entry.traits, entry.comment = traits, comment
+
+    def compute(self, view: View) -> None:
+        """A lazy view is computed from now on."""
+        self._dataflow.undo.before(self)
+        view.computed, self._kept_by = True, None
 
     def clear(self) -> None:
         """Nothing is there any more."""
@@ -408,10 +417,11 @@ class Catalog:
         return (e for e in self._entries.values() if isinstance(e, View))
 
     def views_kept_by(self, nodes: Iterable[Key]) -> list[View]:
-        """The views whose rows are those of one of the nodes, in the order of their creation."""
+        """The computed views whose rows are those of one of the nodes, in the order of their
+        creation."""
         if self._kept_by is None:
             self._kept_by = {}
-            for number, view in enumerate(self.views()):
+            for number, view in enumerate(v for v in self.views() if v.computed):
                 self._kept_by.setdefault((view.owner, view.root), []).append((number, view))
         found = [some for key in nodes for some in self._kept_by.get(key, ())]
         return [view for _, view in sorted(found, key=lambda some: some[0])]
@@ -428,17 +438,32 @@ class Catalog:
         match entry:
             case Table():
                 key = entry.key
-                rows = entry.state.relation.live_rows
+                rows = self._rows(entry)
                 said = tuple(t.default for t in entry.traits)
                 return RelationInfo(entry.name, entry.schema, key, entry.node, rows, False, said)
             case View():
-                rows = self._dataflow.relation(entry.root, entry.owner).live_rows
+                rows = self._rows(entry)
                 return RelationInfo(entry.name, entry.schema, None, entry.node, rows, True)
             case Stream():
                 said = tuple(t.default for t in entry.traits)
                 return RelationInfo(entry.name, entry.schema, None, entry.node, 0, False, said)
             case None:
                 return None
+
+    def _rows(self, entry: Entry) -> int:
+        """How many rows there are; of a view that is not computed as many as of the largest that it
+        reads."""
+        match entry:
+            case Table():
+                return entry.state.relation.live_rows
+            case View(computed=True):
+                return self._dataflow.relation(entry.root, entry.owner).live_rows
+            case View():
+                return max((self._rows(self.entry(id)) for id in entry.reads), default=0)
+            case Stream():
+                return 0
+            case _:
+                assert_never(entry)
 
     def names(self) -> tuple[str, ...]:
         return tuple(e.name for e in self.entries if e.name != CLOCK)

@@ -41,6 +41,7 @@ from sqlview.settings import Settings
 from sqlview.store.records import (
     AddedColumns,
     Alteration,
+    Computed,
     DefinedSchema,
     Described,
     Dropped,
@@ -157,8 +158,9 @@ class Definitions:
         self._all_or_nothing(work)
 
     def create_view(self, statement: parse.CreateView, epoch: int) -> None:
-        """Install a view, computed as of `epoch`. One that replaces another is built beside it,
-        under a reader of its own, and takes over its name when it is whole."""
+        """Install a view, computed as of `epoch`; a lazy one is known, and no more. One that
+        replaces another is built beside it, under a reader of its own, and takes over its name when
+        it is whole; what replaces a computed view is computed, for those who read it."""
         existing = self._catalog.find(statement.name)
         if existing is not None:
             if statement.if_not_exists:
@@ -178,27 +180,49 @@ class Definitions:
             self.add_view(planned, epoch)
 
     def add_view(self, planned: View, epoch: int) -> None:
-        """Install a planned view, in the place of one of its name if there is one."""
+        """Know a planned view, and install it if it is computed, in the place of one of its name if
+        there is one."""
         existing = self._catalog.find(planned.name)
         replaced = existing if isinstance(existing, View) else None
-        migration = self.migration(planned, replaced)
+        if replaced is not None and replaced.computed:
+            planned.computed = True
 
         def work() -> None:
-            births = self._dataflow.install(
-                planned.reader, planned.root, epoch, migration, planned.owner
-            )
-            planned.changes = len(births)
-            if replaced is None:
-                self._dataflow.migrate(migration)
-            else:
-                self._tell_replaced(replaced, planned)
+            if replaced is not None and not replaced.computed:
                 self._catalog.remove(replaced)
-                self._dataflow.retire(replaced.reader, migration)
+                self._tell_dropped(replaced.name)
+                self._install(planned, epoch)
+            else:
+                self._install(planned, epoch, replaced)
             self._catalog.add(planned)
-            self._tell_created(planned, epoch)
             self.record(planned)
 
         self._all_or_nothing(work)
+
+    def compute(self, view: View, epoch: int) -> None:
+        """Install a lazy view that nobody has read so far, computed as of `epoch`."""
+
+        def work() -> None:
+            self._catalog.compute(view)
+            self._install(view, epoch)
+            self.record(Computed(view.id))
+
+        self._all_or_nothing(work)
+
+    def _install(self, view: View, epoch: int, replaced: View | None = None) -> None:
+        """Nothing of a lazy view that nobody has read."""
+        if not view.computed:
+            return
+        migration = self.migration(view, replaced)
+        births = self._dataflow.install(view.reader, view.root, epoch, migration, view.owner)
+        view.changes = len(births)
+        if replaced is None:
+            self._dataflow.migrate(migration)
+        else:
+            self._tell_replaced(replaced, view)
+            self._catalog.remove(replaced)
+            self._dataflow.retire(replaced.reader, migration)
+        self._tell_created(view, epoch)
 
     def resume(self, entry: Entry) -> None:
         """Put in place what a checkpoint has, whose rows, indexes and operators come later."""
@@ -208,15 +232,18 @@ class Definitions:
             case Stream():
                 self.add_stream(entry)
             case View():
-                migration = self.migration(entry)
-                self._dataflow.resume(entry.reader, entry.root, migration, entry.owner)
+                if entry.computed:
+                    migration = self.migration(entry)
+                    self._dataflow.resume(entry.reader, entry.root, migration, entry.owner)
                 self._catalog.add(entry)
 
     def migration(self, view: View, replaced: View | None = None) -> Migration:
         """What one more view does to the indexes, and one less if it replaces that."""
         now = self._dataflow.planned
         then = now.with_view(view.reader, view.root, view.owner)
-        return now.to(then if replaced is None else then.without(replaced.reader))
+        if replaced is not None and replaced.computed:
+            then = then.without(replaced.reader)
+        return now.to(then)
 
     def plan(self, statement: parse.CreateView) -> View:
         """The view of a CREATE, not installed.
@@ -251,10 +278,26 @@ class Definitions:
             zoned=bound.zoned,
             traits=_view_traits(statement, len(root.schema)),
             comment=statement.comment,
+            lazy=statement.lazy,
+            computed=not statement.lazy,
         )
+        if view.lazy:
+            self._refuse_past(view)
         if not self._share:
             self._refuse_private(view)
         return view
+
+    def _refuse_past(self, view: View) -> None:
+        """A lazy view over a stream would lack the events before it is first read."""
+        for id in view.reads:
+            entry = self._catalog.entry(id)
+            if isinstance(entry, Stream):
+                raise UnsupportedError(
+                    f'cannot keep the lazy view "{view.name}" over the stream "{entry.name}"',
+                    detail="A stream keeps none of its events, and those before the first read "
+                    "would be missing.",
+                    hint="Leave WITH (lazy = true) out.",
+                )
 
     def _refuse_private(self, view: View) -> None:
         """A private copy of what another view made of a stream would lack the past events."""
@@ -553,7 +596,7 @@ class Definitions:
             match entry:
                 case Table():
                     self._dataflow.drop_table(entry.state.source)
-                case View():
+                case View(computed=True):
                     now = self._dataflow.planned
                     self._dataflow.retire(entry.reader, now.to(now.without(entry.reader)))
             self._catalog.remove(entry)

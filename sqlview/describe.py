@@ -97,7 +97,9 @@ def creation(entry: Entry) -> str:
         comment = _comment(entry.comment)
         zone = f"-- in the time zone {entry.zone.id}\n" if entry.zoned else ""
         name = quoted_relation(entry.name)
-        return f"{zone}CREATE MATERIALIZED VIEW {name} ({names}){comment} AS\n{entry.text}"
+        options = " WITH (lazy = true)" if entry.lazy else ""
+        head = f"CREATE MATERIALIZED VIEW {name} ({names}){comment}{options}"
+        return f"{zone}{head} AS\n{entry.text}"
     lines = [_column(f, t) for f, t in zip(entry.schema, entry.traits, strict=True)]
     kind = "STREAM"
     if isinstance(entry, Table):

@@ -209,7 +209,7 @@ def view_metrics(catalog: Catalog, dataflow: Dataflow) -> dict[str, ViewMetrics]
         for view in live.readers & sums.keys():
             sums[view].bytes += live.state.nbytes
     return {
-        v.name: ViewMetrics(v.changes, s.bytes, s.indexes, s.shared, s.seconds)
+        v.name: ViewMetrics(v.changes, s.bytes, s.indexes, s.shared, s.seconds, v.computed)
         for v in catalog.views()
         for s in (sums[v.reader],)
     }
@@ -249,6 +249,9 @@ def metrics(
     )
 
 
+_IS_COMPUTED = {True: "computed since it was first read", False: "computed when it is first read"}
+
+
 def explanation(
     catalog: Catalog,
     dataflow: Dataflow,
@@ -277,6 +280,7 @@ def explanation(
     names = relation_names(catalog, dataflow)
     changes = () if migration is None else explain_migration(migration, names.__getitem__)
     lines = [
+        *([f"== Lazy: {_IS_COMPUTED[view.computed]} =="] if view.lazy else []),
         *([f"== Time zone {view.zone.id} =="] if view.zoned else []),
         "== Logical plan ==",
         explain_logical(logical),

@@ -40,13 +40,15 @@ class ViewMetrics:
     indexes and filters that the view reads, whether or not others read them too.
     `shared_arrangements` of its `arrangements` are read by other views as well. `seconds`: what the
     operators under it took in this process in all steps, with the upkeep of the indexes over them,
-    shared ones counted in full; writing tables, and merges between steps, are not in it."""
+    shared ones counted in full; writing tables, and merges between steps, are not in it.
+    `computed`: False for a lazy view that nobody has read so far."""
 
     changes: int
     state_bytes: int
     arrangements: int
     shared_arrangements: int
     seconds: float = 0.0
+    computed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,7 @@ class Reads:
                 hint="Create a materialized view over it, and read that.",
             )
         if isinstance(entry, View):
+            self._versions.ready(entry)
             check(entry, self._dataflow.errors_of(entry.reader))
         return entry
 

@@ -97,7 +97,7 @@ class Recovery:
             elif ("", entry.state.source) in lost:
                 raise _lost(f'rows of table "{entry.name}" are', damaged)
             self._definitions.resume(entry)
-            if isinstance(entry, View):
+            if isinstance(entry, View) and entry.computed:
                 self._history.begin(entry, found.epoch)
         self._history.load(found.document["history"])
         try:
@@ -143,6 +143,10 @@ class Recovery:
                 function = self._catalog.function(record.name)
                 assert function is not None, "it was there"
                 definitions.remove_function(function)
+            case records.Computed():
+                view = self._catalog.entry(record.id)
+                assert isinstance(view, View), "others are there with their rows"
+                definitions.compute(view, self._writer.epoch)
             case records.Described():
                 definitions.described(record)
             case records.Dropped():
@@ -180,7 +184,9 @@ def counter_of(entry: Entry) -> int:
 
 def _rests_on(view: View, lost: frozenset[Key]) -> bool:
     """Whether the rows of some node of a view are lost."""
-    return not lost.isdisjoint((view.owner, node) for node in ir.topological(view.root))
+    return view.computed and not lost.isdisjoint(
+        (view.owner, node) for node in ir.topological(view.root)
+    )
 
 
 def _lost(what: str, damaged: Mapping[str, str]) -> StoreError:

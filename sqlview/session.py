@@ -190,7 +190,6 @@ class Session:
         self._writer = Writer(
             self._catalog, self._dataflow, self._subscriptions, self._history, self._follow
         )
-        self._statements = Statements(self._catalog, self._dataflow, share)
         self._closed = False
         self._lock = threading.RLock()
         self._commits = Commits(
@@ -202,8 +201,14 @@ class Session:
             self._run_step,
         )
         self._versions = Versions(
-            self._catalog, self._dataflow, lambda: self._writer.epoch, self._lock, self._working
+            self._catalog,
+            self._dataflow,
+            lambda: self._writer.epoch,
+            self._lock,
+            self._working,
+            self._compute,
         )
+        self._statements = Statements(self._catalog, self._dataflow, share, self._versions.ready)
         self._statistics = Statistics(
             self._lock,
             self._working,
@@ -514,14 +519,16 @@ class Session:
 
     def snapshot(self) -> Snapshot:
         """All tables and views as they are now, to be read in any thread while others commit, until
-        it is closed (a `with` block does): what later steps change is kept for it as it was.
+        it is closed (a `with` block does): what later steps change is kept for it as it was. Lazy
+        views that nobody has read are not in it.
 
         Cost: waits for the step that goes on; O(blocks of the tables and views), and a copy of what
         is still as it came in (see sqlview.versions).
         """
         with self._working():
             epoch, versions = self.epoch, self._versions.all()
-        return Snapshot(epoch, versions, self._reader, self._dataframe, self._check_open)
+            lazy = [v.name for v in self._catalog.views() if not v.computed]
+        return Snapshot(epoch, versions, lazy, self._reader, self._dataframe, self._check_open)
 
     def changes(self, name: str, since: int) -> Iterator[Change]:
         """What changed in a view after the epoch `since`, up to the latest one.
@@ -535,7 +542,9 @@ class Session:
         """
         check_text("name", name)
         with self._working():
-            return iter(self._since(self._catalog.view(name), since))
+            view = self._catalog.view(name)
+            self._versions.ready(view)
+            return iter(self._since(view, since))
 
     def subscribe(self, name: str, callback: Subscriber, since: int | None = None) -> None:
         """Call back after every later step that changes the view, before the commit returns; and
@@ -555,6 +564,7 @@ class Session:
         check_callable("callback", callback)
         with self._working():
             view = self._catalog.view(name)
+            self._versions.ready(view)
             before = [] if since is None else self._since(view, since)
             self._subscriptions.add(view.name, callback)
             self._subscriptions.put_down(
@@ -629,6 +639,7 @@ class Session:
         with self._working():
             view = self._catalog.view(name)
             self._refuse_streams(view)
+            self._versions.ready(view)
             if self._verifier is None:
                 self._verifier = Verifier(self._catalog, self._rows_of, self._spark_oracle)
             try:
@@ -787,15 +798,32 @@ class Session:
             yield bar.advance
 
     def _create_view(self, statement: parse.CreateView) -> None:
-        with self._told(f'creating "{statement.name}"', "rows read") as advance:
+        with self._computing(statement.name, "creating", "CREATE"):
+            self._definitions.create_view(statement, self.epoch)
+        self._subscriptions.tell()
+
+    def _compute(self, view: View) -> None:
+        """Compute a lazy view, since somebody reads it."""
+        if self._store is not None and self._store.read_only:
+            raise StoreError(
+                f'view "{view.name}" is lazy, and nobody has read it so far',
+                detail="It is computed when it is first read by the session that writes the store; "
+                "this one only reads.",
+                hint=f"Read it there once: db.view({view.name!r}).",
+            )
+        with self._computing(view.name, "computing", "the first read"):
+            self._definitions.compute(view, self.epoch)
+
+    @contextmanager
+    def _computing(self, name: str, doing: str, what: str) -> Iterator[None]:
+        with self._told(f'{doing} "{name}"', "rows read") as advance:
             self._dataflow.on_read = advance
             try:
                 self._statistics.before_long(self._dataflow.live_rows)
-                with self._within_memory(f'CREATE of "{statement.name}"'):
-                    self._definitions.create_view(statement, self.epoch)
+                with self._within_memory(f'{what} of "{name}"'):
+                    yield
             finally:
                 self._dataflow.on_read = ignore
-        self._subscriptions.tell()
 
     # -- the store -------------------------------------------------------------------------------
 
@@ -1052,7 +1080,8 @@ class Session:
                 )
             query = statement.create.query
         else:
-            planned, migration = self._catalog.view(statement.name), None
+            planned = self._catalog.view(statement.name)
+            migration = None if planned.computed else self._definitions.migration(planned)
             query = parse.parse_query(planned.text)
         plan = with_room(
             lambda: introspect.explanation(self._catalog, self._dataflow, planned, query, migration)

@@ -26,13 +26,15 @@ class Snapshot:
         self,
         epoch: int,
         versions: Sequence[Version],
+        lazy: Sequence[str],
         reader: Reader,
         dataframe: Callable[[pa.Table], DataFrame],
         check: Callable[[], None],
     ) -> None:
-        """`check`: raises if the session is closed."""
+        """`lazy`: views that were not computed; `check`: raises if the session is closed."""
         self._epoch = epoch
         self._versions: dict[str, Version] | None = {folded(v.entry.name): v for v in versions}
+        self._lazy = frozenset(map(folded, lazy))
         self._reader = reader
         self._dataframe = dataframe
         self._check = check
@@ -71,6 +73,11 @@ class Snapshot:
         if versions is None:
             raise SqlViewError(
                 "the snapshot is closed", hint="Take another one with Session.snapshot()."
+            )
+        if kind is View and folded(name) in self._lazy:
+            raise CatalogError(
+                f'view "{name}" is lazy, and was not computed at epoch {self._epoch}',
+                hint=f"Read it before the snapshot is taken: db.view({name!r}).",
             )
         found = versions.get(folded(name))
         if found is None or not isinstance(found.entry, kind):

@@ -10,7 +10,7 @@ between; a statement that raises has changed nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TypeAlias
@@ -78,12 +78,16 @@ class Changed:
 
 
 class Statements:
-    """Plans and answers the statements of a session. `share`: whether what views keep is read."""
+    """Plans and answers the statements of a session. `share`: whether what views keep is read;
+    `ready`: told of each view that is read, before."""
 
-    def __init__(self, catalog: Catalog, dataflow: Dataflow, share: bool) -> None:
+    def __init__(
+        self, catalog: Catalog, dataflow: Dataflow, share: bool, ready: Callable[[View], None]
+    ) -> None:
         self._catalog = catalog
         self._dataflow = dataflow
         self._share = share
+        self._ready = ready
 
     def changed(self, statement: Changing, epoch: int, zone: Zone) -> Changed:
         """What a statement changes as of `epoch`, the latest one.
@@ -128,6 +132,8 @@ class Statements:
         """The rows of bound plans. Raises: as `changed`."""
         for plan in plans:
             self._refuse_streams(plan, about)
+        for view in self._read_by(plans):
+            self._ready(view)
         prepared = [self._prepared(plan, epoch, f"{about} ({i})") for i, plan in enumerate(plans)]
         return self._dataflow.answering(lambda: [self._answer(p, epoch, about) for p in prepared])
 
@@ -148,6 +154,11 @@ class Statements:
                 hint="Leave such rows out by a condition, or use try_divide and try_cast.",
             )
         return columns
+
+    def _read_by(self, plans: Sequence[Plan]) -> list[View]:
+        scans = (p for plan in plans for p in walk(plan) if isinstance(p, algebra.Scan))
+        entries = (self._catalog.any(scan.relation) for scan in scans)
+        return [entry for entry in entries if isinstance(entry, View)]
 
     def _refuse_streams(self, plan: Plan, about: str) -> None:
         for part in walk(plan):

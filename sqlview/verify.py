@@ -303,7 +303,7 @@ class Verifier:
         """A view in error that this one reads and that reads none in error itself."""
         for id in view.reads:
             entry = self._catalog.entry(id)
-            if isinstance(entry, View):
+            if isinstance(entry, View) and entry.computed:
                 try:
                     self._rows(entry)
                 except ViewError:

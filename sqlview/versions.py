@@ -51,13 +51,15 @@ class Versions:
         epoch: Callable[[], int],
         lock: SessionLock,
         working: Callable[[], AbstractContextManager[None]],
+        compute: Callable[[View], None],
     ) -> None:
-        """`lock`: the session's; `working`: holds it."""
+        """`lock`: the session's; `working`: holds it; `compute`: computes a lazy view."""
         self._catalog = catalog
         self._dataflow = dataflow
         self._epoch = epoch
         self._lock = lock
         self._working = working
+        self._compute = compute
         self._published: dict[str, Version] = {}
         #: Names that were read since it was looked who reads, and how many steps ago that was.
         self._read: set[str] = set()
@@ -93,18 +95,26 @@ class Versions:
         """The latest one."""
         return self._epoch()
 
+    def ready(self, view: View) -> None:
+        """Compute a lazy view that nobody has read so far. Whoever reads a view or hears of its
+        changes comes by here, or by what calls it; whoever calls holds the lock."""
+        if not view.computed:
+            self._compute(view)
+
     def taken(self, entry: View | Table) -> Version:
         """What a view or table is now; whoever calls holds the lock."""
         if isinstance(entry, Table):
             rows = entry.state.relation.version()
             return Version(entry, self._epoch(), rows, (), 0)
+        self.ready(entry)
         messages = self._dataflow.errors_of(entry.reader)
         return Version(entry, self._epoch(), self._rows(entry), messages, entry.changes)
 
     def all(self) -> list[Version]:
-        """All tables and views as they are now; whoever calls holds the lock."""
-        entries = [e for e in self._catalog.entries if isinstance(e, (Table, View))]
-        return [self.taken(entry) for entry in entries]
+        """All tables and views as they are now, but for lazy ones that nobody has read; whoever
+        calls holds the lock."""
+        entries = (e for e in self._catalog.entries if isinstance(e, (Table, View)))
+        return [self.taken(e) for e in entries if isinstance(e, Table) or e.computed]
 
     def index(self, version: Version, spec: ir.Arrangement) -> IndexVersion:
         """The index of a view's version, which is built if nobody has asked for it before; of an

@@ -92,7 +92,8 @@ class CreateStream:
 @dataclass(frozen=True, slots=True)
 class CreateView:
     """`columns` renames the query's columns; None keeps their names. `schema`: of names in the
-    query that say none. `comments`: of the columns, if any."""
+    query that say none. `comments`: of the columns, if any. `lazy`: nothing is computed before
+    somebody reads the view."""
 
     name: str
     query: Query
@@ -102,6 +103,7 @@ class CreateView:
     schema: str = DEFAULT_SCHEMA
     comment: str | None = None
     comments: tuple[str | None, ...] = ()
+    lazy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,14 +372,35 @@ def _create_view(cursor: Cursor, or_replace: bool) -> CreateView:
         cursor.expect(")")
         columns, comments = tuple(n for n, _ in named), tuple(c for _, c in named)
     comment = comment_at(cursor)
+    lazy = _view_options(cursor)
     if cursor.peek().word != "AS":
-        hint = "Write CREATE MATERIALIZED VIEW name [(column, …)] [COMMENT text] AS query."
-        cursor.fail(hint=hint)
+        cursor.fail(
+            hint="Write CREATE MATERIALIZED VIEW name [(column, …)] [COMMENT text] "
+            "[WITH (lazy = true)] AS query."
+        )
     cursor.next()
     query = query_at(cursor)
     if not any(comments):
         comments = ()
-    return CreateView(name, query, columns, or_replace, exists, cursor.schema, comment, comments)
+    return CreateView(
+        name, query, columns, or_replace, exists, cursor.schema, comment, comments, lazy
+    )
+
+
+def _view_options(cursor: Cursor) -> bool:
+    """WITH (lazy = true): whether the view is lazy."""
+    if not cursor.accept("WITH"):
+        return False
+    cursor.expect("(")
+    if not cursor.accept("LAZY"):
+        cursor.fail(hint="A view has one option: WITH (lazy = true).")
+    cursor.expect("=")
+    lazy = cursor.peek()
+    if lazy.word not in ("TRUE", "FALSE"):
+        cursor.fail(hint="Write true or false.")
+    cursor.next()
+    cursor.expect(")")
+    return lazy.word == "TRUE"
 
 
 def _view_column(cursor: Cursor) -> tuple[str, str | None]:

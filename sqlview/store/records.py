@@ -88,6 +88,15 @@ class DefinedView:
     zoned: bool
     traits: tuple[Trait, ...]
     comment: str | None
+    lazy: bool
+    computed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A lazy view that is computed from now on."""
+
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +166,14 @@ Alteration: TypeAlias = (
     | Renamed
     | AddedColumns
     | Described
+    | Computed
 )
 Definition: TypeAlias = DefinedTable | DefinedStream | DefinedView | Alteration
 #: Of what is there.
 DEFINITIONS = (DefinedTable, DefinedStream, DefinedView)
 _ALTERATIONS = (
     *(DefinedSchema, DroppedSchema, UserFunction, DroppedFunction),
-    *(Dropped, Renamed, AddedColumns, Described),
+    *(Dropped, Renamed, AddedColumns, Described, Computed),
 )
 _CLASSES = (*DEFINITIONS, *_ALTERATIONS)
 #: What all of these are made of.
@@ -216,6 +226,8 @@ def of_view(view: View) -> DefinedView:
         zoned=view.zoned,
         traits=view.traits,
         comment=view.comment,
+        lazy=view.lazy,
+        computed=view.computed,
     )
 
 
@@ -242,6 +254,8 @@ def view_of(defined: DefinedView) -> View:
         zoned=defined.zoned,
         traits=defined.traits,
         comment=defined.comment,
+        lazy=defined.lazy,
+        computed=defined.computed,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -17,11 +18,12 @@ def main() -> None:
     chosen = parser.parse_args()
     counts: Counter[str] = Counter()
     for seed in range(chosen.first, chosen.first + chosen.seeds):
-        if seed % 3:
-            check(seed, counts)
-        else:
+        try:
             with tempfile.TemporaryDirectory() as directory:
-                check(seed, counts, Path(directory) / "store")
+                check(seed, counts, None if seed % 3 else Path(directory) / "store")
+        except BaseException:
+            print(f"in seed {seed}:", file=sys.stderr)
+            raise
     together = counts.pop(TOGETHER, 0)
     for form, pairs in sorted(counts.items()):
         print(f"{pairs:7} {form}")
