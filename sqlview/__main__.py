@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 
 import sqlview
+from sqlview.catalog import View
 from sqlview.recovery import affected
 from sqlview.store import Store, backup
 
@@ -59,6 +60,8 @@ def _show(given: argparse.Namespace) -> int:
             kind = type(entry).__name__.lower()
             known = db._catalog.relation(entry.name)
             rows = "" if kind == "stream" or known is None else f", {known.rows:,} rows"
+            if isinstance(entry, View) and not entry.computed:
+                rows = ", lazy: nobody has read it so far"
             columns = ", ".join(f"{f.name} {f.type}" for f in entry.schema)
             print(f"{kind} {entry.name} ({columns}){rows}")
     return 0

@@ -48,6 +48,7 @@ from planner.errors import (
     UnsupportedError,
     ViewError,
 )
+from planner.lower.indexes import Migration
 from planner.names import DEFAULT_SCHEMA, folded, short_name
 from planner.room import with_room
 from sqlview import describe, introspect
@@ -1071,6 +1072,7 @@ class Session:
         return self._reader.before(*self._past(name, epoch))
 
     def _explain(self, statement: parse.ExplainView) -> Result:
+        migration: Migration | None
         if statement.create is not None:
             with parse.placed(statement.create.query):
                 planned = self._definitions.plan(statement.create)

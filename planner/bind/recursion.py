@@ -45,6 +45,7 @@ from planner.names import folded
 from planner.parse.recursion import (
     MOST_LEVELS,
     begins,
+    column_names,
     cycles,
     levels,
     mentions,
@@ -244,7 +245,12 @@ class Recursions:
     ) -> Plan | None:
         node = relation.cte.this
         if relation.anchors:
-            return self._unified(list(relation.anchors.values()), node)
+            found = self._unified(list(relation.anchors.values()), node)
+            names = column_names(node)
+            if 0 in relation.anchors or len(names) != len(found.schema):
+                return found
+            columns = [exp.to_identifier(name, quoted=True) for name in names]
+            return rename(found, exp.TableAlias(columns=columns), self._report)
         begun = begins(node, [r.name for r in relations if r.fields is None])
         if begun is None:
             return None

@@ -97,14 +97,37 @@ def begins(query: exp.Expression, unknown: Sequence[str]) -> exp.Expression | No
         left, right = reads(union.this), reads(union.expression)
         if left == right:
             continue
-        side = union.expression if left else union.this
+        side, names = (union.expression, column_names(union)) if left else (union.this, [])
         with_ = union.args.get("with_")
         side = side.pop()
         if with_ is not None and not reads(with_) and side.args.get("with_") is None:
             side.set("with_", with_)
+        if len(names) == len(column_names(side)):
+            side = _called(side, names)
         union.replace(side)
     begun: exp.Expression = whole.this
     return None if reads(begun) else begun
+
+
+def column_names(query: exp.Expression) -> list[str]:
+    """The names of a query's columns, of a UNION those of its first side; none where the text does
+    not say them."""
+    first = query
+    while isinstance(first, (exp.Union, exp.Subquery)):
+        first = first.this
+    if not isinstance(first, exp.Select) or any(e.is_star for e in first.expressions):
+        return []
+    return [e.alias_or_name or f"_{i}" for i, e in enumerate(first.expressions)]
+
+
+def _called(query: exp.Expression, names: Sequence[str]) -> exp.Expression:
+    """The query with these names for its columns, if there are any."""
+    if not names:
+        return query
+    columns = [exp.to_identifier(name, quoted=True) for name in names]
+    alias = exp.TableAlias(this=exp.to_identifier("begun"), columns=columns)
+    inner = exp.Subquery(this=query.unnest(), alias=alias)
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=inner))
 
 
 def takes_back(query: exp.Expression) -> bool:

@@ -449,3 +449,33 @@ def test_explain_shows_the_loop() -> None:
         assert "in error while a row changes in round 5" in str(
             db.sql("EXPLAIN MATERIALIZED VIEW ways")
         )
+
+
+@pytest.mark.parametrize(
+    ("ctes", "rows"),
+    [
+        (
+            (
+                "r(x, y) AS (SELECT DISTINCT e.a, u.x FROM "
+                "(SELECT x, y FROM r UNION ALL SELECT b, a FROM f) AS u JOIN e ON u.y = e.a)"
+            ),
+            [(1, 1)],
+        ),
+        (
+            "r AS (SELECT x + 0 AS x, y FROM r WHERE x < 2 UNION SELECT b, a FROM f)",
+            [(1, 1), (2, 4)],
+        ),
+    ],
+    ids=["of a UNION inside", "of the relation"],
+)
+def test_columns_are_called_as_the_first_query_says_also_if_it_goes_round(
+    ctes: str, rows: list[tuple[int, int]]
+) -> None:
+    with sqlview.connect() as db:
+        db.sql("CREATE TABLE e (a INT, b INT)")
+        db.sql("CREATE TABLE f (a INT, b INT)")
+        db.sql(f"CREATE MATERIALIZED VIEW v AS WITH RECURSIVE {ctes} SELECT x, y FROM r")
+        with db.transaction() as tx:
+            tx.insert("e", [(1, 2), (2, 3), (3, 1)])
+            tx.insert("f", [(1, 1), (4, 2)])
+        assert sorted(db.view("v").rows()) == rows

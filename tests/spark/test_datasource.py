@@ -349,3 +349,21 @@ def test_a_store_is_read_while_another_process_writes_it(tmp_path: Path, read: R
         assert held.where("b = 0").count() == N, "it is of the epoch at which it was loaded"
         writer.stdin.close()
     assert writer.returncode == 0
+
+
+def test_a_lazy_view_is_read_once_its_session_has(tmp_path: Path, read: Read, spark: Any) -> None:
+    path = tmp_path / "store"
+    with sqlview.connect(path, spark=spark) as db:
+        db.sql("CREATE TABLE t (a INT)")
+        for name in ("v", "w"):
+            db.sql(
+                f"CREATE MATERIALIZED VIEW {name} WITH (lazy = true) AS SELECT a + 1 AS b FROM t"
+            )
+        with db.transaction() as tx:
+            tx.insert("t", [(1,), (2,)])
+        with pytest.raises(AnalysisException, match='view "v" is lazy, and nobody has read it'):
+            read(path, "v")
+        assert [tuple(r) for r in db.sql("SELECT sum(b) FROM v").to_df().collect()] == [(5,)]
+        assert sorted(r.b for r in db.view("w").to_df().collect()) == [2, 3]
+        assert all(view.computed for view in db.metrics().views.values())
+        assert sorted(r.b for r in read(path, "v").collect()) == [2, 3]
