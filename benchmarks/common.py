@@ -18,7 +18,6 @@ import json
 import os
 import platform
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from rich.table import Table
 
 import sqlview
 from operators import budget
+from operators.repeating import repeating
 from sqlview import oracle
 from tpch import report, stream
 from tpch.generate import GenerateError
@@ -192,7 +192,8 @@ def measuring() -> Iterator[Callable[[], tuple[float, float, float, int]]]:
     started = time.perf_counter()
     taken: list[tuple[float, float, float, int]] = []
     try:
-        yield lambda: taken[0]
+        with repeating(1, children.look, "benchmark-children"):
+            yield lambda: taken[0]
     finally:
         theirs = children.seconds()
     seconds = time.perf_counter() - started
@@ -203,28 +204,22 @@ def measuring() -> Iterator[Callable[[], tuple[float, float, float, int]]]:
 
 
 class _Children:
-    """CPU time of all processes under this one. They are looked at once a second, since what those
+    """CPU time of all processes under this one. They are to be looked at once a second: what those
     took that end is added to nobody's where their parents have ended before them; one that lives
     for less than that may be missed."""
 
     def __init__(self) -> None:
         self._before = _children_ticks()
         self._seen = dict(self._before)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        self._thread.start()
+
+    def look(self) -> None:
+        self._seen.update(_children_ticks())
 
     def seconds(self) -> float:
-        """Since the beginning, which is the end."""
-        self._over.set()
-        self._thread.join()
-        self._seen.update(_children_ticks())
+        """Since the beginning."""
+        self.look()
         ticks = sum(self._seen.values()) - sum(self._before.values())
         return ticks / os.sysconf("SC_CLK_TCK")
-
-    def _look(self) -> None:
-        while not self._over.wait(1):
-            self._seen.update(_children_ticks())
 
 
 def _children_ticks() -> dict[tuple[int, int], int]:

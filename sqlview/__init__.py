@@ -158,12 +158,13 @@ def connect(
 
 
 def start_spark(master: str | None = None) -> SparkSession:
-    """Start a quiet Spark that suits sqlview, or return the one that runs: see sqlview.spark.
+    """Start a quiet Spark that suits sqlview, or return the one that runs: see
+    sqlview.spark.running.
 
     Raises: SqlViewError if there is no Java, or Spark does not start; TypeError.
     """
     if master is not None:
         check_text("master", master)
-    from sqlview import spark  # Spark costs seconds: only when it is asked for
+    from sqlview.spark import running  # Spark costs seconds: only when it is asked for
 
-    return spark.start_spark(master)
+    return running.start_spark(master)

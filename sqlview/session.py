@@ -1126,7 +1126,7 @@ class Session:
             return side.spark
         if "pyspark.sql" not in sys.modules:
             return None
-        from sqlview.spark import active_session
+        from sqlview.spark.running import active_session
 
         return active_session()
 

@@ -147,7 +147,7 @@ class Selected:
         self._zone = zone
 
     def table(self, first: int | None = None) -> pa.Table:
-        from sqlview.spark import using  # Spark is there already
+        from sqlview.spark.running import using  # Spark is there already
 
         frame = self._frame if first is None else self._frame.limit(first)
         with using(frame.sparkSession):

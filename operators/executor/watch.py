@@ -10,18 +10,20 @@ Invariant: no job fails for what is told of it.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from operators.repeating import repeating
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
 _SECONDS = 0.5
+_UNTOLD = "how far a Spark job is cannot be told"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,35 +106,34 @@ def _progress(seen: _Seen, stages: int | None, seconds: float, rows: int | None)
 @contextmanager
 def _followed(spark: SparkSession, tell: Callable[[_Seen], None]) -> Iterator[None]:
     """Ask the Spark of this process."""
-    tracker = spark.sparkContext.statusTracker()
-    others, over = set(tracker.getActiveStageIds()), threading.Event()
     seen: _Seen = {}
+    ended: set[int] = set()
+    try:
+        tracker = spark.sparkContext.statusTracker()
+        ended.update(tracker.getActiveStageIds())  # others', of which nobody asks
+    except Exception:
+        _log.debug(_UNTOLD, exc_info=True)
+        yield
+        return
+    others = frozenset(ended)
 
     def look() -> None:
-        while not over.wait(_SECONDS):
-            active = [i for i in tracker.getActiveStageIds() if i not in others]
-            for stage in {*active, *seen}:
+        try:
+            active = {i for i in tracker.getActiveStageIds() if i not in others}
+            for stage in (active | seen.keys()) - ended:
                 info = tracker.getStageInfo(stage)
                 if info is not None:
-                    ended = stage not in active
-                    done = info.numTasks if ended else info.numCompletedTasks
+                    done = info.numCompletedTasks if stage in active else info.numTasks
                     seen[stage] = done, info.numTasks
+                if stage not in active:
+                    ended.add(stage)
             if seen:
                 tell(dict(sorted(seen.items())))
-
-    def run() -> None:
-        try:
-            look()
         except Exception:
-            _log.debug("how far a Spark job is cannot be told", exc_info=True)
+            _log.debug(_UNTOLD, exc_info=True)
 
-    thread = threading.Thread(target=run, name="sqlview-watch", daemon=True)
-    thread.start()
-    try:
+    with repeating(_SECONDS, look, "sqlview-watch"):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @contextmanager

@@ -19,12 +19,12 @@ from __future__ import annotations
 import json
 import logging
 import os
-import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 
+from operators.repeating import repeating
 from operators.state import objects
 from operators.state.files import (
     PART,
@@ -75,23 +75,19 @@ def unheld(directory: str) -> Iterator[bool]:
 def _shown(url: str) -> Iterator[None]:
     """Hold a store at a URL."""
     objects.found(f"{url}/store.json")
-    path, stop = f"{url}/{_HOLD}{uuid.uuid4().hex}", threading.Event()
+    path = f"{url}/{_HOLD}{uuid.uuid4().hex}"
     objects.put(path, b"")
 
     def show() -> None:
-        while not stop.wait(_SHOWN_EACH_SECONDS):
-            try:
-                objects.put(path, b"")
-            except OSError:
-                _log.warning("that the store is read could not be shown", exc_info=True)
+        try:
+            objects.put(path, b"")
+        except OSError:
+            _log.warning("that the store is read could not be shown", exc_info=True)
 
-    thread = threading.Thread(target=show, name="sqlview-hold", daemon=True)
-    thread.start()
     try:
-        yield
+        with repeating(_SHOWN_EACH_SECONDS, show, "sqlview-hold"):
+            yield
     finally:
-        stop.set()
-        thread.join()
         discard(path)
 
 

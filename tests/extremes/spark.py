@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from sqlview.spark import start_spark
+from sqlview.spark.running import start_spark
 
 #: NULL is None; a value is "=" and its text, an error "!" and its class; "~" is a text that is no
 #: UTF-8, which Spark lets through.

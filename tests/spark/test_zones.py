@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import sqlview
-from sqlview import spark as spark_side
 from sqlview.settings import RELIED_ON, TIME_ZONE
+from sqlview.spark import running
 from tests.sql.zone_cases import QUERIES, TABLE, plain, rows
 
 pytestmark = pytest.mark.spark
@@ -112,7 +112,7 @@ def test_select_on_a_spark_of_another_zone_is_refused(spark: Any) -> None:
 def test_select_on_a_spark_of_its_own_is_in_the_sessions_zone(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_side._LocalSpark, "started", lambda self, session: session is spark)
+    monkeypatch.setattr(running.LocalSpark, "started", lambda self, session: session is spark)
     with sqlview.connect(timezone="Europe/Paris") as db:
         db.sql("CREATE TABLE t (at TIMESTAMP)")
         with db.transaction() as tx:

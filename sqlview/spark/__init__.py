@@ -12,27 +12,19 @@ from __future__ import annotations
 import logging
 import math
 import os
-import re
-import sys
 import tempfile
-import threading
 import uuid
 import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import (
-    AnalysisException,
-    ParseException,
-    PySparkException,
     PySparkTypeError,
 )
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
@@ -45,22 +37,20 @@ from planner.calculus import zones
 from planner.calculus.zones import Zone
 from planner.context import UserFunction
 from planner.errors import (
-    BindError,
-    CatalogError,
     DataError,
-    SqlSyntaxError,
     SqlViewError,
     UnsupportedError,
 )
 from planner.names import folded
 from planner.parse import words_of
-from sqlview.java import JavaNotFoundError, ensure_java
 from sqlview.lending import Lending, spark_schema
 from sqlview.quoting import spark_name, spark_template
 from sqlview.reads import Readable
 from sqlview.scans import parts_of_scan
 from sqlview.settings import TIME_ZONE
 from sqlview.sources.files import File, parts_of, read_part
+from sqlview.spark.complaints import translated
+from sqlview.spark.running import LOCAL, is_running, stopped, using
 
 if TYPE_CHECKING:
     from operators.executor.placement import SparkCosts
@@ -80,8 +70,6 @@ LOCAL_BYTES = 4 << 20
 DRIVER_BYTES = 64 << 20
 #: From so many bytes on an estimate means that Spark does not know.
 _UNKNOWN_BYTES = 1 << 60
-
-_PLACE = re.compile(r"\bline (\d+),? pos (\d+)")
 
 
 class SparkSide:
@@ -129,9 +117,9 @@ class SparkSide:
         if self._closed:
             raise SqlViewError("the session is closed")
         if self._spark is None:
-            self._spark = _LOCAL.acquire() if self._given is None else self._given
+            self._spark = LOCAL.acquire() if self._given is None else self._given
         if not is_running(self._spark):
-            raise _stopped()
+            raise stopped()
         return self._spark
 
     def start(self) -> None:
@@ -205,7 +193,7 @@ class SparkSide:
             released.callback(self._remove)
             released.callback(self.lending.close)
             if spark is not None and self._given is None:
-                released.callback(_LOCAL.release, spark)
+                released.callback(LOCAL.release, spark)
             if executor is not None:
                 released.callback(executor.close)
 
@@ -227,7 +215,7 @@ class SparkSide:
         written by Spark's tasks, which read themselves what is but a scan of files. Raises: as
         `read`, and DataError for what does not fit."""
         from operators.executor.spark.costs import cores_of
-        from operators.executor.spark.load import PartError, write_dataframe
+        from operators.executor.spark.load import write_dataframe
 
         with using(data.sparkSession):
             _refuse_streaming(data)
@@ -241,17 +229,8 @@ class SparkSide:
             if parts is None:
                 with self._watch.job(data.sparkSession):
                     return write_dataframe(data, target)
-            try:
-                with self._watch.job(data.sparkSession, stages=1):
-                    return _write_parts(data.sparkSession, parts, target)
-            except PartError as refused:
-                path, error = parts[refused.part].path, refused.error
-                detail = (
-                    f"It is in {path!r}."
-                    if error.detail is None
-                    else (f"In {path!r}: {error.detail}")
-                )
-                raise DataError(error.message, detail=detail, hint=error.hint) from None
+            with self._watch.job(data.sparkSession, stages=1):
+                return _write_parts(data.sparkSession, parts, target, _in_dataframe)
 
     def write_files(
         self, files: Sequence[File], table: Table, cast: bool, zone: Zone
@@ -259,22 +238,19 @@ class SparkSide:
         """The rows of files, which tasks read by themselves, as `write`. Raises: DataError, naming
         file and row; SqlViewError if Spark was stopped or does not see the store."""
         from operators.executor.spark.costs import cores_of
-        from operators.executor.spark.load import PartError
 
         with using(self.spark):
             here = (replace(file, path=os.path.abspath(file.path)) for file in files)
             parts = parts_of(here, cores_of(self.spark))
             self._check_seen(self.spark)
-            try:
-                with self._watch.job(self.spark, stages=1):
-                    return _write_parts(self.spark, parts, self._target(table, cast, zone))
-            except PartError as refused:
-                path, error = parts[refused.part].path, refused.error
-                raise DataError(
-                    f'cannot load {path!r} into "{table.name}": {error.message}',
-                    detail=error.detail,
-                    hint=error.hint,
-                ) from None
+            target = self._target(table, cast, zone)
+
+            def refused(path: str, error: DataError) -> DataError:
+                message = f'cannot load {path!r} into "{table.name}": {error.message}'
+                return DataError(message, detail=error.detail, hint=error.hint)
+
+            with self._watch.job(self.spark, stages=1):
+                return _write_parts(self.spark, parts, target, refused)
 
     def _target(self, table: Table, cast: bool, zone: Zone) -> Target:
         from operators.executor.spark.load import Target
@@ -390,7 +366,7 @@ class SparkSide:
         )
         head = f"WITH {relations} (" if used else "("
         register(spark, functions, words)
-        with _spark_errors(text, names, streams), using(spark):
+        with translated(text, names, streams), using(spark):
             return spark.sql(f"{head}\n{spark_template(text)}\n)", **frames)
 
     def _in_zone(self, zone: Zone) -> SparkSession:
@@ -399,7 +375,7 @@ class SparkSide:
         name = str(spark.conf.get(TIME_ZONE))
         if zones.find(name) == zone:
             return spark
-        if not _LOCAL.started(spark):
+        if not LOCAL.started(spark):
             raise UnsupportedError(
                 f"this session's time zone is {zone.id}, but that of Spark is {name}",
                 detail="Views are created in the former, and SELECT is run by Spark.",
@@ -446,81 +422,26 @@ class SparkSide:
         return str(self.spark.conf.get("spark.master", "local"))
 
 
-class _LocalSpark:
-    """The Spark session that sessions share which were given none; stopped by the last of them."""
+def _write_parts(
+    spark: SparkSession,
+    parts: Sequence[File],
+    target: Target,
+    refused: Callable[[str, DataError], DataError],
+) -> StoredRows:
+    """`refused`: what to say of an error in a file. Raises: that; SqlViewError."""
+    from operators.executor.spark.load import PartError, write_parts
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._started: SparkSession | None = None
-        self._users = 0
-
-    def acquire(self) -> SparkSession:
-        with self._lock:
-            spark = active_session()
-            if spark is None:
-                spark = self._started = start_spark()
-                self._users = 0
-            if spark is self._started:
-                self._users += 1
-            return spark
-
-    def started(self, spark: SparkSession) -> bool:
-        """Whether it is the one that sessions started for themselves."""
-        return spark is self._started
-
-    def release(self, spark: SparkSession) -> None:
-        with self._lock:
-            if spark is not self._started:
-                return
-            self._users -= 1
-            if self._users == 0:
-                self._started = None
-                if is_running(spark):
-                    spark.stop()
-
-
-_LOCAL = _LocalSpark()
-
-
-def active_session() -> SparkSession | None:
-    """The Spark session that is active in this process, if any."""
     try:
-        spark = SparkSession.active()
-    except PySparkException:
-        return None
-    return spark if is_running(spark) else None
-
-
-def is_running(spark: SparkSession) -> bool:
-    """Whether nobody has stopped it. Cost: a call of the JVM."""
-    context = getattr(spark, "_sc", None)
-    if context is None:  # Spark Connect
-        return not getattr(spark, "is_stopped", False)
-    try:
-        return context._jsc is not None and not context._jsc.sc().isStopped()
-    except Exception:  # whatever Py4J raises where there is no JVM any more
-        return False
-
-
-@contextmanager
-def using(spark: SparkSession) -> Iterator[None]:
-    """What Spark raises because it was stopped, as an error that says so."""
-    try:
-        yield
-    except SqlViewError:
-        raise
-    except Exception as error:
-        if is_running(spark):
-            raise
-        raise _stopped() from error
-
-
-def _write_parts(spark: SparkSession, parts: Sequence[File], target: Target) -> StoredRows:
-    """Raises: as operators.executor.spark.load.write_parts."""
-    from operators.executor.spark.load import write_parts
-
-    written = write_parts(spark, len(parts), partial(read_part, parts), target)
+        written = write_parts(spark, len(parts), partial(read_part, parts), target)
+    except PartError as found:
+        raise refused(parts[found.part].path, found.error) from None
     return replace(written, parts=tuple((repr(part.path), part.first) for part in parts))
+
+
+def _in_dataframe(path: str, error: DataError) -> DataError:
+    """An error in a file that a DataFrame scans."""
+    detail = f"In {path!r}: {error.detail}" if error.detail else f"It is in {path!r}."
+    return DataError(error.message, detail=detail, hint=error.hint)
 
 
 def _refuse_streaming(data: DataFrame) -> None:
@@ -535,59 +456,6 @@ def _refuse_streaming(data: DataFrame) -> None:
 def _is_large(data: DataFrame) -> bool:
     """Whether Spark knows that it is."""
     return not data.isStreaming and DRIVER_BYTES < _estimated_bytes(data) < _UNKNOWN_BYTES
-
-
-def _stopped() -> SqlViewError:
-    return SqlViewError(
-        "Spark was stopped",
-        detail="Whoever owns the Spark session has stopped it; tables and views are as they were.",
-        hint='Go on without it (placement="inline"), or open a session with one that runs: '
-        "sqlview.connect(spark=...).",
-    )
-
-
-def start_spark(master: str | None = None) -> SparkSession:
-    """Start a quiet Spark that suits sqlview, or return the one that runs already.
-
-    `master`: where; None: all cores of this machine, with tasks tried up to four times (plain
-    local[*] never tries one again). Under spark-submit or SPARK_REMOTE those decide instead.
-    Java is found by sqlview.java. Stop it with `stop()`.
-    Raises: SqlViewError if there is no Java, or Spark does not start.
-    """
-    if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ:
-        return _started(SparkSession.builder.appName("sqlview"))
-    try:
-        ensure_java()
-    except JavaNotFoundError as error:
-        raise SqlViewError(error.message, detail=error.detail, hint=error.hint) from error
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    programs = str(Path(sys.executable).parent)
-    path = os.environ.get("PATH", "").split(os.pathsep)
-    if programs not in path:
-        os.environ["PATH"] = os.pathsep.join([programs, *path])
-    return _started(
-        SparkSession.builder.master(master or "local[*,4]")
-        .appName("sqlview")
-        .config("spark.driver.memory", os.environ.get("SQLVIEW_DRIVER_MEMORY", "2g"))
-        # Rows on their way to Python only pass through the driver.
-        .config("spark.driver.maxResultSize", "0")
-        .config("spark.log.level", "ERROR")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.execution.arrow.pyspark.enabled", "true")
-        .config("spark.python.daemon.module", "operators.executor.spark.daemon")
-    )
-
-
-def _started(builder: SparkSession.Builder) -> SparkSession:
-    try:
-        return builder.getOrCreate()
-    except Exception as error:  # Py4J's, the JVM's, or of the network
-        said = next(iter(str(error).splitlines()), "")
-        raise SqlViewError(
-            "Spark does not start", detail=f"{type(error).__name__}: {said}".rstrip(". ") + "."
-        ) from error
 
 
 def _itself(table: pa.Table) -> pa.Table:
@@ -613,66 +481,3 @@ def register(
         code = user.known(function.id, function.name)
         made = arrow_udf(code, str(function.type))  # type: ignore[call-overload]
         spark.udf.register(function.name, made)
-
-
-@contextmanager
-def _spark_errors(text: str, names: Iterable[str], streams: Iterable[str]) -> Iterator[None]:
-    """Give Spark's complaints about `text` the form of ours; Spark saw it one line further down."""
-    # Spark also logs them as JSON with a stack trace. It must make the logger itself: one made by
-    # logging.getLogger takes no keywords.
-    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
-    disabled, logger.disabled = logger.disabled, True
-    try:
-        yield
-    except AnalysisException as error:
-        raise _translated(error, text, names, streams) from None
-    finally:
-        logger.disabled = disabled
-
-
-def _translated(
-    error: AnalysisException, text: str, names: Iterable[str], streams: Iterable[str]
-) -> SqlViewError:
-    line, column = _place(str(error), text)
-    parameters = error.getMessageParameters() or {}
-    if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
-        name = parameters.get("relationName", "").replace("`", "")
-        if folded(name) in map(folded, streams):
-            return CatalogError(
-                f'stream "{name}" has no rows to read',
-                detail="A stream keeps none of its events.",
-                hint="Create a materialized view over it, and read that.",
-                line=line,
-                column=column,
-            )
-        known = ", ".join(f'"{n}"' for n in sorted(names))
-        return CatalogError(
-            f'table or view "{name}" does not exist',
-            detail=f"Here are {known}; Spark has none of that name either." if known else None,
-            line=line,
-            column=column,
-        )
-    if isinstance(error, ParseException) and _past_end(str(error), text):
-        return SqlSyntaxError("syntax error at end of input")
-    said = re.sub(r"^\s*\[[\w.]+\]\s*", "", error.getMessage() or str(error))
-    said = " ".join(re.split(r"\s*SQLSTATE:", said)[0].split())
-    message, _, detail = said.partition(". ")
-    kind = SqlSyntaxError if isinstance(error, ParseException) else BindError
-    return kind(
-        (message[:1].lower() + message[1:]).rstrip("."),
-        detail=detail or None,
-        line=line,
-        column=column,
-    )
-
-
-def _place(said: str, text: str) -> tuple[int | None, int | None]:
-    found = _PLACE.search(said)
-    if found is None or not 0 < int(found[1]) - 1 <= text.count("\n") + 1:
-        return None, None
-    return int(found[1]) - 1, int(found[2]) + 1
-
-
-def _past_end(said: str, text: str) -> bool:
-    found = _PLACE.search(said)
-    return found is not None and int(found[1]) - 1 > text.count("\n") + 1
