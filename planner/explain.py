@@ -26,7 +26,7 @@ from planner.dataflow import (
     OrderedArrangement,
     RangeJoin,
 )
-from planner.lower.distribution import why_in_driver
+from planner.lower.distribution import of_one_task, why_in_driver
 from planner.lower.indexes import Migration
 
 __all__ = [
@@ -370,6 +370,9 @@ class _Dataflow:
         reason = why_in_driver(node)
         if reason is not None:
             details.append(f"in the driver, also where steps are placed on Spark: {reason}")
+        taken = of_one_task(node)
+        if taken is not None:
+            details.append(f"where steps are placed on Spark, one task takes {taken}")
         self._lines.append(pad + title)
         self._lines.extend(f"{pad}{_INDENT}{_INDENT}{d}" for d in details)
         for i in dataflow.inputs(node):

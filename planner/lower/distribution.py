@@ -81,3 +81,13 @@ def why_in_driver(node: ir.Node) -> str | None:
             return None
         case _:
             assert_never(node)
+
+
+def of_one_task(node: ir.Node) -> str | None:
+    """What one task takes all changes of, however many tasks there are; None if they are dealt out
+    evenly: of keys that many rows have, each task adds up its own rows first."""
+    if isinstance(node, ir.Window):
+        return "each partition" if node.index.partition else "the one partition"
+    if is_of_partitions(node) or (reads_members(node) and why_in_driver(node) is None):
+        return "each group"
+    return None

@@ -12,6 +12,15 @@ TABLES = (
     "CREATE TABLE t (k BIGINT PRIMARY KEY, g BIGINT, x BIGINT)",
     "CREATE STREAM s (g BIGINT, x BIGINT)",
 )
+#: What one task takes all changes of.
+OF_ONE_TASK = {
+    "SELECT k, lag(x) OVER (ORDER BY k) AS x FROM t": ["the one partition"],
+    "SELECT k, lag(x) OVER (PARTITION BY g ORDER BY k) AS x FROM t": ["each partition"],
+    "SELECT g, min(x) AS x FROM t GROUP BY g": ["each group"],
+    "SELECT g, median(x) AS x FROM t GROUP BY g": ["each group"],
+    "SELECT min(x) AS x FROM t": [],
+    "SELECT g, sum(x) AS x FROM t GROUP BY g": [],
+}
 #: Queries, and how many of their nodes the driver runs, each for a reason with these words.
 VIEWS = {
     "SELECT g, count(*) AS n, sum(x) AS x FROM t GROUP BY g": {},
@@ -51,3 +60,13 @@ def test_explain_says_what_the_driver_runs() -> None:
         assert run == {
             i.node for i in flow.installed if i.loop is None and why_in_driver(i.node) is not None
         }
+
+
+def test_explain_says_what_one_task_takes() -> None:
+    with sqlview.connect() as db:
+        for statement in TABLES:
+            db.sql(statement)
+        for number, (query, taken) in enumerate(OF_ONE_TASK.items()):
+            db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+            lines = db.sql(f"EXPLAIN MATERIALIZED VIEW v{number}").to_arrow()[0].to_pylist()
+            assert re.findall("one task takes (.*)", "\n".join(lines)) == taken, query
