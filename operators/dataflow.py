@@ -419,6 +419,10 @@ class Dataflow:
         """What runs an installed node."""
         return self._installed[owner, node].operator
 
+    def at(self, key: Key) -> Installed:
+        """A node that is installed."""
+        return self._installed[key]
+
     def index(self, spec: ir.Index, reader: str, owner: str = "") -> ArrangementState:
         """The index, built now if it does not exist, beside what was planned: `reader` asks."""
         live = self._live_index(spec, owner, (reader,))

@@ -54,7 +54,7 @@ def test_explain_says_what_the_driver_runs() -> None:
         flow = db._dataflow
         run = {
             installed.node
-            for layer in layers(flow)
+            for layer in layers(flow.installed)
             for installed in (*layer.local, *(cut.sink for cut in layer.loops))
         }
         assert run == {

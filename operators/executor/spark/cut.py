@@ -12,10 +12,10 @@ keeps none may be in several, and counts its failing rows in the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from operators.dataflow import Dataflow, Installed, Key, node_key
+from operators.dataflow import Installed, Key, node_key
 from planner import dataflow as ir
 from planner.lower.distribution import flows, why_in_driver
 
@@ -43,12 +43,13 @@ class Layer:
     sinks: tuple[SinkCut, ...]
 
 
-def layers(dataflow: Dataflow) -> Iterator[Layer]:
-    """The layers of the installed nodes, in the order in which they run."""
+def layers(nodes: Iterable[Installed]) -> Iterator[Layer]:
+    """The layers of installed nodes, in the order in which they run: of some, inputs first, and all
+    that takes their changes."""
     level: dict[Key, int] = {}
     cuts: dict[int, list[SinkCut]] = {}
     local: dict[int, list[Installed]] = {}
-    for installed in dataflow.installed:
+    for installed in nodes:
         node, key = installed.node, (installed.owner, installed.node)
         if installed.loop is not None or flows(node):
             continue

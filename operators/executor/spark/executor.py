@@ -132,7 +132,7 @@ class SparkExecutor:
         counted: set[Key] = set()
         done: set[Key] = set()
         inline = False
-        for layer in layers(dataflow):
+        for layer in layers(dataflow.reached(changes)):
             for installed in layer.local:
                 dataflow.run(installed, changes)
             run_inline(layer.loops, dataflow, changes, counted)
@@ -237,13 +237,12 @@ class SparkExecutor:
         """The sinks, over what the driver runs for them: windows and top-k of partitions that few
         changes come to, which are `done` then."""
         least = self._least
-        installed = {i.key: i for i in dataflow.installed}
         for cut in sinks:
             for key in cut.region:
                 if is_of_partitions(key[1]) and key not in done:
                     delta = changes.get(node_key(key[1].index.relation, key[0]))
                     if delta is not None and len(delta) < least:
-                        dataflow.run(installed[key], changes)
+                        dataflow.run(dataflow.at(key), changes)
                         done.add(key)
 
         def over(cut: SinkCut) -> SinkCut:
@@ -416,10 +415,9 @@ def run_inline(
     """Run sinks of a layer in the driver, on an operator of its own where a map has counted its
     failing rows in an earlier layer."""
     known = dict(changes)
-    installed = {(i.owner, i.node): i for i in dataflow.installed}
     for key in _region(sinks):
         if key not in known:
-            node = installed[key]
+            node = dataflow.at(key)
             if key in counted:
                 assert isinstance(node.operator, MapOperator)
                 node = Installed(

@@ -149,7 +149,7 @@ class HydrationBuilder(JobBuilder):
 
     def _source(self, key: Key, needed: set[int], tasks: int) -> SnapshotRef | PartitionsRef:
         if is_of_partitions(key[1]):
-            operator = self._operators[key]
+            operator = self._dataflow.at(key).operator
             assert isinstance(operator, TopKOperator | WindowOperator)
             read = operator.index.relation
             self._relation_blocks[self._relation(read, range(len(read.schema)))] = None

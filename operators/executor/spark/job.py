@@ -242,7 +242,6 @@ class JobBuilder:
         self._changes = changes
         self._limits = limits
         self._publication = publication
-        self._operators = {(i.owner, i.node): i.operator for i in dataflow.installed}
         self._counted = counted
         self._cuts = tuple(cuts)
         self._relations: dict[int, tuple[int, Relation]] = {}
@@ -412,7 +411,7 @@ class JobBuilder:
                     columns = (*node.index.partition, node.index.order[0].column)
                     own = {*needed[key], *columns}
                 case ir.Map():
-                    operator = self._operators[key]
+                    operator = self._dataflow.at(key).operator
                     assert isinstance(operator, MapOperator)
                     own = set(operator.used)
                 case ir.Union():
@@ -496,7 +495,7 @@ class JobBuilder:
         )
 
     def _threshold(self, key: Key, tasks: int) -> ThresholdRef:
-        operator, node = self._operators[key], key[1]
+        operator, node = self._dataflow.at(key).operator, key[1]
         assert isinstance(operator, ThresholdOperator) and isinstance(node, ir.Threshold)
         bound = self._index(operator.bound)
         scalars = self._relation(operator.bound.relation, (*node.bound.columns, node.scalar))
@@ -522,7 +521,7 @@ class JobBuilder:
         return self._dealt(scalars, delta, chunks)
 
     def _partitioned(self, key: Key) -> PartitionedRef:
-        operator = self._operators[key]
+        operator = self._dataflow.at(key).operator
         assert isinstance(operator, TopKOperator | WindowOperator)
         read = operator.index.relation
         self._relation_blocks[self._relation(read, range(len(read.schema)))] = None
@@ -595,7 +594,7 @@ class JobBuilder:
         return self._indexes.setdefault(id(state), (len(self._indexes), state))[0]
 
     def _join_operator(self, key: Key) -> DeltaJoinOperator:
-        operator = self._operators[key]
+        operator = self._dataflow.at(key).operator
         assert isinstance(operator, DeltaJoinOperator)
         return operator
 
