@@ -15,7 +15,7 @@ import pytest
 import sqlview
 import sqlview.lending
 import sqlview.spark
-from operators.executor.spark import SparkExecutor, task
+from operators.executor.spark import SparkExecutor, outbox
 from operators.executor.spark.run import Run
 from sqlview.spark import SparkSide
 from sqlview.store import store
@@ -108,10 +108,10 @@ def test_what_tasks_write_is_their_owners(tmp_path: Path, monkeypatch: pytest.Mo
     """Large results, and files of a DataFrame; written here as a task writes them."""
     from operators.executor.spark.ingest import write_partition
 
-    monkeypatch.setattr(task, "RESULT_BYTES", -1)
+    monkeypatch.setattr(outbox, "RESULT_BYTES", -1)
     before = os.umask(0)
     try:
-        out = task._Outbox(None, 0, True)  # type: ignore[arg-type]
+        out = outbox.Outbox(None, 0, True)  # type: ignore[arg-type]
         out.put(0, 0, b"payload")
         (results,) = out.results(str(tmp_path / "job"))
         (written,) = write_partition(

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from operators.executor.spark import blobs
-from operators.executor.spark.job import chunks
+from operators.executor.spark.builder import chunks
 from operators.flight.column import Column, Ints
 from operators.flight.delta import Pairs, bound
 from operators.kernels.memory import BLOCK_ROWS

@@ -14,7 +14,8 @@ import pytest
 
 import sqlview
 from operators.executor.spark import SparkExecutor, applied
-from operators.executor.spark.job import ColumnsRef, Job, JobBuilder
+from operators.executor.spark.builder import JobBuilder
+from operators.executor.spark.job import ColumnsRef, Job
 from operators.kernels.memory import BLOCK_ROWS
 from planner.lower.distribution import reads_members
 from tests.spark.in_process import InProcess, opened

@@ -25,11 +25,12 @@ from pyspark.sql import SparkSession
 
 from operators.checkpoint import stored_dead, stored_values
 from operators.dataflow import Dataflow, Installed, Key, node_key
-from operators.executor.spark import applied, bitmaps, blobs, hydration, indexes, task
+from operators.executor.spark import applied, bitmaps, blobs, hydration, indexes, outbox, task
 from operators.executor.spark.applied import Applied
+from operators.executor.spark.builder import JobBuilder, Limits
 from operators.executor.spark.costs import cores_of
 from operators.executor.spark.cut import SinkCut, cut_of, layers
-from operators.executor.spark.job import JOB_FORMAT, Job, JobBuilder, Limits
+from operators.executor.spark.job import JOB_FORMAT, Job
 from operators.executor.spark.run import Probe, Run, running
 from operators.executor.spark.sinks import SinkOperator, sink_of
 from operators.executor.watch import Watch
@@ -327,7 +328,7 @@ class SparkExecutor:
     def _outcome(self, run: Run, job: Job, builder: JobBuilder) -> _Outcome:
         """What the tasks of a job tell, whose state is published."""
         run.write(JOB_FORMAT, job)
-        schemas = [task.EXCHANGE_SCHEMA] * (job.stages - 1) + [task.RESULT_SCHEMA]
+        schemas = [outbox.EXCHANGE_SCHEMA] * (job.stages - 1) + [outbox.RESULT_SCHEMA]
         collected = run.collect(task.__name__, job.tasks, schemas, builder.rows)
         directory = self._publisher.directory
         rows = _results(collected, directory)

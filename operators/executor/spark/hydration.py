@@ -16,15 +16,9 @@ from dataclasses import dataclass, replace
 
 from operators.dataflow import Dataflow, Installed, Key, node_key
 from operators.executor.spark import blobs, deal
+from operators.executor.spark.builder import JobBuilder, Limits, is_applied
 from operators.executor.spark.cut import SinkCut, cut_of
-from operators.executor.spark.job import (
-    JobBuilder,
-    Limits,
-    PartitionsRef,
-    SinkRef,
-    SnapshotRef,
-    is_applied,
-)
+from operators.executor.spark.job import PartitionsRef, SinkRef, SnapshotRef
 from operators.executor.spark.sinks import members_of, sink_of
 from operators.flight import delta as deltas
 from operators.flight.delta import Delta

@@ -3,14 +3,8 @@
 Stage 0 takes a chunk of each changed node through filters, maps and the first half joins; every
 exchange is followed by a stage that probes an index with what came for its buckets, and the first
 one by windows and top-k of partitions, too; what arrives at a sink is added up and goes to the task
-of its bucket. The same operators as inline do the work,
-over attached state.
-
-A row of an exchange is (target, source, sequence, tag, payload): the task it is for, the task that
-made it, its number there, and whose payload it is: route r is tag r, the changes for the
-partitioned node p are tag routes + p, sinks follow from tag `Job.first_sink` on, then failing rows;
-what was applied for sink s is its tag + sinks + 1; how many rows each task of each stage has taken
-is the last tag.
+of its bucket. The same operators as inline do the work, over attached state. What goes between
+tasks: see `outbox`.
 
 Law: what a task emits is a byte-deterministic function of what it was given. It takes its rows in
 the order of (source, sequence), whatever the order of arrival.
@@ -24,14 +18,13 @@ import secrets
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from operators.executor.spark import applied, blobs, deal
+from operators.executor.spark import applied, blobs
 from operators.executor.spark.job import (
     ColumnsRef,
     Job,
@@ -44,6 +37,7 @@ from operators.executor.spark.job import (
     ThresholdRef,
     read_manifest,
 )
+from operators.executor.spark.outbox import Outbox, Row
 from operators.executor.spark.run import Probe
 from operators.executor.spark.sinks import MembersSink, Part, Sink, reads_of, sink_of
 from operators.flight import delta as deltas
@@ -64,7 +58,7 @@ from operators.nodes.top_k import TopKOperator
 from operators.nodes.window import WindowOperator
 from operators.state import encode
 from operators.state.arrangement import ArrangementState, IndexReader, IndexVersion
-from operators.state.files import check_directory, written
+from operators.state.files import check_directory
 from operators.state.hashing import Hashing
 from operators.state.publish import Attachment
 from operators.state.relation import PIECE_ROWS, Relation
@@ -72,29 +66,11 @@ from operators.state.shared import Shared
 from planner import dataflow as ir
 from planner.calculus.types import BIGINT
 
-#: Rows of an exchange, and of a job's result: where `file` is set, the payload is in that file of
-#: the job's directory.
-EXCHANGE_SCHEMA = "target int, source int, sequence int, tag int, payload binary"
-RESULT_SCHEMA = (
-    "source int, sequence int, tag int, payload binary, file string, offset long, nbytes long"
-)
-#: Results of a task beyond this are handed over in a file.
-RESULT_BYTES = 1 << 20
 _KEPT_JOBS = 2
 #: What takes updates of one input, in any task.
 _Linear: TypeAlias = MapOperator | RepeatOperator | ExplodeOperator | ThresholdOperator
 #: Prefixes of so many rows are extended at once.
 _MOST_ROWS = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of an exchange but for its target."""
-
-    source: int
-    sequence: int
-    tag: int
-    payload: bytes
 
 
 def run(
@@ -113,7 +89,7 @@ def run(
                 work.setdefault(target, []).append(Row(*row))
     for task in sorted(work):
         rows = sorted(work.pop(task), key=lambda r: (r.source, r.sequence))
-        out = _Outbox(attached.job, task, last)
+        out = Outbox(attached.job, task, last)
         attached.run(stage, task, rows, out)
         if probe is not None:
             probe(stage, task)
@@ -136,111 +112,6 @@ def attach(path: str) -> AttachedJob:
 
 
 _jobs: OrderedDict[str, AttachedJob] = OrderedDict()
-
-
-class _Outbox:
-    """Rows on their way to other tasks, or to the driver."""
-
-    def __init__(self, job: Job, task: int, last: bool) -> None:
-        self._job = job
-        self._task = task
-        self._last = last
-        self._targets: list[int] = []
-        self._tags: list[int] = []
-        self._payloads: list[bytes] = []
-
-    def put(self, target: int, tag: int, payload: bytes) -> None:
-        self._targets.append(target)
-        self._tags.append(tag)
-        self._payloads.append(payload)
-
-    def pass_on(self, tag: int, payload: bytes) -> None:
-        """Keep what is here already for this task in the next stage."""
-        self.put(self._task, tag, payload)
-
-    def put_words(self, tag: int, words: Ints, leading: Ints, is_spread: bool) -> None:
-        """Send matrix columns to the tasks of the slices of `leading`; where it `is_spread`, as any
-        task can do the work of a column, those of heavy ones to all."""
-        tasks, slices = self._job.tasks, deal.slices_of(leading)
-        targets = deal.targets_of(slices, tasks)
-        if is_spread:
-            deal.spread(slices, targets, tasks, self._task)
-        for target, positions in deal.dealt(targets, tasks):
-            for payload in blobs.encode_words(words[:, positions]):
-                self.put(target, tag, payload)
-
-    def put_part(self, tag: int, part: Part) -> None:
-        """Send a sink's rows to the tasks of their slices, or to the driver."""
-        if self._last or not self._job.combined:
-            for payload in blobs.encode_columns(part.columns):
-                self.put(self._task, tag, payload)
-            return
-        if len(part) == 0:
-            return
-        targets = deal.targets_of(deal.slices_of(part.leading), self._job.tasks)
-        for target, positions in deal.dealt(targets, self._job.tasks):
-            for payload in blobs.encode_columns(part.at(positions)):
-                self.put(target, tag, payload)
-
-    def exchange(self) -> Iterator[pa.RecordBatch]:
-        for start, end in self._batches():
-            yield pa.record_batch(
-                [
-                    pa.array(self._targets[start:end], pa.int32()),
-                    *self._stamps(start, end),
-                    pa.array(self._payloads[start:end], pa.binary()),
-                ],
-                ["target", "source", "sequence", "tag", "payload"],
-            )
-
-    def results(self, path: str) -> Iterator[pa.RecordBatch]:
-        """Rows for the driver: small payloads as they are, large ones as places in a file, whose
-        name nobody else has (a stage may be tried again under the same attempt number)."""
-        names = ["source", "sequence", "tag", "payload", "file", "offset", "nbytes"]
-        if sum(map(len, self._payloads)) <= RESULT_BYTES:
-            n = len(self._payloads)
-            if n:
-                nothing = [pa.nulls(n, k) for k in (pa.string(), pa.int64(), pa.int64())]
-                payloads = pa.array(self._payloads, pa.binary())
-                yield pa.record_batch([*self._stamps(0, n), payloads, *nothing], names)
-            return
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        attempt = 0 if context is None else context.taskAttemptId()
-        name = f"{path}-result-{attempt}-{uuid.uuid4().hex}"
-        offsets = []
-        with written(name) as file:
-            for payload in self._payloads:
-                offsets.append(file.tell())
-                file.write(payload)
-        n = len(offsets)
-        yield pa.record_batch(
-            [
-                *self._stamps(0, n),
-                pa.nulls(n, pa.binary()),
-                pa.array([os.path.basename(name)] * n, pa.string()),
-                pa.array(offsets, pa.int64()),
-                pa.array([len(p) for p in self._payloads], pa.int64()),
-            ],
-            names,
-        )
-
-    def _stamps(self, start: int, end: int) -> list[pa.Array]:
-        return [
-            pa.array([self._task] * (end - start), pa.int32()),
-            pa.array(range(start, end), pa.int32()),
-            pa.array(self._tags[start:end], pa.int32()),
-        ]
-
-    def _batches(self) -> Iterator[tuple[int, int]]:
-        """Ranges of rows with about one largest payload's bytes each."""
-        start, size = 0, 0
-        for end, payload in enumerate(self._payloads, start=1):
-            size += len(payload)
-            if size >= blobs.MAX_BYTES or end == len(self._payloads):
-                yield start, end
-                start, size = end, 0
 
 
 class AttachedJob:
@@ -317,7 +188,7 @@ class AttachedJob:
             [s for s, exchanged in enumerate(r.exchanged) if exchanged] for r in job.routes
         ]
 
-    def run(self, stage: int, task: int, rows: list[Row], out: _Outbox) -> None:
+    def run(self, stage: int, task: int, rows: list[Row], out: Outbox) -> None:
         """Do the work of one task of one stage."""
         for operator in self._maps.values():
             operator.errors = ErrorState()
@@ -354,7 +225,7 @@ class AttachedJob:
         out.put(task, taken_tag(self.job), json.dumps([stage, task, self._taken_rows]).encode())
 
     def _receive(
-        self, stage: int, task: int, rows: list[Row], out: _Outbox, parts: dict[int, list[Part]]
+        self, stage: int, task: int, rows: list[Row], out: Outbox, parts: dict[int, list[Part]]
     ) -> None:
         by_tag: dict[int, list[bytes]] = {}
         for row in rows:
@@ -383,7 +254,7 @@ class AttachedJob:
                 for payload in payloads:
                     out.pass_on(tag, payload)
 
-    def _deal(self, number: int, each: PartitionedRef, delta: Delta, out: _Outbox) -> None:
+    def _deal(self, number: int, each: PartitionedRef, delta: Delta, out: Outbox) -> None:
         """Send changes to the tasks of their partitions."""
         index = self._partitioned[each.node].index
         assert isinstance(index.spec, ir.OrderedArrangement)
@@ -395,7 +266,7 @@ class AttachedJob:
         self,
         each: PartitionedRef,
         payloads: list[bytes],
-        out: _Outbox,
+        out: Outbox,
         parts: dict[int, list[Part]],
     ) -> None:
         """Take all changes of some partitions through the node."""
@@ -420,7 +291,7 @@ class AttachedJob:
         route: Route,
         step: int,
         payloads: list[bytes],
-        out: _Outbox,
+        out: Outbox,
         parts: dict[int, list[Part]],
     ) -> None:
         """Probe with the prefixes of a route that an exchange brought here."""
@@ -442,7 +313,7 @@ class AttachedJob:
         route: Route,
         step: int,
         prefix: Delta,
-        out: _Outbox,
+        out: Outbox,
         parts: dict[int, list[Part]],
     ) -> None:
         """Take a route's prefix on from `step`, to the next exchange or to the end."""
@@ -500,7 +371,7 @@ class AttachedJob:
             f"{self._path}-applied-{attempt}-{uuid.uuid4().hex}",
         )
 
-    def _push(self, node: int, delta: Delta, out: _Outbox, parts: dict[int, list[Part]]) -> None:
+    def _push(self, node: int, delta: Delta, out: Outbox, parts: dict[int, list[Part]]) -> None:
         """Take updates of a node through what consumes them."""
         for consumer, sign in self.job.consumers[node]:
             taken = delta if sign > 0 else delta.negated()
