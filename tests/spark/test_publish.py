@@ -280,6 +280,41 @@ def test_what_is_published_for_a_job_does_not_grow_with_the_state(
         assert large <= 1.2 * small, costs
 
 
+def test_what_a_checkpoint_moves_is_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of which little is in use is left for another one, between jobs that do not look."""
+    monkeypatch.setattr(publish, "_LOOKS", 0)
+    relation = Relation(SCHEMA)
+    fill(relation, 4 * BLOCK_ROWS + 10, 1)
+    store = tmp_path / "store"
+    store.mkdir(mode=0o700)
+    values = ValueFiles(str(store), durable=True)
+    publisher = Publisher(str(tmp_path / "session"), values)
+
+    def published() -> Ints:
+        with publication(publisher, relation) as job:
+            ref = job.relation(relation, [0, 1], None)
+        attached = attachment(tmp_path / "session", store).relation(ref)
+        rows = relation.visible(9)
+        assert np.array_equal(attached.visible(9), rows)
+        assert all(equal(attached.gather(c, rows), relation.gather(c, rows)) for c in (0, 1))
+        job.drop()
+        return rows
+
+    published()
+    dying = np.arange(3 * BLOCK_ROWS)
+    relation.kill(dying, np.full(len(dying), 2, np.int64))
+    relation.advance(2)
+    published()
+    (old,) = store.glob("rows-*")
+    values.leave(stored_in([relation])[0])
+    with values.writing() as out:
+        out.blocks(relation.form(), [relation.block(3)])
+    old.unlink()
+    assert len(published()) == BLOCK_ROWS + 10
+
+
 @pytest.mark.parametrize("umask", [0, 0o022, 0o777])
 def test_nobody_else_reads_what_is_published(tmp_path: Path, umask: int) -> None:
     directory = tmp_path / "session"
