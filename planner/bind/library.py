@@ -10,9 +10,17 @@ from collections.abc import Callable, Sequence
 from planner.bind import nested
 from planner.bind.nested import NESTED
 from planner.calculus import functions
-from planner.calculus.coercion import TypeMismatch, cast, common_type, explicit_cast, unify
+from planner.calculus.coercion import (
+    TypeMismatch,
+    as_decimal,
+    cast,
+    common_type,
+    explicit_cast,
+    unify,
+)
 from planner.calculus.expr import Call, Expr, Literal
 from planner.calculus.library import LIBRARY, SECONDS, Function, Takes
+from planner.calculus.number_patterns import number_pattern
 from planner.calculus.session_zone import zone_argument
 from planner.calculus.types import (
     BIGINT,
@@ -299,6 +307,44 @@ def read_json(value: Expr, kind: SqlType) -> Expr:
     """FROM_JSON, of a type that `json_type` gave."""
     text = cast(value, STRING)
     return Call("from_json", (text, *zone_argument()), kind, True)
+
+
+def read_number(name: str, value: Expr, pattern: str) -> Expr:
+    """TO_NUMBER and TRY_TO_NUMBER. Raises: ValueError for what is no pattern."""
+    form = number_pattern(pattern)
+    kind = DecimalType(form.precision, form.scale)
+    text = _argument(Takes.TEXT, value, name)
+    nullable = text.nullable or LIBRARY[name].gives_null
+    return Call(name, (text, Literal(pattern, STRING)), kind, nullable)
+
+
+def written(value: Expr, pattern: str) -> Expr:
+    """TO_CHAR of a number, or of bytes. Raises: ValueError for what is no pattern."""
+    if isinstance(value.type, BinaryType):
+        match pattern.lower():
+            case "hex":
+                return call("hex", [value])
+            case "base64":
+                return call("base64", [value])
+            case "utf-8":
+                return call("decode", [value, Literal("UTF-8", STRING)])
+        raise ValueError("bytes are written in 'hex', 'base64' or 'utf-8'")
+    if not isinstance(value.type, (IntegerType, DecimalType, FloatType, NullType)):
+        raise TypeMismatch(f"TO_CHAR writes a number, a day or time, or bytes, not {value.type}")
+    number_pattern(pattern)
+    match value.type:
+        case DecimalType() as kind:
+            pass
+        case IntegerType() as integer:
+            kind = as_decimal(integer)
+        case FloatType(bits=32):
+            kind = DecimalType(14, 7)
+        case FloatType():
+            kind = DecimalType(30, 15)
+        case _:
+            kind = DecimalType(10, 0)
+    number = cast(value, kind)
+    return Call("to_char", (number, Literal(pattern, STRING)), STRING, number.nullable)
 
 
 def json_type(schema: str) -> SqlType:

@@ -22,7 +22,17 @@ from planner.bind.tables import EXTRACT
 from planner.calculus import coercion, functions, types
 from planner.calculus.expr import Expr, Literal
 from planner.calculus.library import LIBRARY
-from planner.calculus.types import DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType, StringType
+from planner.calculus.types import (
+    DATE,
+    DOUBLE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    DateType,
+    SqlType,
+    StringType,
+    TimestampType,
+)
 from planner.errors import SqlViewError
 from planner.parse.tokens import shortened
 
@@ -267,7 +277,7 @@ _OTHERWISE = {
     *("hex_of_number", "levenshtein_within", "decode", "overlay", "unix_timestamp"),
     *("reverse_array", "item", "element_of", "try_element_of", "map_value", "array_join"),
     *("array_join_all", "from_json", "json_fields", "parse_url_key"),
-    *("bytes_in", "bytes_in_or_null", "bitmap_place"),
+    *("bytes_in", "bytes_in_or_null", "bitmap_place", "to_char", "to_number", "try_to_number"),
 }
 
 
@@ -378,6 +388,40 @@ def _from_json(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
     return library.read_json(binder.bind(args[0]), kind)
 
 
+def _read_number(name: str) -> _Bind:
+    def bind(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+        pattern = _pattern(binder, args[1])
+        try:
+            return library.read_number(name, binder.bind(args[0]), pattern)
+        except ValueError as wrong:
+            raise _no_number_pattern(binder, args[1], name, pattern, wrong) from None
+
+    return bind
+
+
+def _to_char(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    """TO_CHAR of a number, a day or time, or bytes."""
+    value = binder.bind(args[0])
+    if isinstance(value.type, (DateType, TimestampType)):
+        return _date_format(binder, node, args)
+    pattern = _pattern(binder, args[1])
+    try:
+        return library.written(value, pattern)
+    except ValueError as wrong:
+        raise _no_number_pattern(binder, args[1], "to_char", pattern, wrong) from None
+
+
+def _no_number_pattern(
+    binder: Binder, node: exp.Expression, name: str, pattern: str, wrong: ValueError
+) -> Exception:
+    refusal = Refusal(
+        f"{name.upper()} with the format '{shortened(pattern)}'",
+        str(wrong),
+        "Write such as 'S999,990.99', or '$99PR'.",
+    )
+    return binder.report.refusal(node, refusal)
+
+
 #: name -> how many arguments, and what it is. Casts: sqlglot knows others, such as int(…), as such.
 NAMED: dict[str, Named] = {
     "isnull": Named(1, 1, _missing(False)),
@@ -385,6 +429,9 @@ NAMED: dict[str, Named] = {
     "positive": Named(1, 1, lambda binder, node, args: functions.positive(binder.bind(args[0]))),
     "weekday": Named(1, 1, _weekday),
     "from_json": Named(2, 2, _from_json),
+    **{name: Named(2, 2, _read_number(name)) for name in ("to_number", "try_to_number")},
+    "to_char": Named(2, 2, _to_char),
+    "to_varchar": Named(2, 2, _to_char),
     "datepart": Named(2, 2, _date_part),
     "regexp": Named(2, 2, lambda binder, node, args: binder.rlike(args[0], args[1])),
     "date_part": Named(2, 2, _date_part),

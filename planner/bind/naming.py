@@ -293,6 +293,8 @@ def _named(name: str, args: list[exp.Expression]) -> str:
         return _printed(args[0])
     elif name == "from_json":
         args = args[:1]
+    elif name == "to_varchar":
+        name = "to_char"
     inside = sum(len(a.expressions) - 1 for a in args if isinstance(a, exp.Distinct))
     filled = [_printed(a) for a in args] + _filled(name, len(args) + inside)
     return f"{name.upper() if name in _CAPITALS else name}({', '.join(filled)})"

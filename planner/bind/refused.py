@@ -82,7 +82,7 @@ OF_OTHER_TYPES = frozenset(
     reason for reason in _REASONS if "which no column has" in reason or "a sketch" in reason
 )
 _NOT_WRITTEN = "is not among what the view language has yet"
-_YET = "to_char to_number to_varchar try_to_number >>>"
+_YET = ">>>"
 
 #: Of a refused function, why it is.
 BY_NAME: dict[str, str] = {

@@ -195,6 +195,17 @@ _ALL = (
         "format_number", (Takes.NUMERIC, _I), STRING, "(a, digits): #,###.##; NULL below 0 digits",
         gives_null=True,
     ),
+    Function(
+        "to_char", (Takes.NUMERIC, Takes.WORD), STRING,
+        "(a, format literal): a number in digits, as '999,990.99'; # where it has no room",
+    ),
+    Function(
+        "to_number", (_T, Takes.WORD), NULL,
+        "(text, format literal): DECIMAL of a text of the format; fails on others", fails=True,
+    ),
+    Function(
+        "try_to_number", (_T, Takes.WORD), NULL, "to_number, or NULL", gives_null=True
+    ),
     # regular expressions
     Function("regexp_count", (_T, Takes.PATTERN), INT, "how often it is found"),
     Function(

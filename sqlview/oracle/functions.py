@@ -30,7 +30,7 @@ BY_NAME = frozenset(
     "POSEXPLODE_OUTER INLINE INLINE_OUTER STACK ELEMENT_AT TRY_ELEMENT_AT SEQUENCE TRANSFORM "
     "FILTER AGGREGATE REDUCE ARRAY_SORT ARRAYS_ZIP "
     "JSON_TUPLE PRINTF TO_BINARY TRY_TO_BINARY CONVERT_TIMEZONE DATEPART "
-    "TRY_MAKE_TIMESTAMP_LTZ XXHASH64 HASH ARRAY_APPEND ARRAY_PREPEND".split()
+    "TRY_MAKE_TIMESTAMP_LTZ XXHASH64 HASH ARRAY_APPEND ARRAY_PREPEND TO_VARCHAR".split()
 ) | {name.upper() for name in LIBRARY}
 
 
@@ -42,7 +42,7 @@ _SPARKS = (
     | {
         "arrays_zip",
         *("from_unixtime", "from_utc_timestamp", "to_utc_timestamp"),
-        *("convert_timezone", "datepart"),
+        *("convert_timezone", "datepart", "to_varchar"),
     }
 )
 _SAME = frozenset("sin cos tan asin acos atan sinh cosh tanh asinh atan2".split())

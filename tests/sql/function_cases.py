@@ -95,6 +95,7 @@ ROWS = tuple((*row, *_NESTED.get(row[0], (None,) * 8)) for row in ROWS)
 
 #: Of Spark, and not among the functions of views.
 _REFUSED = (
+    "to_char(n, '99X')", "to_char(n, '')", "to_char(n, '9,')", "to_char(n, 'S9S')", "to_number(s, '$')", "to_number(s, '9.9,9')",
     "ceil(d, 1)", "date_format(day, 'u')", "timestampdiff(DAY, day, ts)",
     "regexp_extract(s, p)", "from_json(s, p)", "from_json(s, 'a BAD')", "from_json(s, 'INT')", "to_json(n)", "format_string('%s', a)", "regexp_replace(s, '\\\\p{L}', '')", "encode(s, 'cp1252')",
     "from_utc_timestamp(ts, s)", "unix_timestamp(s)",
@@ -104,6 +105,7 @@ _REFUSED = (
     "get_json_object(s, '$.*')", "hash(a)", "map()", "array_contains(mp, 1)", "sort_array(array(mp))", "map(mp, 1)", "size(s)",
     "next_day(day, 'noday')", "locate('a')", "ascii()", "lpad(s)",
 )  # fmt: skip
+_NUMBERS = "array(' 12', '-1,234.5', '$12', '<12>', '12-', '1 2', '.5', '12.', '+7', '', '1,2', '12 ', '<7', s)"
 EXPRESSIONS = (
     "trim(BOTH 'ab' FROM s)", "trim(LEADING 'ab' FROM s)", "trim(TRAILING p FROM s)",
     "trim(p FROM s)", "trim('ba', s)", "ltrim('ab', s)", "rtrim('ba', s)", "btrim(s, 'xy')",
@@ -196,6 +198,12 @@ EXPRESSIONS = (
     "mask(s)", "mask(s, 'Q')", "mask(s, 'Q', 'q', '9')", "mask('AÉß ǅ٣1')",
     "overlay(s, 'XYZ', 2)", "overlay(s PLACING 'XYZ' FROM 2)", "overlay(s PLACING p FROM 2 FOR 4)",
     "overlay(s, p, n, m)", "quote(s)", "quote('it''s')", "elt(n, s, p)", "elt(2, s, p)", "elt(n, s, 'b', p, 'd')",
+    *(f"to_char(d, '{f}')" for f in ("999999999.99", "S00000000.00", "$99,999,999.99MI", "999PR", "9,999.9", "MI0G000D00", "S9.99", ".99", "9")),
+    *(f"to_char({c}, '{f}')" for c in ("n", "b") for f in ("999", "S000", "999,999MI", "99PR", "$9G999S")),
+    "to_char(x, '9999.999')", "to_char(m, 'mi99')", "to_varchar(n, '9999')", "to_char(day, 'yyyy/MM')", "to_varchar(ts, 'HH:mm')",
+    "to_char(encode(s, 'utf-8'), 'hex')", "to_char(encode(s, 'utf-8'), 'base64')", "to_char(encode(s, 'utf-8'), 'utf-8')",
+    *(f"transform({_NUMBERS}, v -> try_to_number(v, '{f}'))" for f in ("99", "S9,999.99", "$99", "99PR", "99S", "MI99", "00.0", "999,999", "0,00")),
+    "to_number(s, '99999999')", "to_number(concat(n, ''), 'S999')", "to_number(concat(d, ''), 'S999999999.99')", "to_number(p, '9')",
     "format_number(x, 2)", "format_number(d, 1)", "format_number(b, 0)", "format_number(n, 3)",
     "format_number(x, n)", "format_number(0.125D, 2)", "format_number(1234567.891, 2)",
     "regexp_count(s, 'b')", "regexp_count(s, 'b*')", "regexp_extract(s, '(a)(b)', 2)",

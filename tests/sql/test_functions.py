@@ -31,6 +31,8 @@ NAMED_OTHERWISE |= {
     "struct(n AS k, st.x, n + 1)",
     "arrays_zip(sa.x, w)",
 }  # a field of a struct looks like a column
+#: Named by what they are, which their arguments' types tell.
+NAMED_OTHERWISE |= {e for e in EXPRESSIONS if re.match(r"to_(var)?char\((day|ts|encode)\b", e)}
 #: Expressions of letters that DuckDB maps to another case than Spark does: it says so.
 UNSAID = {e for e in EXPRESSIONS if e.startswith("initcap('")}
 #: Functions, and operators of bits, that Spark computes for VERIFY.
