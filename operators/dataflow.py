@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import count
 from time import perf_counter
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -62,8 +63,6 @@ class Only(NamedTuple):
     rows: Ints
 
 
-#: Combinations of tables whose steps' nodes are remembered.
-_MOST_REACHED = 1024
 #: Old versions are forgotten and indexes merged after so many steps, or when so many rows came to
 #: a relation since, or so many of one died, which who looks for the first of an order passes over.
 STEPS_BEHIND, ROWS_BEHIND, DEATHS_BEHIND = 8, 4096, 64
@@ -120,7 +119,6 @@ class Dataflow:
         self._installed: dict[Key, Installed] = {}
         self._numbers = count()
         self._consumers: dict[Key, list[Installed]] | None = None
-        self._reached: dict[tuple[Key, ...], tuple[Installed, ...]] = {}
         self._relations: dict[Key, Relation] = {}
         self._indexes: dict[Named, LiveIndex] = {}
         #: The choice of indexes that runs.
@@ -164,7 +162,7 @@ class Dataflow:
         """Let all state go, for good."""
         self.tables, self._installed, self._streams, self._behind = {}, {}, {}, {}
         self._relations, self._indexes, self._filters = {}, {}, {}
-        self._consumers, self._over, self._reached = None, None, {}
+        self._consumers, self._over = None, None
         self.shared.take_waiting()  # which know what they share
         self.planned, self.shared = Indexes(), Shared()
 
@@ -500,7 +498,7 @@ class Dataflow:
     def consumers(self, key: Key) -> Sequence[Installed]:
         """The nodes that take the changes of a node or table."""
         if self._consumers is None:
-            self._consumers, self._reached = {}, {}
+            self._consumers = {}
             for installed in self._installed.values():
                 for read in dict.fromkeys(installed.reads):
                     self._consumers.setdefault(read, []).append(installed)
@@ -532,24 +530,35 @@ class Dataflow:
         installed.seconds += perf_counter() - started
         return entered
 
-    def reached(self, changes: dict[Key, Delta]) -> tuple[Installed, ...]:
-        """The nodes that changes of these nodes can come to, inputs before consumers: whatever else
-        is installed costs nothing."""
-        start = tuple(changes)
-        known = None if self._consumers is None else self._reached.get(start)
-        if known is not None:
-            return known
+    def reached(self, changes: Mapping[Key, Delta]) -> tuple[Installed, ...]:
+        """The nodes that changes of these nodes can come to, inputs before consumers, for who has
+        to know before anything runs. Cost: O(those)."""
         found: dict[int, Installed] = {}
-        waiting = list(start)
+        waiting = list(changes)
         while waiting:
             for installed in self.consumers(waiting.pop()):
                 if installed.loop is None and installed.number not in found:
                     found[installed.number] = installed
                     waiting.append(installed.key)
-        if len(self._reached) >= _MOST_REACHED:
-            self._reached.clear()
-        known = self._reached[start] = tuple(found[number] for number in sorted(found))
-        return known
+        return tuple(found[number] for number in sorted(found))
+
+    def run_reached(self, changes: dict[Key, Delta]) -> None:
+        """Run the operators that changes come to, inputs before consumers, and enter what they make
+        of them: what no change comes to costs nothing, whatever is installed."""
+        found: dict[int, Installed] = {}
+        waiting: list[int] = []
+        fresh = [key for key, delta in changes.items() if len(delta)]
+        while True:
+            for key in fresh:
+                for installed in self.consumers(key):
+                    number = installed.number
+                    if installed.loop is None and number not in found:
+                        found[number] = installed
+                        heappush(waiting, number)
+            if not waiting:
+                return
+            installed = found[heappop(waiting)]
+            fresh = [installed.key] if self.run(installed, changes) is not None else []
 
     def enter(self, key: Key, output: Delta, changes: dict[Key, Delta]) -> Delta | None:
         """Make a node's output known to its consumers and to the indexes over it; None if empty."""

@@ -12,5 +12,4 @@ class InlineExecutor:
     name = "inline"
 
     def step(self, dataflow: Dataflow, changes: dict[Key, Delta]) -> None:
-        for installed in dataflow.reached(changes):
-            dataflow.run(installed, changes)
+        dataflow.run_reached(changes)
