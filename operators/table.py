@@ -282,6 +282,8 @@ class TableState:
         return Checked(values, _plain_births(times), greatest, keys)
 
     def _values(self, inserts: Sequence[Change]) -> list[Column]:
+        if len(inserts) == 1:
+            return inserts[0].columns
         fields = range(len(self.source.schema))
         return [concat([c.columns[i] for c in inserts]) for i in fields]
 

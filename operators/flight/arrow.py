@@ -14,6 +14,7 @@ time zone show (`operators.naive`).
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from operators.flight.column import Bools, Column, Unread, Values, combined, nar
 from operators.flight.limits import within
 from operators.flight.misfits import Misfit, listed, merged, null_misfit
 from operators.flight.utf8 import first_invalid, refuse_invalid
+from operators.kernels import batches
 from operators.naive import instants_of
 from operators.scalar import decimals
 from operators.slabs import ROWS
@@ -53,6 +55,25 @@ _INTEGER_LAYOUTS: dict[int, tuple[np.dtype[Any], int]] = {
         (pa.uint32(), 64),
     )
 }
+#: How kernels.batches takes values of an Arrow type.
+_FORMS = {
+    pa.int8().id: batches.INT8,
+    pa.int16().id: batches.INT16,
+    pa.int32().id: batches.INT32,
+    pa.int64().id: batches.INT64S,
+    pa.uint8().id: batches.UINT8,
+    pa.uint16().id: batches.UINT16,
+    pa.uint32().id: batches.UINT32,
+    pa.date32().id: batches.INT32,
+    pa.decimal128(1).id: batches.DECIMAL,
+    pa.string().id: batches.TEXT,
+}
+#: As many rows are copied as they come, all columns by one kernel: to look at each column costs
+#: more.
+_FEW_ROWS = 4096
+#: A batch as Arrow's C data interface hands it out, and what lets it go.
+_STRUCT = ctypes.c_int64 * batches.STRUCT_WORDS
+_RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _DATE32, _DECIMAL128 = pa.date32().id, pa.decimal128(1).id
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
@@ -193,10 +214,14 @@ class TableReader:
             self._decided = decided = _decide(given, self._schema, self._exact)
         errors = list(decided.errors)
         columns: list[Column] = []
-        arrays = _arrays(table)
-        for place, field, take in decided.columns:
-            array = arrays[place]
-            column = None if take is None else take(array)
+        few = _few(table)
+        arrays = _arrays(table) if few is None else few
+        taken = None if few is None else decided.few.taken(few)
+        for i, (place, field, take) in enumerate(decided.columns):
+            column = None if taken is None else taken[i]
+            if column is None:
+                array = arrays[place]
+                column = None if take is None else take(array)
             if column is None:
                 try:
                     column = to_column(array, field, cast)
@@ -224,6 +249,7 @@ class _Decided:
     given: pa.Schema
     columns: list[tuple[int, t.Field, _Take | None]]
     errors: list[DataError]
+    few: _FewRows
 
 
 def _decide(given: pa.Schema, schema: t.Schema, exact: bool) -> _Decided:
@@ -233,7 +259,56 @@ def _decide(given: pa.Schema, schema: t.Schema, exact: bool) -> _Decided:
         for place, field in zip(places, schema, strict=True)
         if place is not None
     ]
-    return _Decided(given, columns, errors)
+    return _Decided(given, columns, errors, _FewRows(given, columns))
+
+
+class _FewRows:
+    """Takes columns of batches of few rows by one kernel, those whose types show that all values
+    but NULLs fit."""
+
+    def __init__(self, given: pa.Schema, columns: list[tuple[int, t.Field, _Take | None]]) -> None:
+        self._width = len(columns)
+        #: Of those that are taken, which one it is, its place, its type, whether it is of texts.
+        self._some: list[tuple[int, int, t.SqlType, bool]] = []
+        forms: list[tuple[int, int]] = []
+        for i, (place, field, take) in enumerate(columns):
+            form = None if take is None else _FORMS.get(given.types[place].id)
+            if form is not None:
+                self._some.append((i, place, field.type, form == batches.TEXT))
+                forms.append((place, form))
+        self._forms = np.array(forms, np.int64).reshape(-1, 2)
+
+    def taken(self, batch: pa.RecordBatch) -> list[Column | None]:
+        """The columns, copied; None of those that have to be looked at."""
+        found: list[Column | None] = [None] * self._width
+        if not self._some:
+            return found
+        n = batch.num_rows
+        values = np.empty((len(self._some), n), np.int64)
+        status = np.empty(len(self._some), np.int64)
+        struct = _STRUCT()
+        at = ctypes.addressof(struct)
+        batch._export_to_c(at)
+        try:
+            batches.take(at, self._forms, n, values, status)
+        finally:
+            _RELEASE(struct[batches.RELEASE])(at)
+        for (i, place, kind, textual), row, left in zip(
+            self._some, values, status.tolist(), strict=True
+        ):
+            if left == batches.TAKEN:
+                found[i] = Column(kind, batch.column(place) if textual else row)
+        return found
+
+
+def _few(table: pa.Table | pa.RecordBatch) -> pa.RecordBatch | None:
+    """The one batch of a table of few rows; None for others."""
+    if table.num_rows > _FEW_ROWS or table.num_rows == 0:
+        return None
+    if isinstance(table, pa.RecordBatch):
+        return table
+    pieces = table.to_batches()
+    return pieces[0] if len(pieces) == 1 else None
 
 
 def _arrays(table: pa.Table | pa.RecordBatch) -> list[pa.Array | pa.ChunkedArray]:

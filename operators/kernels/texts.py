@@ -10,8 +10,8 @@ from operators.kernels.memory import load_i32, load_i64, load_u8
 _HIGH_BITS = np.int64(-0x7F7F7F7F7F7F7F80)
 
 
-@kernel(signatures=[(INT64, INT64, INT64, INT64)])
-def is_ascii(offsets, data, first, rows):
+@kernel
+def is_ascii_at(offsets, data, first, rows):
     """Whether the bytes of texts first to first + rows, all below 128, are ASCII.
 
     `offsets`, `data`: addresses of Arrow's int32 offsets and of the bytes. Words are read where
@@ -31,6 +31,12 @@ def is_ascii(offsets, data, first, rows):
         seen |= np.int64(load_u8(at, 0))
         at += 1
     return seen & _HIGH_BITS == 0
+
+
+@kernel(signatures=[(INT64, INT64, INT64, INT64)])
+def is_ascii(offsets, data, first, rows):
+    """See `is_ascii_at`."""
+    return is_ascii_at(offsets, data, first, rows)
 
 
 @kernel(signatures=[(INT32S, BYTES, BYTES, INTS, INTS, INT64, INT64, BOOLS_OUT)])

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import weakref
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.flight import arrow
 from operators.flight.arrow import (
     arrow_schema,
     from_column,
@@ -164,3 +166,60 @@ def test_schemas() -> None:
     table = from_columns([Column(k, column_of(k, []).values) for k in KINDS], schema)
     assert table.schema == arrow
     assert table.num_rows == 0
+
+
+_FORMS: list[tuple[pa.DataType, t.SqlType, tuple[Any, ...]]] = [
+    (pa.int8(), t.BIGINT, (-128, -1, 0, 127)),
+    (pa.int16(), t.INT, (-(2**15), -1, 0, 2**15 - 1)),
+    (pa.int32(), t.INT, (-(2**31), -1, 0, 2**31 - 1)),
+    (pa.int64(), t.BIGINT, (-(2**63), -1, 0, 2**63 - 1)),
+    (pa.uint8(), t.INT, (0, 127, 128, 255)),
+    (pa.uint16(), t.INT, (0, 2**15 - 1, 2**15, 2**16 - 1)),
+    (pa.uint32(), t.BIGINT, (0, 2**31 - 1, 2**31, 2**32 - 1)),
+    (
+        pa.date32(),
+        t.DATE,
+        (datetime.date(1, 1, 1), datetime.date(1970, 1, 1), datetime.date(9999, 12, 31)),
+    ),
+    (pa.decimal128(9, 2), t.DecimalType(9, 2), (Decimal("-9999999.99"), Decimal("0.01"))),
+    (pa.string(), t.STRING, ("", "a", "twenty bytes of text")),
+    (pa.string(), t.STRING, ("", "é", "€uro")),
+    (pa.float64(), t.DOUBLE, (-0.5, 0.0, 1e300)),
+]
+
+
+@given(st.data())
+def test_few_rows_are_taken_as_many_are(data: st.DataObject) -> None:
+    """Of each type, NULLs or none, as slices, in one piece or several, in tables and batches."""
+    n = data.draw(st.integers(0, 9))
+    arrays = [
+        pa.array([data.draw(st.sampled_from((*values, *nulls))) for _ in range(n)], kind)
+        for kind, _, values in _FORMS
+        for nulls in [data.draw(st.sampled_from(((), (None,))))]
+    ]
+    names = [f"c{i}" for i in range(len(arrays))]
+    table = pa.Table.from_arrays(arrays, names).slice(data.draw(st.integers(0, 3)))
+    if data.draw(st.booleans()):
+        table = pa.concat_tables([table, table])
+    if data.draw(st.booleans()) and len(table.to_batches()) == 1:
+        table = table.to_batches()[0]
+    kinds = [kind for _, kind, _ in _FORMS]
+    fields = tuple(t.Field(name, kind) for name, kind in zip(names, kinds, strict=True))
+    with pytest.MonkeyPatch.context() as patch:
+        taken = []
+        for most in (arrow._FEW_ROWS, 0):
+            patch.setattr(arrow, "_FEW_ROWS", most)
+            taken.append(to_columns(table, fields))
+    few, many = (from_columns(columns, fields) for columns in taken)
+    assert few.equals(many)
+    assert few.num_rows == table.num_rows
+
+
+def test_few_rows_let_the_batch_go() -> None:
+    held = weakref.ref(batch := pa.record_batch({"c": pa.array([1, 2], pa.int64())}))
+    before = pa.total_allocated_bytes()
+    columns = to_columns(batch, (t.Field("c", t.BIGINT),))
+    del batch
+    assert held() is None
+    assert pa.total_allocated_bytes() < before
+    assert columns[0].values.tolist() == [1, 2]
