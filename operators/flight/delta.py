@@ -32,10 +32,10 @@ from planner.calculus.types import Field, Schema, SqlType
 @dataclass(frozen=True, slots=True)
 class Sought:
     """The lookups of a binding's rows by some of its columns: the rows that have a key (None: all
-    of them), and their keys, sorted."""
+    of them), and their keys: sorted, or int64[w, n] where they are few."""
 
     present: Ints | None
-    probes: Probes
+    probes: Probes | Ints
 
 
 #: The columns of a key; for each, whether NULL has a word, and whether NULL finds it.
@@ -344,6 +344,16 @@ def births(relation: Rows, rows: Ints, time: Ints) -> Delta:
     """Births of a stored relation's own rows, at times that ascend."""
     one_time = len(time) == 0 or bool(time[0] == time[-1])
     return _own(relation, rows, time, ones(len(time)), None, one_time, True)
+
+
+def replacing(relation: Rows, dead: Ints, born: Ints, time: int) -> Delta:
+    """Of a stored relation some rows die, others are born, all at one time."""
+    n = len(dead) + len(born)
+    times, diff = np.empty(n, np.int64), np.empty(n, np.int64)
+    times.fill(time)
+    diff[: len(dead)], diff[len(dead) :] = -1, 1
+    one_diff = len(dead) == 0 or len(born) == 0
+    return _own(relation, np.concatenate((dead, born)), times, diff, None, True, one_diff)
 
 
 def _own(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from operators.kernels.jit import INTS, INTS2, INTS_OUT, kernel
+import numpy as np
+
+from operators.kernels.jit import BOOL, INTS, INTS2, INTS_OUT, kernel
+from operators.kernels.lookup import living_of
 from operators.kernels.sorting import compare
 
 
@@ -77,3 +80,57 @@ def by_key(probe, found, keys, out_start, out):
     for g in range(out_start.shape[0] - 1, 0, -1):
         out_start[g] = out_start[g - 1]
     out_start[0] = 0
+
+
+@kernel(
+    signatures=[
+        (INTS2, INTS, INTS, INTS2, INTS, BOOL, INTS_OUT, INTS_OUT, INTS_OUT, INTS_OUT, INTS_OUT)
+    ]
+)
+def few_changes(words, diff, order, spine, dead, exact, births, by_key, killed, sizes, work):
+    """What a few updates of one time change in a bag: which of them are born, which rows die.
+
+    Shapes: words int64[2, n] are the updates' keys, diff int64[n], `order` int64[n] sorts them;
+    spine: the batches of the bag's index. `exact`: rows of one key are equal.
+    Out: births int64[n], positions of the updates that are born, ascending, as often as they are;
+    by_key int64[n]: places in those that sort them by key; killed int64[n], rows; sizes int64[2]:
+    how many births and killed; work: see lookup.seek. Returns False where it does not tell: values
+    have to be compared, there is no room, or a row that goes was not there.
+    """
+    n = np.int64(order.shape[0])
+    born = np.int64(0)
+    kills = np.int64(0)
+    place = np.zeros(n + 1, np.int64)
+    start = np.int64(0)
+    while start < n:
+        row = order[start]
+        net = diff[row]
+        end = start + 1
+        while end < n and compare(words, row, order[end]) == 0:
+            net += diff[order[end]]
+            end += 1
+        if (end - start > 1 and not exact) or born + net > n or kills - net > n:
+            return False
+        if net < 0:
+            found, more = living_of(spine, words, row, -net, dead, killed, kills, work)
+            if found < -net or (not exact and (more or found > 1)):
+                return False
+            kills += found
+        for _ in range(net):
+            births[born] = row
+            born += 1
+            place[row + 1] += 1
+        start = end
+    for i in range(n):
+        place[i + 1] += place[i]
+    for b in range(born):
+        row = births[b]
+        by_key[b] = place[row]
+        place[row] += 1
+    # Each start has moved on to the next update's.
+    for i in range(n):
+        for b in range(place[i - 1] if i > 0 else 0, place[i]):
+            births[b] = i
+    sizes[0] = born
+    sizes[1] = kills
+    return True

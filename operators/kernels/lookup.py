@@ -19,7 +19,7 @@ import numpy as np
 
 from operators.kernels.jit import BOOL, BOOLS_OUT, INT64, INTS, INTS2, INTS2_OUT, INTS_OUT, kernel
 from operators.kernels.memory import bit_is_set, load_i64, prefetch
-from operators.kernels.sorting import BUCKETS, argsort, bucket_starts
+from operators.kernels.sorting import BUCKETS, argsort, bucket_of, bucket_starts
 from operators.kernels.versions import NEVER, born_at, died_at, is_visible
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -435,4 +435,134 @@ def living(spine, runs, n_runs, order, starts, limit, dead, out_probe, out_row, 
                     found[p] += 1
             if i > runs[r, 2]:
                 left[p] = True
+    return count
+
+
+@kernel
+def _bound(keys, count, low, end, wanted, stride, p, words, above):
+    """The first entry of [low, end) whose key is not below key p at `wanted`; or, if `above`, is
+    above it."""
+    while low < end:
+        middle = (low + end) >> 1
+        order = _compare(keys, count, middle, wanted, stride, p, words)
+        if order < 0 or (above and order == 0):
+            low = middle + 1
+        else:
+            end = middle
+    return low
+
+
+@kernel
+def living_of(spine, probes, p, limit, dead, out, at, work):
+    """Rows of key p of probes int64[w, *] that have not died, the latest first, into out[at:]:
+    `limit` at most. Returns how many, and whether the key has entries that were not visited."""
+    words = np.int64(probes.shape[0])
+    stride = np.int64(probes.shape[1])
+    wanted = np.int64(probes.ctypes.data)
+    bucket = bucket_of(probes[0, p])
+    found = np.int64(0)
+    for back in range(spine.shape[0]):
+        batch = spine.shape[0] - 1 - back
+        start = np.int64(load_i64(spine[batch, 2], bucket))
+        end = np.int64(load_i64(spine[batch, 2], bucket + 1))
+        if start == end:
+            continue
+        work[1] += 1
+        keys, count = spine[batch, 0], spine[batch, 3]
+        first = _bound(keys, count, start, end, wanted, stride, p, words, False)
+        i = _bound(keys, count, first, end, wanted, stride, p, words, True)
+        while i > first:
+            if found == limit:
+                return found, True
+            i -= 1
+            row = np.int64(load_i64(spine[batch, 1], i))
+            work[0] += 1
+            if not bit_is_set(dead, row):
+                out[at + found] = row
+                found += 1
+    return found, False
+
+
+@kernel(signatures=[(INTS2, INTS2, INTS, INTS, INTS_OUT, INTS_OUT, BOOLS_OUT, INTS_OUT)])
+def living_of_few(spine, probes, limit, dead, out_probe, out_row, left, work):
+    """`living` of the keys probes int64[w, n] in any order, each sought by itself."""
+    count = np.int64(0)
+    for p in range(probes.shape[1]):
+        found, more = living_of(spine, probes, p, limit[p], dead, out_row, count, work)
+        left[p] = more
+        for i in range(count, count + found):
+            out_probe[i] = p
+        count += found
+    return count
+
+
+@kernel(
+    signatures=[
+        (
+            INTS2,
+            INTS2,
+            INT64,
+            BOOL,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            INTS,
+            INTS_OUT,
+            INTS_OUT,
+            INTS_OUT,
+        )
+    ]
+)
+def visible_of_few(
+    spine, probes, time, as_of, bits,
+    dead, born_first, born_time, died_row, died_time, out_probe, out_row, work,
+):  # fmt: skip
+    """`seek` and `emit` for the keys probes int64[w, n] in any order, all at one time, each sought
+    by itself; the pairs come in the order of the probes. Returns how many there are: if that is
+    more than there is room for, those beyond are not written.
+    """
+    words = np.int64(probes.shape[0])
+    n = np.int64(probes.shape[1])
+    wanted = np.int64(probes.ctypes.data)
+    capacity = np.int64(out_row.shape[0])
+    filtered = bits.shape[0] != 0
+    starts = np.zeros(n + 1, np.int64)
+    count = np.int64(0)
+    for p in range(n):
+        starts[p] = starts[p + 1] = count
+        # A key that was sought is not sought again: it may have many entries that are not seen.
+        twin = np.int64(0)
+        while twin < p and (
+            probes[0, twin] != probes[0, p] or _compare(wanted, n, twin, wanted, n, p, words) != 0
+        ):
+            twin += 1
+        if twin < p:
+            for i in range(starts[twin], starts[twin + 1]):
+                if count < capacity:
+                    out_probe[count] = p
+                    out_row[count] = out_row[i]
+                count += 1
+            continue
+        bucket = bucket_of(probes[0, p])
+        for batch in range(spine.shape[0]):
+            low = np.int64(load_i64(spine[batch, 2], bucket))
+            end = np.int64(load_i64(spine[batch, 2], bucket + 1))
+            if low == end:
+                continue
+            work[1] += 1
+            keys, size, rows = spine[batch, 0], spine[batch, 3], spine[batch, 1]
+            i = _bound(keys, size, low, end, wanted, n, p, words, False)
+            while i < end and _compare(keys, size, i, wanted, n, p, words) == 0:
+                row = np.int64(load_i64(rows, i))
+                i += 1
+                work[0] += 1
+                if filtered and not bit_is_set(bits, row):
+                    continue
+                if is_visible(row, time, as_of, dead, born_first, born_time, died_row, died_time):
+                    if count < capacity:
+                        out_probe[count] = p
+                        out_row[count] = row
+                    count += 1
     return count

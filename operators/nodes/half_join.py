@@ -13,7 +13,7 @@ from operators import scalar
 from operators.flight.column import Ints, passing
 from operators.flight.delta import Delta, Sought
 from operators.state import encode, equality
-from operators.state.arrangement import IndexReader
+from operators.state.arrangement import FEW_KEYS, IndexReader
 from operators.state.filters import FilterReader
 from operators.state.probes import Probes, sort_probes
 from operators.state.rows import Rows
@@ -96,7 +96,7 @@ class HalfJoinOperator:
         home = prefix.home(self.node.probe)
         if home is None:
             present, words = self._key_words(prefix)
-            return self._candidates(present, words) or Sought(present, sort_probes(words))
+            return self._candidates(present, words) or Sought(present, _probes(words, prefix))
         binding, columns = home
         key = (columns, self.has_word, self.finds_null)
         known = binding.sought.get(key)
@@ -105,7 +105,7 @@ class HalfJoinOperator:
             few = self._candidates(present, words)
             if few is not None:
                 return few
-            known = binding.sought[key] = Sought(present, sort_probes(words))
+            known = binding.sought[key] = Sought(present, _probes(words, prefix))
         return known
 
     def _candidates(self, present: Ints | None, words: Ints) -> Sought | None:
@@ -123,10 +123,15 @@ class HalfJoinOperator:
     def _values(self, prefix: Delta) -> equality.Values:
         return lambda k, at: prefix.column(self.node.probe[k]).take(at)
 
-    def _extend(self, prefix: Delta, probes: Probes, as_of: bool) -> Delta:
+    def _extend(self, prefix: Delta, probes: Probes | Ints, as_of: bool) -> Delta:
         occurrence = self.occurrence
         bits = _NONE if self.filter is None else self.filter.bits
-        matches = self.index.lookup_sorted(probes, occurrence.times(prefix.time), as_of, bits)
+        times = occurrence.times(prefix.time)
+        if isinstance(probes, Probes) or not prefix.one_time or len(times) == 0:
+            probes = probes if isinstance(probes, Probes) else sort_probes(probes)
+            matches = self.index.lookup_sorted(probes, times, as_of, bits)
+        else:
+            matches = self.index.lookup_few(probes, int(times[0]), as_of, bits)
         if self.index.hashed:
             matches = equality.matching(self.index, probes, self._values(prefix), matches)
         joined = prefix.select(matches.probe).extend(
@@ -140,3 +145,9 @@ class HalfJoinOperator:
             joined = joined.filter(passing(value))
         occurrence.relation.work.prefixes += len(joined)
         return joined
+
+
+def _probes(words: Ints, prefix: Delta) -> Probes | Ints:
+    """The keys of a prefix's lookups: sorted, unless they are few, at one time."""
+    few = words.shape[1] <= FEW_KEYS and prefix.one_time
+    return words if few else sort_probes(words)

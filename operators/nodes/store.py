@@ -22,7 +22,7 @@ from operators.kernels import bags, sorting
 from operators.nodes.operator import Inputs, Kept, Operator, Place
 from operators.state import changes as signed_rows
 from operators.state import encode, equality
-from operators.state.arrangement import ArrangementState
+from operators.state.arrangement import FEW_KEYS, ArrangementState
 from operators.state.changes import Normalised
 from operators.state.hashing import Hashing
 from operators.state.order import order_of, sort_keys
@@ -84,7 +84,13 @@ class StoreOperator(Operator[ir.Store | ir.Variable]):
         if delta is None or len(delta) == 0:
             return deltas.empty(self.node.schema)
         columns = delta.columns()
-        net = consolidate(columns, delta.time, delta.diff, self.relation.hashing, delta.one_time)
+        words = row_words(columns, len(delta), self.relation.hashing)
+        if self._retracts and delta.one_time and len(delta) <= FEW_KEYS:
+            changed = self._few(delta, columns, words)
+            if changed is not None:
+                return changed
+        hashing, one_time = self.relation.hashing, delta.one_time
+        net = consolidate(columns, delta.time, delta.diff, hashing, one_time, words)
         row, sign = net.row, net.sum
         if len(row) == 0:
             return deltas.empty(self.node.schema)
@@ -110,6 +116,31 @@ class StoreOperator(Operator[ir.Store | ir.Variable]):
             sorted_births = by_key[by_key >= 0] if net.keys is net.words else None
             self.index.insert(rows, keys_at(net.words, births), sorted_births)
         return delta
+
+    def _few(self, delta: Delta, columns: list[Column], words: Ints) -> Delta | None:
+        """`step` of few updates of one time, by one kernel; None if it takes more than that."""
+        n, index, relation = len(delta), self.index, self.relation
+        index.absorb()
+        births, by_key, killed = np.empty((3, n), np.int64)
+        sizes, work = np.zeros(2, np.int64), np.zeros(2, np.int64)
+        order = sort_keys(words)
+        told = bags.few_changes(
+            words, delta.diff, order, index.spine.table, relation.versions[0],
+            not index.hashed, births, by_key, killed, sizes, work,
+        )  # fmt: skip
+        if not told:
+            return None
+        index.looked_up(work)
+        born, dead = sizes.tolist()
+        if born + dead == 0:
+            return deltas.empty(self.node.schema)
+        births, killed = births[:born], killed[:dead]
+        killed.sort()  # nothing that anybody sees is in an order that depends on the hash's secret
+        relation.append([c.take(births) for c in columns], delta.time[:born])
+        relation.kill(killed, delta.time[:dead])
+        rows = relation.appended if born else _NONE
+        index.insert(rows, keys_at(words, births), by_key[:born])
+        return deltas.replacing(relation, killed, rows, int(delta.time[0]))
 
     def _normalise(
         self,
@@ -173,16 +204,20 @@ class Consolidated:
 
 
 def consolidate(
-    columns: list[Column], time: Ints, diff: Ints, hashing: Hashing, one_time: bool = False
+    columns: list[Column],
+    time: Ints,
+    diff: Ints,
+    hashing: Hashing,
+    one_time: bool = False,
+    words: Ints | None = None,
 ) -> Consolidated:
     """Add up the updates of each (row, time).
 
-    `one_time`: all times are the same. Cost: O(n) after hashing and sorting, and a look at the rows
-    that have the hash of another.
+    `one_time`: all times are the same; `words`: the rows' keys, where they are at hand. Cost: O(n)
+    after hashing and sorting, and a look at the rows that have the hash of another.
     """
     n = len(time)
-    words = encode.row_words(columns, hashing) if columns else np.zeros((2, n), np.int64)
-    keys = words
+    keys = words = row_words(columns, n, hashing) if words is None else words
     order = _sorted_updates(keys, time, one_time)
     row, net = np.empty(n, np.int64), np.empty(n, np.int64)
     count, again = bags.add_up(keys, time, diff, order, row, net)
@@ -196,6 +231,11 @@ def consolidate(
             order = _sorted_updates(keys, time, one_time)
             count, _ = bags.add_up(keys, time, diff, order, row, net)
     return Consolidated(words, keys, row[:count], net[:count])
+
+
+def row_words(columns: list[Column], n: int, hashing: Hashing) -> Ints:
+    """The keys of n rows, int64[2, n]."""
+    return encode.row_words(columns, hashing) if columns else np.zeros((2, n), np.int64)
 
 
 def _sorted_updates(keys: Ints, time: Ints, one_time: bool) -> Ints:

@@ -38,6 +38,8 @@ _EMPTY = np.empty(0, np.int64)
 _SLICES = sorting.SLICE_BITS - sorting.BUCKET_BITS
 #: Probes are worth a look at which can match if there are so many, and so many for each entry.
 _MANY_PROBES, _FEW_ENTRIES = 2048, 2
+#: So many keys are sought one by one: to sort and group them costs more.
+FEW_KEYS = 64
 
 
 @quick
@@ -237,6 +239,27 @@ class IndexReader:
         found = int(state[2])
         return Matches(out_probe[:found], out_row[:found])
 
+    def lookup_few(self, probes: Ints, time: int, as_of: bool, bits: Ints = _EMPTY) -> Matches:
+        """`lookup` of few keys at one time, at most FEW_KEYS: in the order of the probes.
+
+        Cost: a search in every batch for each key, and the entries under the distinct keys.
+        """
+        n = probes.shape[1]
+        if n == 0 or self.spine.entries == 0:
+            return Matches(_EMPTY, _EMPTY)
+        capacity, versions = 4 * n + 64, self.relation.versions
+        while True:
+            work = np.zeros(2, np.int64)
+            out_probe, out_row = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+            found = lookup.visible_of_few(
+                self.spine.table, probes, time, as_of, bits, *versions, out_probe, out_row, work
+            )
+            if found <= capacity:
+                break
+            capacity = found
+        self.looked_up(work)
+        return Matches(out_probe[:found], out_row[:found])
+
     def living(
         self, probes: Ints, limit: Ints, order: Ints | None = None, left: Bools | None = None
     ) -> Matches:
@@ -249,15 +272,20 @@ class IndexReader:
         total = int(limit.sum())
         if total == 0 or self.spine.entries == 0:
             return Matches(_EMPTY, _EMPTY)
-        sought, work = sort_probes(probes, order), np.zeros(2, np.int64)
-        table = self.spine.table
-        runs, count = self._runs(sought, work)
+        table, work = self.spine.table, np.zeros(2, np.int64)
         out_probe, out_row = np.empty(total, np.int64), np.empty(total, np.int64)
         dead = self.relation.versions[0]
-        found = lookup.living(
-            table, runs, count, sought.order, sought.starts, limit, dead, out_probe, out_row,
-            np.zeros(len(limit), np.bool_) if left is None else left, work,
-        )  # fmt: skip
+        if left is None:
+            left = np.zeros(len(limit), np.bool_)
+        if len(limit) <= FEW_KEYS:
+            found = lookup.living_of_few(table, probes, limit, dead, out_probe, out_row, left, work)
+        else:
+            sought = sort_probes(probes, order)
+            runs, count = self._runs(sought, work)
+            found = lookup.living(
+                table, runs, count, sought.order, sought.starts, limit, dead, out_probe, out_row,
+                left, work,
+            )  # fmt: skip
         self.looked_up(work)
         return Matches(out_probe[:found], out_row[:found])
 

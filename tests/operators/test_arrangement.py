@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from operators.flight.column import Column, Ints
 from operators.kernels.memory import BLOCK_ROWS
+from operators.state import arrangement
 from operators.state.arrangement import ArrangementState, order_keys
 from operators.state.filters import Filter
 from operators.state.order import sort_keys
@@ -140,6 +141,27 @@ class Lockstep:
                 if row not in left_out and (bits is None or passes(_PREDICATE, lives[row].row))
             ]
             assert pairs == sorted(expected)
+            self._check_few(index, words, times, as_of, bits, expected)
+
+    def _check_few(
+        self,
+        index: ArrangementState,
+        words: Ints,
+        times: list[int],
+        as_of: bool,
+        bits: Ints | None,
+        expected: list[tuple[int, int]],
+    ) -> None:
+        """Each key twice at each time, sought one by one."""
+        n = words.shape[1]
+        for i, time in enumerate(times):
+            found = index.lookup_few(
+                np.tile(words, 2), time, as_of, *(() if bits is None else (bits,))
+            )
+            rows = [self.number[row] for row in found.row.tolist()]
+            pairs = sorted(zip(found.probe.tolist(), rows, strict=True))
+            here = [(key - i * n, row) for key, row in expected if key // n == i]
+            assert pairs == sorted([*here, *((key + n, row) for key, row in here)])
 
     def _without_key(self, index: ArrangementState) -> set[int]:
         """Rows that the index leaves out: those with NULL in any of its columns."""
@@ -307,8 +329,15 @@ def test_work_follows_the_smaller_side() -> None:
     assert index.work.entries == 2
 
 
+@pytest.mark.parametrize("few", [0, arrangement.FEW_KEYS])
 @given(st.lists(st.integers(0, 3), max_size=30), st.lists(st.integers(0, 29), max_size=20))
-def test_living_rows_up_to_a_limit(keys: list[int], kills: list[int]) -> None:
+def test_living_rows_up_to_a_limit(few: int, keys: list[int], kills: list[int]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrangement, "FEW_KEYS", few)
+        _living_rows_up_to_a_limit(keys, kills)
+
+
+def _living_rows_up_to_a_limit(keys: list[int], kills: list[int]) -> None:
     relation = Relation(FIELDS)
     index = ArrangementState(SPECS[0], relation)
     for part in (keys[: len(keys) // 2], keys[len(keys) // 2 :]):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from operators.flight.delta import Delta
 from operators.nodes.store import StoreOperator
-from operators.state.arrangement import ArrangementState
+from operators.state.arrangement import FEW_KEYS, ArrangementState
 from operators.state.relation import Relation
 from planner import dataflow as ir
 from planner.calculus import types as t
@@ -32,7 +32,9 @@ class Store:
 
     def step(self, updates: list[Update]) -> list[Update]:
         rows, times, diffs = ([u[i] for u in updates] for i in range(3))
-        delta = Delta(FIELDS, ints(*times), ints(*diffs), [*to_columns(rows, FIELDS)])
+        one_time = len(set(times)) == 1
+        columns = to_columns(rows, FIELDS)
+        delta = Delta(FIELDS, ints(*times), ints(*diffs), [*columns], one_time=one_time)
         out = self.operator.step([delta])
         got = to_rows(out.columns(), FIELDS)
         return list(zip(got, out.time.tolist(), out.diff.tolist(), strict=True))
@@ -48,13 +50,31 @@ _CHANGES = st.lists(
 )
 
 
-@given(_CHANGES, st.integers(0, 3))
-def test_lockstep(steps: list[list[tuple[int, int, int]]], hold: int) -> None:
+#: Of each step, whether updates that cancel are among its, and how many are few.
+_WAYS = st.lists(st.tuples(st.booleans(), st.sampled_from((0, FEW_KEYS))), min_size=6, max_size=6)
+
+
+@given(_CHANGES, st.integers(0, 3), _WAYS)
+def test_lockstep(
+    steps: list[list[tuple[int, int, int]]], hold: int, ways: list[tuple[bool, int]]
+) -> None:
+    """Steps by the kernel of few updates and others in turn."""
+    with pytest.MonkeyPatch.context() as patch:
+        _lockstep(steps, hold, ways, patch)
+
+
+def _lockstep(
+    steps: list[list[tuple[int, int, int]]],
+    hold: int,
+    ways: list[tuple[bool, int]],
+    patch: pytest.MonkeyPatch,
+) -> None:
     store = Store()
     every: Counter[tuple[Row, int]] = Counter()
     now: Counter[int] = Counter()
     time = since = 0
-    for step in steps:
+    for step, (cancels, few) in zip(steps, ways, strict=False):
+        patch.setattr("operators.nodes.store.FEW_KEYS", few)
         time += 1
         start = time
         updates: list[Update] = []
@@ -62,8 +82,9 @@ def test_lockstep(steps: list[list[tuple[int, int, int]]], hold: int) -> None:
             time += later
             diff = max(drawn, -now[row])
             now[row] += diff
+            update = _POOL[row], time, diff
             # Updates that cancel at one time come out as nothing.
-            updates += [(_POOL[row], time, 1), (_POOL[row], time, diff), (_POOL[row], time, -1)]
+            updates += [(*update[:2], 1), update, (*update[:2], -1)] if cancels else [update]
         out = store.step(updates)
         assert all(diff in (-1, 1) for _, _, diff in out)
         net = consolidate((_canonical(r), at, d) for r, at, d in updates)
