@@ -8,7 +8,7 @@ Invariant: every counter only grows; a step's work is the difference of two copi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from operators.flight.column import Ints
 
@@ -38,7 +38,7 @@ class Work:
         self.batches += batches
 
     def copy(self) -> Work:
-        return replace(self)
+        return self.since(_NOTHING)
 
     def since(self, earlier: Work) -> Work:
         """What was done after the copy `earlier` was made."""
@@ -51,3 +51,6 @@ class Work:
             self.rounds - earlier.rounds,
             self.keys - earlier.keys,
         )
+
+
+_NOTHING = Work()
