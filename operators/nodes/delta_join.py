@@ -12,7 +12,7 @@ Source: 3DF §8.2 and §13.4; Shared Arrangements §5.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from typing_extensions import Self
@@ -31,7 +31,10 @@ from planner.calculus.expr import columns_used
 
 
 class DeltaJoinOperator(Operator[ir.DeltaJoin]):
-    """The paths of one n-way join. State: none."""
+    """The paths of one n-way join. State: none.
+
+    `first`: the input that the whole join is computed from, if somebody chose it.
+    """
 
     def __init__(
         self,
@@ -67,6 +70,7 @@ class DeltaJoinOperator(Operator[ir.DeltaJoin]):
         self._events = next(
             (i for i, x in enumerate(node.inputs) if ir.gives_events(x.relation)), None
         )
+        self.first: int | None = None
         self._wanted: set[int] = set()
         self._used, self._compared = _columns_used(node)
         self._reads = [self._columns_read(i) for i in range(len(node.inputs))]
@@ -125,18 +129,39 @@ class DeltaJoinOperator(Operator[ir.DeltaJoin]):
         leaves out. A join of events has no rows as of any time."""
         if self._events is not None:
             return
-        source = self.first_source()
+        source = self.by_size()[0] if self.first is None else self.first
         for piece in inputs.read(self.occurrences[source].relation):
             yield self.follow(source, piece, snapshot=True)
 
-    def first_source(self) -> int:
-        """The input that the whole join is computed from."""
+    def by_size(self) -> list[int]:
+        """The inputs, that from which the whole join is computed first, as far as sizes tell."""
         halves = [sum(map(_is_half_open, path.steps)) for path in self.node.paths]
         sizes = [
             o.relation.live_rows if o.filter is None else o.filter.passing_rows
             for o in self.occurrences
         ]
-        return min(range(len(sizes)), key=lambda i: (halves[i], sizes[i]))
+        return sorted(range(len(sizes)), key=lambda i: (halves[i], sizes[i]))
+
+    def reaches(self, source: int, pieces: Iterable[Delta], most: int) -> bool:
+        """Whether the path of an input, of whose rows there are `pieces`, comes to `most` rows or
+        more in one of its steps. Cost: as long as it does not, that of the path, and then that of
+        one step more; rows are followed a few at a time, first one."""
+        counts = [0] * (len(self.paths[source]) + 1)
+        taken = 1
+        for piece in pieces:
+            first = 0
+            while first < len(piece):
+                prefix = piece.select(np.arange(first, min(first + taken, len(piece))))
+                first, taken = first + taken, 2 * taken
+                prefix = self.begin(source, prefix)
+                for step, half_join in enumerate(self.paths[source]):
+                    if len(prefix) == 0:
+                        break
+                    prefix = half_join.extend(prefix, as_of=True)
+                    counts[step] += len(prefix)
+                    if counts[step] >= most:
+                        return True
+        return False
 
     def begin(self, source: int, delta: Delta) -> Delta:
         """The changes of occurrence `source` that pass its filter, over the join's columns."""

@@ -75,10 +75,11 @@ def opened(
     called: Called = _nothing,
     step_limits: dict[str, int] | None = None,
     tasks: int = 4,
+    least_rows: int = 1,
     **how: Any,
 ) -> Iterator[Session]:
-    """A store whose indexes and views some tasks build, which run here; `called`: see InProcess;
-    with `step_limits` they run steps, too. Whatever happens, no file of a job is left."""
+    """A store whose indexes and views some tasks build, which run here, views of `least_rows` at
+    least; `called`: see InProcess; with `step_limits` they run steps, too. Whatever happens, no file of a job is left."""
     with sqlview.connect(path, **how) as db:
         assert db._store is not None
         directory = path / "session-1"
@@ -92,7 +93,7 @@ def opened(
         dataflow.shared.build = lambda *asked: executor.build_index(dataflow, *asked)
         dataflow.shared.match = lambda *asked: executor.match(dataflow, *asked)
         dataflow.shared.evaluate = lambda filter: executor.evaluate(dataflow, filter)
-        dataflow.hydrate = lambda *asked: executor.hydrate(dataflow, *asked, 1) is not None
+        dataflow.hydrate = lambda *asked: executor.hydrate(dataflow, *asked, least_rows) is not None
         yield db
         assert executor.failures == 0 or called is not _nothing
         executor.close()

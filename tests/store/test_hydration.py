@@ -11,6 +11,7 @@ import pytest
 
 import sqlview
 from operators.dataflow import Installed
+from operators.nodes.delta_join import DeltaJoinOperator
 from sqlview import Session
 from tests.spark.in_process import opened
 from tests.spark.twins import TABLES, VIEWS
@@ -152,6 +153,35 @@ def test_as_the_driver_computes_them(tmp_path: Path) -> None:
                 db.close()
             with sqlview.connect(path) as again:
                 _same(again, other, names)
+
+
+def test_few_rows_that_reach_many_are_not_where_a_join_begins(tmp_path: Path) -> None:
+    """Tasks begin with an input that they can share; what reaches little is the driver's."""
+    query = "SELECT k, name, count(*) AS n FROM few JOIN many ON many.{} = few.k GROUP BY k, name"
+    with opened(tmp_path / "store", least_rows=200) as db:
+        db.sql("CREATE TABLE few (k BIGINT PRIMARY KEY, name STRING)")
+        db.sql("CREATE TABLE many (id BIGINT PRIMARY KEY, near BIGINT, far BIGINT)")
+        with db.transaction() as tx:
+            tx.insert("few", [(1, "a"), (2, "b"), (3, None)])
+            tx.insert("many", [(i, i % 3 + 1, i) for i in range(1000)])
+        done: dict[str, bool] = {}
+        hydrate = db._dataflow.hydrate
+
+        def watched(sink: Installed, *asked: Any) -> bool:
+            done[type(sink.node).__name__] = found = hydrate(sink, *asked)
+            return found
+
+        db._dataflow.hydrate = watched
+        for column, by_tasks in (("near", True), ("far", False)):
+            db.sql(f"CREATE MATERIALIZED VIEW {column} AS {query.format(column)}")
+            assert done["Reduce"] is by_tasks
+            assert db.verify(column).equal
+            work = [o.operator for o in db._dataflow.installed if o.readers]
+            joins = [o for o in work if isinstance(o, DeltaJoinOperator)]
+            firsts = {
+                j.occurrences[j.first].relation.live_rows for j in joins if j.first is not None
+            }
+            assert firsts == ({1000} if by_tasks else {1000, 3})
 
 
 @pytest.mark.parametrize("fault", [ValueError, KeyboardInterrupt])

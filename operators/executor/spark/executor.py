@@ -202,7 +202,7 @@ class SparkExecutor:
         """
         if hydration.is_left_to_readers(sink, least):
             return 0
-        planned = hydration.plan(dataflow, sink, new)
+        planned = hydration.plan(dataflow, sink, new, time, least)
         if planned is None or planned.rows < least:
             return None
 

@@ -22,6 +22,7 @@ from operators.executor.spark.job import PartitionsRef, SinkRef, SnapshotRef
 from operators.executor.spark.sinks import members_of, sink_of
 from operators.flight import delta as deltas
 from operators.flight.delta import Delta
+from operators.hydration import pieces_of
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK
 from operators.nodes.delta_join import DeltaJoinOperator
 from operators.nodes.recompute import RecomputeOperator
@@ -65,10 +66,16 @@ class Plan:
         return sum(map(len, self.leaves.values()))
 
 
-def plan(dataflow: Dataflow, sink: Installed, new: Mapping[ir.Node, Delta | None]) -> Plan | None:
-    """How tasks may compute the first rows of a sink that is `new`, as other nodes, with the rows
-    that the driver has of them, if it has them; None where they cannot: it reads events, or
-    something that only the driver has."""
+def plan(
+    dataflow: Dataflow,
+    sink: Installed,
+    new: Mapping[ir.Node, Delta | None],
+    time: int,
+    least: int,
+) -> Plan | None:
+    """How tasks may compute the first rows, as of `time`, of a sink that is `new`, as other nodes,
+    with the rows that the driver has of them, if it has them; None where they cannot: it reads
+    events, or something that only the driver has."""
     if not isinstance(sink.node, ir.Reduce | ir.Store | ir.Recompute):
         return None
     cut = cut_of(sink, flows_at_first)
@@ -83,7 +90,7 @@ def plan(dataflow: Dataflow, sink: Installed, new: Mapping[ir.Node, Delta | None
         if isinstance(reader[1], ir.Constant):
             return None
         if isinstance(operator, DeltaJoinOperator):
-            sources[reader] = operator.first_source()
+            sources[reader] = operator.first = _source(operator, time, least)
             inputs = inputs[sources[reader] :][:1]
         elif isinstance(reader[1], ir.Threshold):
             inputs = inputs[:1]
@@ -96,6 +103,20 @@ def plan(dataflow: Dataflow, sink: Installed, new: Mapping[ir.Node, Delta | None
             elif not flows_at_first(i):
                 return None
     return Plan(cut, counted, leaves, sources)
+
+
+def _source(join: DeltaJoinOperator, time: int, least: int) -> int:
+    """The input that a join is computed from. The smallest may have few rows that reach far, a
+    nation its customers and all their orders: then it is the smallest that tasks can share, unless
+    the rows of another small one reach fewer than `least`, which is little for the driver, too."""
+    order = join.by_size()
+    for source in order:
+        relation = join.occurrences[source].relation
+        if relation.live_rows >= least:
+            return source
+        if not join.reaches(source, pieces_of(relation, time), least):
+            return source
+    return order[0]
 
 
 class HydrationBuilder(JobBuilder):
