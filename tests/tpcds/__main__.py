@@ -35,6 +35,7 @@ def main() -> int:
         f"({1e3 * statistics.median(found.cpu or [0]):.0f} of CPU) "
         f"of {statistics.median(found.rows or [0]):.0f} rows"
     )
+    print(f"{found.prefixes:,} rows on the way of joins, {found.share:.2f} of the bound of work")
     print("empty at every epoch:", *(q for q in found.maintained if q not in found.lively))
     still = (q for q in found.maintained if q in found.lively and q not in found.changing)
     print("with rows that never change:", *still)

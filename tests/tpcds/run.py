@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import time
@@ -19,7 +20,9 @@ class Found:
 
     `lively`: had rows at some epoch, `changing`: and not the same at all. `creates`: CPU seconds of
     each CREATE; `seconds` of each step, `cpu`: of CPU, and `rows`: that it changed; `prefixes`:
-    rows that joins came to on their way, in all steps together.
+    rows that joins came to on their way, in all steps together. `share`: at worst, of the bound of
+    a step's work that TPC-H has (tests.tpch.test_work): 4 times its prefixes, and what searching a
+    batch may take for every batch visited.
     """
 
     maintained: list[str] = field(default_factory=list)
@@ -34,6 +37,7 @@ class Found:
     rows: list[int] = field(default_factory=list)
     compared: int = 0
     prefixes: int = 0
+    share: float = 0.0
 
 
 def run(
@@ -67,11 +71,15 @@ def run(
             else:
                 found.refused[name] = refused
                 say(f"{name} is refused: {refused}")
+        some = {name: first[:1] for name, first in held.items() if first}
+        for verb in ("delete", "insert"):  # the indexes that find a row to delete are made now
+            with db.transaction() as tx:
+                for name, row in some.items():
+                    getattr(tx, verb)(name, row)
         shown: dict[str, list[Row]] = {}
         for epoch in range(epochs + 1):
             if epoch:
                 _change(db, held, rows, rng, changed, found)
-                found.prefixes += db.metrics().steps[-1].prefixes
             _compare(db, found, shown, say)
             say(f"epoch {epoch}: {found.compared:,} compared, {len(found.wrong)} wrong")
     return found
@@ -113,11 +121,24 @@ def _change(
             tx.insert(name, new)
         there += new
         total += len(gone) + len(new)
+    before = {
+        i.spec: (i.state.work.batches, len(i.state.spine.batches)) for i in db._dataflow.indexes
+    }
     started, cpu = time.perf_counter(), time.process_time()
     db.apply([tx])
     found.seconds.append(time.perf_counter() - started)
     found.cpu.append(time.process_time() - cpu)
     found.rows.append(total)
+    done = db.metrics().steps[-1]
+    batches = sum(
+        max(len(i.state.spine.batches), before[i.spec][1])
+        for i in db._dataflow.indexes
+        if i.state.work.batches > before[i.spec][0]
+    )
+    stored = sum(len(rows) for rows in held.values())
+    bound = 4 * done.prefixes + 64 * math.log2(stored) * batches
+    found.share = max(found.share, (done.entries_visited + done.rows_gathered) / max(1.0, bound))
+    found.prefixes += done.prefixes
 
 
 def _compare(

@@ -29,4 +29,5 @@ def test_some_queries_under_changes() -> None:
     assert found.refused == {} and found.wrong == {} and found.unsaid == {}
     assert found.compared == 3 * len(_SOME)
     assert len(found.lively) >= 16 and len(found.changing) >= 10
+    assert found.share < 0.25, "work is what changes reach"
     assert found.prefixes < 30_000, "no join walks a product"
