@@ -79,7 +79,8 @@ def opened(
     **how: Any,
 ) -> Iterator[Session]:
     """A store whose indexes and views some tasks build, which run here, views of `least_rows` at
-    least; `called`: see InProcess; with `step_limits` they run steps, too. Whatever happens, no file of a job is left."""
+    least; `called`: see InProcess; with `step_limits` they run steps, too. Whatever happens, no
+    file of a job is left."""
     with sqlview.connect(path, **how) as db:
         assert db._store is not None
         directory = path / "session-1"
