@@ -266,25 +266,27 @@ class Spine:
         if self.settled:
             return
         fuel = EFFORT * inserted + paid + MINIMUM_FUEL
-        progress = True
-        while progress:
-            progress = self._begin_merges()
-            self.settled = not progress
-            if not progress:
+        while True:
+            self.settled = not self._begin_merges()
+            if self.settled:
                 return
-            for at, part in enumerate(self._parts):
-                if isinstance(part, _Merge):
-                    merged = part.work(fuel, dead, died_row)
-                    if merged is not None:
-                        entries = self.entries + len(merged) - sum(map(len, part.inputs))
-                        self._parts[at : at + 1] = [merged] if len(merged) else []
-                        self.entries, self._seen, self._table = entries, 0, None
-                        self._merging -= 1
-                        # Fuel was for merges in progress; one that this makes possible starts now.
-                        progress = True
-                        break
-            else:
+            parts: list[Batch | _Merge] = []
+            over = left = 0
+            for part in self._parts:
+                merged = part.work(fuel, dead, died_row) if isinstance(part, _Merge) else None
+                if merged is None:
+                    parts.append(part)
+                    continue
+                assert isinstance(part, _Merge)
+                over += 1
+                left += sum(map(len, part.inputs)) - len(merged)
+                if len(merged):
+                    parts.append(merged)
+            if over == 0:
                 break
+            self._parts, self._merging = parts, self._merging - over
+            self.entries, self._seen, self._table = self.entries - left, 0, None
+            # Fuel was for merges in progress; those that these make possible start now.
             fuel = min(fuel, MINIMUM_FUEL)
 
     def sweep(self, live: int, dead: Ints, died_row: Ints) -> None:
