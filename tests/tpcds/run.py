@@ -131,9 +131,9 @@ def _change(
     found.rows.append(total)
     done = db.metrics().steps[-1]
     batches = sum(
-        max(len(i.state.spine.batches), before[i.spec][1])
+        max(len(i.state.spine.batches), before.get(i.spec, (0, 0))[1])
         for i in db._dataflow.indexes
-        if i.state.work.batches > before[i.spec][0]
+        if i.state.work.batches > before.get(i.spec, (0, 0))[0]
     )
     stored = sum(len(rows) for rows in held.values())
     bound = 4 * done.prefixes + 64 * math.log2(stored) * batches
