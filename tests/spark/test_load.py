@@ -27,7 +27,7 @@ from operators.state import bulk
 from sqlview import DataError, Session, SqlViewError, transaction
 from sqlview.datasource import SqlViewDataSource
 from sqlview.progress import Bar
-from sqlview.store import backup
+from sqlview.store import backup, store
 
 pytestmark = pytest.mark.spark
 
@@ -44,6 +44,12 @@ VALUES = (
     "timestamp_micros(id * 1000003)", "cast(timestamp_micros(id * 977) AS timestamp_ntz)",
 )  # fmt: skip
 NAMES = [column.split()[0] for column in TYPES.split(", ")]
+
+
+@pytest.fixture(autouse=True)
+def _no_checkpoint_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are counted here: what takes long writes no more of them."""
+    monkeypatch.setattr(store, "CHECKPOINT_SECONDS", 1e9)
 
 
 @pytest.fixture(autouse=True)
