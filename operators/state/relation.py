@@ -529,16 +529,28 @@ class Relation(Rows):
 
     @property
     def nbytes(self) -> int:
-        """Bytes in use: buffers filled so far, validity, bitmaps and row id lists."""
-        every = range(len(self.schema))
-        total = sum(a.nbytes(i, b) for i in every for b, a in self._waiting[i].items())
-        for block, buffers in enumerate(self._buffers):
-            if buffers[self._ids_slot] is not NO_IDS:
-                here = [i for i in every if buffers[self._value_slot[i]] is not None]
-                total += sum(used for _, _, used in self._in_use(block, here))
-                dead = buffers[self._dead_slot]
-                total += 0 if dead is None else dead.nbytes
-        return total + self._died_row.nbytes * 2 + self._born_first.nbytes * 2
+        """Bytes in use: buffers filled so far, validity, bitmaps and row id lists. Cost: a pass
+        over the columns, and of texts over their blocks."""
+        total = self._died_row.nbytes * 2 + self._born_first.nbytes * 2
+        for i, waiting in enumerate(self._waiting):
+            total += sum(arrow.nbytes(i, block) for block, arrow in waiting.items())
+        there = self._addresses[:, : len(self._buffers)] != 0
+        there &= self._addresses[self._ids_slot, : len(self._buffers)] != NO_IDS.ctypes.data
+        rows = self._addresses[self._kept_slot, : len(self._buffers)]
+        for layout, slot in zip(self._layouts, self._value_slot, strict=True):
+            if layout.textual:
+                for block in np.flatnonzero(there[slot]).tolist():
+                    offsets = self._buffers[block][slot]
+                    assert offsets is not None
+                    total += 4 * (int(rows[block]) + 1) + int(offsets[rows[block]])
+            else:
+                total += layout.storage.itemsize * layout.words * int(rows[there[slot]].sum())
+            total += int(rows[there[slot] & there[slot + 1]].sum())
+        total += 2 * int(rows[there[self._ids_slot]].sum())
+        for buffers in self._buffers:
+            dead = buffers[self._dead_slot]
+            total += 0 if dead is None or dead is ALL_DEAD else dead.nbytes
+        return total
 
     def go_on(self) -> None:
         """Take rows behind those that were mapped, in blocks of their own; kill some of those."""

@@ -24,6 +24,7 @@ from operators.kernels.memory import BLOCK_BITS, BLOCK_ROWS
 from operators.state import relation as relations
 from operators.state import storage
 from operators.state.relation import BULK_ROWS, CLOSE_ROWS, Relation
+from operators.state.rows import NO_IDS
 from operators.state.segments import arrays_of
 from planner.calculus import types as t
 from tests.operators.columns import Row, ints, schema, to_columns, to_rows
@@ -42,6 +43,19 @@ FIELDS = schema(
     t.DATE,
     t.BINARY,
 )
+
+
+def _in_use(relation: Relation) -> int:
+    """The bytes of a relation, block by block."""
+    every = range(len(relation.schema))
+    total = sum(a.nbytes(i, b) for i in every for b, a in relation._waiting[i].items())
+    for block, buffers in enumerate(relation._buffers):
+        if buffers[relation._ids_slot] is not NO_IDS:
+            here = [i for i in every if buffers[relation._value_slot[i]] is not None]
+            total += sum(used for _, _, used in relation._in_use(block, here))
+            dead = buffers[relation._dead_slot]
+            total += 0 if dead is None else dead.nbytes
+    return total + relation._died_row.nbytes * 2 + relation._born_first.nbytes * 2
 
 
 def values(number: int) -> Row:
@@ -201,7 +215,7 @@ def test_columns_wait_in_blocks_of_their_own_until_they_are_read(
                     expected = to_columns([(v,) for v in wanted[place:][::2]], field)
                     assert to_rows([found], field) == to_rows(expected, field)
                 case _:
-                    assert relation.nbytes >= 0
+                    assert relation.nbytes == _in_use(relation)
         lockstep.check()
 
 

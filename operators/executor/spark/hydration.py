@@ -38,6 +38,8 @@ from planner.lower.distribution import flows_at_first, is_of_partitions
 
 #: More rows than this a task are more than it is to take at once.
 MOST_ROWS = 1 << 23
+#: This part of what is worth a job, a join may come to on its way in the driver.
+_LITTLE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +110,13 @@ def plan(
 def _source(join: DeltaJoinOperator, time: int, least: int) -> int:
     """The input that a join is computed from. The smallest may have few rows that reach far, a
     nation its customers and all their orders: then it is the smallest that tasks can share, unless
-    the rows of another small one reach fewer than `least`, which is little for the driver, too."""
+    the rows of another small one reach a small part of `least`, which the driver has soon done."""
     order = join.by_size()
     for source in order:
         relation = join.occurrences[source].relation
         if relation.live_rows >= least:
             return source
-        if not join.reaches(source, pieces_of(relation, time), least):
+        if not join.reaches(source, pieces_of(relation, time), least // _LITTLE):
             return source
     return order[0]
 

@@ -53,7 +53,7 @@ from planner.serialise import PLAN_CLASSES, Format
 #: So many rows show which keys are heavy: of a slice as many as this at the least.
 _SAMPLED, _LEAST_SAMPLED = 1 << 12, 8
 #: Of so many blocks, from places that differ from block to block.
-_SAMPLED_BLOCKS, _STRIDE = 1 << 9, 40_503
+_SAMPLED_BLOCKS, _STRIDE = 1 << 6, 40_503
 _ODD = np.int64(0x2545F4914F6CDD1D)
 #: More entries than this are more than a task is to sort at once: 24 bytes each, and a copy.
 MOST_ENTRIES = 1 << 24
