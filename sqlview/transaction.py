@@ -208,9 +208,18 @@ class _Changes:
             self.statements += statements
 
     def _keep_stored(self, statement: Statement) -> None:
-        """Few rows are taken as any others: they would have blocks of their own for good."""
+        """Few rows are taken as any others: they would have blocks of their own for good. The first
+        ones of a table have one in any case, and stay where they lie."""
         if statement.rows:
-            self._keep([statement if statement.rows >= FEW_ROWS else statement.read()])
+            stays = statement.rows >= FEW_ROWS or self._is_first(statement)
+            self._keep([statement if stays else statement.read()])
+
+    def _is_first(self, statement: Statement) -> bool:
+        """Whether it brings the first rows that a table has had."""
+        table = statement.table
+        if not isinstance(table, Table) or table.state.relation.next_row:
+            return False
+        return all(other.table is not table for other in self.statements)
 
     def __exit__(
         self,

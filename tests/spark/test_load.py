@@ -659,3 +659,11 @@ def test_placement(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         gc.collect()
         assert len(_segments(path)) == 1
         assert len(_table(db)) == 4000
+        db.sql("CREATE TABLE few (id BIGINT PRIMARY KEY)")
+        for first in (True, False):  # the first rows of a table stay in their file
+            with db.transaction(placement="spark") as tx:
+                tx.insert("few", frame if first else frame.selectExpr("id + 1000 AS id"))
+            relation = db._catalog.table("few").state.relation
+            mapped = [stored.mapped for stored in relation.stored_blocks]
+            assert mapped == ([True] if first else [True, False])
+        assert sorted(db._read("few").column("id").to_pylist()) == [*range(2000)]
