@@ -30,7 +30,7 @@ _REASONS: dict[str, str] = {
     "has another value each time, or for each session, that asks": (
         "current_catalog current_database current_path current_schema current_time "
         "current_timezone current_user localtime session_user user version rand randn random "
-        "randstr uniform uuid shuffle monotonically_increasing_id curdate"
+        "randstr uniform uuid shuffle monotonically_increasing_id"
     ),
     "tells how Spark reads and runs a query, not what rows hold": (
         "input_file_block_length input_file_block_start input_file_name spark_partition_id"
