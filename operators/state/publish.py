@@ -264,8 +264,7 @@ class Publication:
         """Where all full blocks lie, and the dead bits of all."""
         told = self._tables.of(relation)
         if not (self._values.durable or wanted <= told.columns):
-            told.mark = None
-        told.columns = frozenset(relation.published)
+            told.mark, told.columns = None, told.columns | wanted
 
         def stored() -> Iterator[tuple[int, Stored]]:
             yield from enumerate(relation.stored_blocks)
@@ -282,7 +281,7 @@ class Publication:
             dead.append((block, 0, home))
         self.entries += len(blocks) + len(last)
         return (
-            told.values.tell(self._blocks(relation, wanted, blocks), self._step),
+            told.values.tell(self._blocks(relation, told.columns, blocks), self._step),
             told.dead.tell(dead, self._step),
         )
 

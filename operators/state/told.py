@@ -203,8 +203,9 @@ def _directory(path: str) -> str:
 
 @dataclass(slots=True, eq=False)
 class Told:
-    """What was told of one relation or filter: where its `values` lie, and its `dead` bits; of
-    which columns, up to which look, and when files had been left by then (see ValueFiles)."""
+    """What was told of one relation or filter: where its `values` lie, and its `dead` bits; up
+    to which look, and when files had been left by then (see ValueFiles). `columns`: every block was
+    told with these."""
 
     values: Runs
     dead: Runs

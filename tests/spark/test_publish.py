@@ -315,6 +315,27 @@ def test_what_a_checkpoint_moves_is_told_again(
     assert len(published()) == BLOCK_ROWS + 10
 
 
+def test_blocks_are_told_with_the_columns_that_are_looked_up(tmp_path: Path) -> None:
+    """One block was written with more of them, for a job that read rows of that block alone."""
+    relation = Relation(SCHEMA)
+    fill(relation, 3 * BLOCK_ROWS + 10, 1)
+    publisher, rows = Publisher(str(tmp_path)), relation.visible(9)
+
+    def published(wanted: Sequence[int], blocks: Sequence[int] | None = None) -> None:
+        with publication(publisher, relation) as job:
+            ref = job.relation(relation, wanted, blocks)
+        attached = attachment(tmp_path).relation(ref)
+        some = rows if blocks is None else rows[np.isin(rows // BLOCK_ROWS, blocks)]
+        assert all(equal(attached.gather(c, some), relation.gather(c, some)) for c in wanted)
+        job.drop()
+
+    published([0])
+    published([1], [2])
+    published([0])
+    published([1])
+    published([0, 1])
+
+
 @pytest.mark.parametrize("umask", [0, 0o022, 0o777])
 def test_nobody_else_reads_what_is_published(tmp_path: Path, umask: int) -> None:
     directory = tmp_path / "session"
