@@ -812,7 +812,8 @@ class Session:
                 "this one only reads.",
                 hint=f"Read it there once: db.view({view.name!r}).",
             )
-        with self._computing(view.name, "computing", "the first read"):
+        # Also in a SELECT, which lets Ctrl-C through: a checkpoint may be made for room in memory.
+        with interrupts.held(), self._computing(view.name, "computing", "first read"):
             self._definitions.compute(view, self.epoch)
 
     @contextmanager

@@ -1,8 +1,9 @@
 """What an operator is: what runs one node of a dataflow, and what it is given to do so.
 
-`operators.registry` says which class runs which kind of node. The dataflow puts a new operator in
-its `Place`, lets it `start`, once, from the rows that its inputs have then, and from then on `step`
-with their changes. Whoever needs all rows of a node that runs already asks for its `rows`.
+`operators.nodes.registry` says which class runs which kind of node. The dataflow puts a new
+operator in its `Place`, lets it `start`, once, from the rows that its inputs have then, and from
+then on `step` with their changes. Whoever needs all rows of a node that runs already asks for its
+`rows`.
 """
 
 from __future__ import annotations

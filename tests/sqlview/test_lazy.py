@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -241,6 +242,34 @@ def test_a_first_read_that_fails_leaves_all_as_it_was(
         with pytest.raises(KeyboardInterrupt):
             db.view("v").rows()
     assert not _computed(db, "v") and db.metrics().operators == 0
+    _insert(db, (1, 2))
+    assert db.verify("v").equal
+
+
+def test_ctrl_c_does_not_break_into_the_first_read_of_a_select(
+    db: sqlview.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _lazy(db, "v")
+    within, passed = db._within_memory, []
+
+    class Side:  # Spark, which asks for what it reads while Ctrl-C is let through
+        def start(self) -> None:
+            pass
+
+        def select(self, text: str, names: Any, read: Any, *rest: Any) -> pa.Table:
+            return read("v").table()
+
+    def pressed(what: str) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        passed.append(what)
+        return within(what)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(db, "_side", Side)
+        patched.setattr(db, "_within_memory", pressed)
+        with pytest.raises(KeyboardInterrupt):
+            db.sql("SELECT * FROM v")
+    assert passed == ['first read of "v"']  # "the first read of … needs more memory"
     _insert(db, (1, 2))
     assert db.verify("v").equal
 
