@@ -263,6 +263,7 @@ class Publication:
     def _whole(self, relation: Relation, wanted: frozenset[int]) -> tuple[ValuesRef, ValuesRef]:
         """Where all full blocks lie, and the dead bits of all."""
         told = self._tables.of(relation)
+        told.columns &= frozenset(range(len(relation.schema)))  # one may have been taken back
         if not (self._values.durable or wanted <= told.columns):
             told.mark, told.columns = None, told.columns | wanted
 

@@ -541,8 +541,8 @@ class Relation(Rows):
             if layout.textual:
                 for block in np.flatnonzero(there[slot]).tolist():
                     offsets = self._buffers[block][slot]
-                    assert offsets is not None
-                    total += 4 * (int(rows[block]) + 1) + int(offsets[rows[block]])
+                    if offsets is not None:  # else they are mapped by address alone
+                        total += 4 * (int(rows[block]) + 1) + int(offsets[rows[block]])
             else:
                 total += layout.storage.itemsize * layout.words * int(rows[there[slot]].sum())
             total += int(rows[there[slot] & there[slot + 1]].sum())
@@ -972,3 +972,6 @@ class _Columns:
         for name, value in zip(self._NAMES, mark, strict=True):
             setattr(self._relation, name, value)
         self._relation._version = None
+        # Of what was told of columns that are no more, none counts.
+        self._relation.touched.forget()
+        self._relation.published.intersection_update(range(len(self._relation.schema)))

@@ -336,6 +336,31 @@ def test_blocks_are_told_with_the_columns_that_are_looked_up(tmp_path: Path) -> 
     published([0, 1])
 
 
+def test_a_column_that_was_told_of_and_taken_back_is_not_told_again(tmp_path: Path) -> None:
+    relation = Relation(SCHEMA)
+    fill(relation, 2 * BLOCK_ROWS + 10, 1)
+    publisher, width = Publisher(str(tmp_path)), len(SCHEMA)
+
+    def published() -> None:
+        every = range(len(relation.schema))
+        with publication(publisher, relation) as job:
+            ref = job.relation(relation, every, None)
+        attached, rows = attachment(tmp_path).relation(ref), relation.visible(9)
+        assert all(equal(attached.gather(c, rows), relation.gather(c, rows)) for c in every)
+        job.drop()
+
+    def work() -> None:
+        relation.add_columns((SCHEMA[0],), [relation.gather(0, np.zeros(1, np.int64))])
+        published()
+        raise KeyboardInterrupt
+
+    published()
+    with pytest.raises(KeyboardInterrupt):
+        relation.undo.all_or_nothing(work)
+    assert len(relation.schema) == width
+    published()
+
+
 @pytest.mark.parametrize("umask", [0, 0o022, 0o777])
 def test_nobody_else_reads_what_is_published(tmp_path: Path, umask: int) -> None:
     directory = tmp_path / "session"
