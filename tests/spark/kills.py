@@ -62,13 +62,14 @@ _SECONDS = 150.0
 
 #: By operation and phase: calls, in any process, before or "after" which somebody dies.
 _TASK = "operators.executor.spark.task:"
+_OUTBOX = "operators.executor.spark.outbox:Outbox."
 _SEGMENT = "operators.state.segments:SegmentWriter.finish"
 _PACK = "operators.state.pieces:Pack.write"
 _COMMIT = ("sqlview.store.log:Log.append", "sqlview.store.log:Log.append after")
 _JOB = {
     "read": (_TASK + "AttachedJob._chunks",),
-    "sort": (_TASK + "_Outbox.put_part", "operators.executor.spark.applied:apply"),
-    "exchange": (_TASK + "_Outbox.exchange", _TASK + "AttachedJob._receive"),
+    "sort": (_OUTBOX + "put_part", "operators.executor.spark.applied:apply"),
+    "exchange": (_OUTBOX + "exchange", _TASK + "AttachedJob._receive"),
     "write": (_SEGMENT, _SEGMENT + " after", _PACK, _PACK + " after"),
     "commit": (*_COMMIT, "operators.executor.spark.applied:take after"),
 }
