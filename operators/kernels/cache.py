@@ -109,7 +109,8 @@ def _places() -> Iterator[tuple[Path, bool]]:
     if base.is_absolute():
         yield base / "sqlview" / "kernels", True
     yield Path(__file__).parent / "__pycache__", False
-    yield Path(tempfile.gettempdir()) / f"sqlview-kernels-{os.getuid()}", True
+    if os.name == "posix":  # elsewhere nothing says whose a directory is
+        yield Path(tempfile.gettempdir()) / f"sqlview-kernels-{os.getuid()}", True
 
 
 def _name_of(module: str) -> str:
