@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TypeAlias, TypeGuard
 
-from planner.calculus.algebra import RANKED, Frame, SortKey, element_fields
+from planner.calculus.algebra import MOST_DELAY, RANKED, Frame, SortKey, element_fields
 from planner.calculus.expr import Expr, Literal, columns_used
 from planner.calculus.node import node
 from planner.calculus.types import Schema
@@ -511,6 +511,8 @@ class Loop:
     `counted`: where rows are there once (not `variable.all`), the groups of the body's rows, rounds
     included, with their count; else the body. What changes in round `limit` puts the view in error,
     and nothing is computed behind that. `turns`: rounds of the loop that are one of the query's.
+    `delay`: rounds, over the variable's columns, that a row has waited for its label's turn, which
+    is when its label is there first; they do not count.
     State: the variable's rows, and the index by which a row is found.
     """
 
@@ -518,11 +520,12 @@ class Loop:
     counted: Node
     limit: int
     turns: int = 1
+    delay: Expr | None = None
 
     @property
     def last(self) -> int:
         """The last round that is computed."""
-        return self.limit + self.turns - 1
+        return self.limit + self.turns - 1 + (0 if self.delay is None else MOST_DELAY)
 
     @property
     def body(self) -> Node:

@@ -15,7 +15,8 @@ from planner import dataflow
 from planner.analysis.keys import node_keys
 from planner.analysis.text import column_names, expr_text
 from planner.calculus import algebra
-from planner.calculus.expr import Expr, conjuncts
+from planner.calculus.algebra import LABEL_ROUNDS
+from planner.calculus.expr import Expr, columns_used, conjuncts
 from planner.calculus.types import Schema
 from planner.dataflow import (
     Arrangement,
@@ -483,10 +484,19 @@ class _Dataflow:
         return title, [
             f"rounds over {self._name(node.variable)} until nothing changes: {kind}",
             f"in error while a row changes in round {most}: at most {most} rounds",
+            *self._priority(node),
             f"state: that of {self._name(node.variable)} and its body, index {self._index(index)}",
             f"cost: {changes}, and its matches",
             *self._small_changes(node),
         ]
+
+    def _priority(self, node: dataflow.Loop) -> list[str]:
+        if node.delay is None:
+            return []
+        (label,) = columns_used(node.delay)
+        name = column_names(node.schema)[label]
+        turn = f"{LABEL_ROUNDS} rounds for each bit"
+        return [f"priority: small {name} first, {turn}, which the limit does not count"]
 
     def _small_changes(self, node: dataflow.Loop) -> list[str]:
         if self._not_fused is None or (why := self._not_fused(node)) is None:

@@ -35,7 +35,7 @@ BITS = r"(n ([&|^]|<<|>>) |~n).*"
 OPERATORS = frozenset(
     "add subtract multiply divide integral_divide remainder negate eq ne lt le gt ge eq_null_safe "
     "bit_and bit_or bit_xor bit_not in and or not is_null add_microseconds exact_sum_to_double "
-    "checked_sum single_value variance period_edge user".split()
+    "checked_sum single_value variance period_edge magnitude user".split()
 )
 
 

@@ -34,8 +34,8 @@ JOIN, TEST, SET, EMIT = 0, 1, 2, 3
 #: What expressions are made of.
 (
     REGISTER, CONSTANT, NULL, ADD, SUBTRACT, MULTIPLY, REMAINDER, NEGATE, EQ, NE, LT, LE, GT, GE,
-    SAME, AND, OR, NOT, IS_NULL, LEAST, GREATEST, IF, COALESCE, CAST,
-) = tuple(range(24))  # fmt: skip
+    SAME, AND, OR, NOT, IS_NULL, LEAST, GREATEST, IF, COALESCE, CAST, MAGNITUDE,
+) = tuple(range(25))  # fmt: skip
 #: Accumulators.
 LEAST_OF, GREATEST_OF, COUNT_OF, COUNT_ROWS, SUM_OF = 0, 1, 2, 3, 4
 #: Columns of the table of relations.
@@ -217,6 +217,11 @@ def _compute(code, begin, end, values, nulls, stack, none):
             stack[top - 1] = 1 - stack[top - 1]
         elif kind == IS_NULL:
             stack[top - 1], none[top - 1] = none[top - 1], 0
+        elif kind == MAGNITUDE:
+            bits, rest = np.int64(0), stack[top - 1]
+            while rest > 0:
+                bits, rest = bits + 1, rest >> 1
+            stack[top - 1] = bits
         elif kind == NEGATE or kind == CAST:
             if kind == NEGATE:
                 if stack[top - 1] == _NOWHERE * 2:

@@ -54,7 +54,7 @@ _BINARY = {
     "or": k.OR, "least": k.LEAST, "greatest": k.GREATEST, "coalesce": k.COALESCE,
 }  # fmt: skip
 _ARITHMETIC = ("add", "subtract", "multiply", "remainder")
-_UNARY = {"negate": k.NEGATE, "not": k.NOT, "is_null": k.IS_NULL}
+_UNARY = {"negate": k.NEGATE, "not": k.NOT, "is_null": k.IS_NULL, "magnitude": k.MAGNITUDE}
 _ACCUMULATORS = {
     "least": k.LEAST_OF, "greatest": k.GREATEST_OF, "count": k.COUNT_OF, "count_rows": k.COUNT_ROWS,
     "sum": k.SUM_OF,

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from typing_extensions import Self
 
-from operators import budget, interrupts
+from operators import budget, interrupts, scalar
 from operators.flight import delta as deltas
 from operators.flight.column import Column, Ints, concat
 from operators.flight.delta import Delta
@@ -86,6 +86,7 @@ class LoopOperator(Operator[ir.Loop]):
         self.errors = ErrorState(place.shared)
         self._shared = place.shared
         self._takes = ir.entering(node)
+        self._delay = None if node.delay is None else scalar.compile(node.delay)
         index = place.index(ir.variable_index(node.variable))
         self._rows: _Bag | _Firsts | _Spans
         if node.variable.marks > 1:
@@ -213,13 +214,19 @@ class LoopOperator(Operator[ir.Loop]):
         return shown
 
     def _count(self, changed: Delta) -> None:
-        """Count what changes in the round that is too many."""
+        """Count what changes in the round that is too many: where labels wait, of those rows that
+        stay, since those that go again are not there where labels do not wait."""
         node, first = self.node, len(self.node.schema)
         begin = np.asarray(changed.column(first).values)
-        late = begin >= node.limit
-        if node.variable.marks > 1:
+        if self._delay is not None:
+            waited, _ = self._delay.evaluate(changed.column, len(changed))
             end = np.asarray(changed.column(first + 1).values)
-            late |= (end >= node.limit) & (end < FOREVER)
+            late = (begin - waited.values >= node.limit) & (end == FOREVER)
+        else:
+            late = begin >= node.limit
+            if node.variable.marks > 1:
+                end = np.asarray(changed.column(first + 1).values)
+                late |= (end >= node.limit) & (end < FOREVER)
         too_many = int(changed.diff[late].sum())
         if too_many:
             self.errors.count(

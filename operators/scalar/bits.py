@@ -68,6 +68,17 @@ def _count(call: Call, args: tuple[Node, ...]) -> Run:
     return unary(args[0], op)
 
 
+def _magnitude(call: Call, args: tuple[Node, ...]) -> Run:
+    def op(a: Any) -> Values:
+        a = np.maximum(a, 0)
+        high = a >> 32
+        bits = np.frexp(np.where(high > 0, high, a).astype(np.float64))[1].astype(np.int64)
+        bits[high > 0] += 32
+        return bits
+
+    return unary(args[0], op)
+
+
 def _get(call: Call, args: tuple[Node, ...]) -> Run:
     kind = args[0].type
     assert isinstance(kind, t.IntegerType)
@@ -90,5 +101,6 @@ BUILDERS: dict[str, Builder] = {
     "bit_not": _not,
     **dict.fromkeys(("shift_left", "shift_right", "shift_right_unsigned"), _shift),
     "bit_count": _count,
+    "magnitude": _magnitude,
     "bit_get": _get,
 }

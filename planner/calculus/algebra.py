@@ -25,6 +25,10 @@ from planner.calculus.types import BOOLEAN, INT, ArrayType, Field, Schema, SqlTy
 BITMAP_BYTES = 4096
 #: Where rows of a recursion do not end: behind every round.
 FOREVER = 1 << 40
+#: Labels that wait for rounds (planner.analysis.priority): so many for each of a label's bits, and
+#: at most.
+LABEL_ROUNDS = 64
+MOST_DELAY = 64 * LABEL_ROUNDS
 
 
 @node
@@ -482,6 +486,8 @@ class Recursive:
     `marks`: so many columns of BIGINT the body has besides, behind the others: none; the first
     round of a row, which is all that there is to say of what is monotone; or the rounds
     [from, to) in which it is there (planner.rewrite.rules.carry_rounds).
+    `label`: the column whose values wait for rounds by their size (planner.analysis.priority); the
+    rounds that they wait are not among those that there may be.
     """
 
     number: int
@@ -491,6 +497,7 @@ class Recursive:
     limit: int
     turns: int = 1
     marks: int = 0
+    label: int | None = None
 
     @property
     def schema(self) -> Schema:

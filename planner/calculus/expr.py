@@ -269,6 +269,7 @@ FUNCTIONS: dict[str, str] = {
     "transform_values": "(MAP, body of key and value, base): values replaced",
     "map_zip_with": "(MAP, MAP, body of key and two values, base): of the keys of either",
     # internal, made by the planner only
+    "magnitude": "(integer) (*) -> BIGINT: the bits of what is above 0, 0 of others",
     "exact_sum_to_double": "BINARY state of an exact floating-point sum -> DOUBLE, rounded once",
     "checked_sum": "(sum DECIMAL, its top word BIGINT if kept) -> `type`; fails beyond its range",
     "single_value": "(count BIGINT, value): value; fails where count > 1 (a scalar subquery)",

@@ -12,7 +12,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from planner import dataflow
-from planner.calculus.algebra import Recursive, RecursiveRef
+from planner.analysis.priority import delay_of
+from planner.calculus.algebra import Recursive, RecursiveRef, identity
 from planner.dataflow import Loop, Node, Reduce, Variable
 from planner.errors import UnsupportedError
 from planner.lower.timelines import counted_rows
@@ -32,7 +33,10 @@ def loop_over(plan: Recursive, body: Node) -> Loop:
     found = [n for n in dataflow.topological(body) if isinstance(n, Variable)]
     (variable,) = [v for v in found if v.loop == f"#{plan.number}"]
     counted = body if plan.all else counted_rows(body)
-    loop = Loop(variable, counted, plan.limit, plan.turns)
+    delay = None
+    if plan.label is not None:
+        delay = delay_of(identity(variable.schema)[plan.label])
+    loop = Loop(variable, counted, plan.limit, plan.turns, delay)
     for node in dataflow.inside(loop):
         if not isinstance(node, _RUN) or (isinstance(node, Reduce) and not node.keys):
             raise UnsupportedError(

@@ -6,6 +6,7 @@ f(a, b) of small integers and NULL.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -99,6 +100,36 @@ STEPS = (
             if _eq(y, a)
         ),
         ("r.x", "r.y", "g.a", "g.b"),
+    ),
+)
+#: For the least of what comes to each x, which may go by the size of y.
+LABEL_STEPS = (
+    Step(
+        "label",
+        "FROM {r} AS r JOIN e ON r.x = e.a",
+        lambda t, r: ((b, a, x, y) for x, y in r for a, b in t["e"] if _eq(x, a)),
+        ("e.b", "e.a", "r.x", "r.y"),
+    ),
+    Step(
+        "label back",
+        "FROM {r} AS r JOIN e ON r.x = e.b",
+        lambda t, r: ((a, b, x, y) for x, y in r for a, b in t["e"] if _eq(x, b)),
+        ("e.a", "e.b", "r.x", "r.y"),
+    ),
+    Step(
+        "label over two edges",
+        "FROM e, {r} AS r, f WHERE r.x = e.a AND e.b = f.a"
+        " AND NOT EXISTS (SELECT 1 FROM f AS g WHERE g.b = r.x)",
+        lambda t, r: (
+            (b, a, x, y)
+            for x, y in r
+            if not any(_eq(x, h) for _, h in t["f"])
+            for c, d in t["e"]
+            if _eq(x, c)
+            for a, b in t["f"]
+            if _eq(d, a)
+        ),
+        ("f.b", "f.a", "r.x", "r.y"),
     ),
 )
 #: For UNION alone.
@@ -292,6 +323,11 @@ FOREVER = 1 << 40
 Expected: TypeAlias = "Counter[tuple[Row, tuple[int, ...]]] | None"
 
 
+def delay(row: Row) -> int:
+    """The rounds that a row's label, its last value, waits."""
+    return 64 * max(row[-1] or 0, 0).bit_length()
+
+
 @dataclass(frozen=True)
 class Relation:
     """One of those that are recursive over each other; each of its steps reads the relation with
@@ -303,8 +339,9 @@ class Relation:
     least: bool = False
     between: bool = False
 
-    def made(self, tables: Tables, rows: list[list[Row]]) -> set[Row]:
-        found = list(self.anchor(tables, []))
+    def made(self, tables: Tables, rows: list[list[Row]], within: float = math.inf) -> set[Row]:
+        """`within`: rounds that the labels y of the anchor have waited by now."""
+        found = [row for row in self.anchor(tables, []) if delay(row) <= within]
         for read, step in self.steps:
             found += step(tables, rows[read])
         if not self.least:
@@ -326,6 +363,29 @@ class Body:
     def rounds(self, tables: Tables) -> Expected:
         """What there is. Raises: OverflowError for too many rows."""
         return self._ways(tables) if self.kind == "all" else self._sets(tables)
+
+    def delayed(self, tables: Tables) -> Expected:
+        """The rounds where small labels go first, and others wait. There must be `rounds`."""
+        (relation,) = self.relations
+        starts = {delay(row) for row in relation.anchor(tables, [])}
+        rows: list[Row] = []
+        begun: dict[Row, int] = {}
+        found: Counter[tuple[Row, tuple[int, ...]]] = Counter()
+        round = 0
+        while True:
+            now = relation.made(tables, [rows], round)
+            for row in [row for row in begun if row not in now]:
+                found[row, (begun.pop(row), round)] += 1
+            begun |= {row: round for row in now if row not in begun}
+            if now != set(rows):
+                round += 1
+            elif not any(start > round for start in starts):
+                break
+            else:
+                round = min(start for start in starts if start > round)
+            rows = sorted(now, key=str)
+        found.update((row, (at, FOREVER)) for row, at in begun.items())
+        return found
 
     def _ways(self, tables: Tables) -> Expected:
         (relation,) = self.relations
@@ -390,6 +450,8 @@ def random_body(random: Random) -> Body:
         return _two(random)
     choices = {"all": STEPS, "first": (*STEPS, *MORE_STEPS), "span": NEGATIVE_STEPS}
     chosen = [random.choice(choices.get(kind, STEPS))]
+    if kind == "least" and random.random() < 0.6:
+        chosen = random.sample(LABEL_STEPS, random.choice((1, 1, 2)))
     if kind in ("first", "span") and random.random() < 0.4:
         more = NEGATIVE_STEPS if kind == "span" else ()
         chosen.append(random.choice((*STEPS, *MORE_STEPS, *more)))

@@ -237,6 +237,42 @@ def test_explain_says_what_rounds_take_back() -> None:
         assert "a round at a time (the kernel for all does not take keys of texts" in told
 
 
+def test_small_labels_go_first_and_the_limit_does_not_count_their_waiting() -> None:
+    labels = (
+        "WITH RECURSIVE r(n, label) MAX RECURSION LEVEL 4 AS (SELECT n, min(label) FROM ("
+        "SELECT n, label FROM start UNION ALL SELECT b, {} FROM r JOIN e ON a = n{}"
+        ") GROUP BY n) SELECT n, label FROM r"
+    )
+    most = (1 << 63) - 1
+    with sqlview.connect() as db:
+        db.sql("CREATE TABLE start (n INT, label BIGINT)")
+        db.sql("CREATE TABLE e (a INT, b INT)")
+        db.sql(f"CREATE MATERIALIZED VIEW least AS {labels.format('label', '')}")
+        db.sql("CREATE MATERIALIZED VIEW far AS " + labels.format("label + 1", ""))
+        db.sql("CREATE MATERIALIZED VIEW few AS " + labels.format("label", " WHERE label < 5"))
+        first = "priority: small label first, 64 rounds for each bit, which the limit does not"
+        told = {v: str(db.sql(f"EXPLAIN MATERIALIZED VIEW {v}")) for v in ("least", "far", "few")}
+        assert [first in told[v] for v in told] == [True, False, False]
+        db.sql("INSERT INTO e VALUES (1, 2), (2, 3), (3, 4)")
+        for label in (most, None, 1 << 53, (1 << 53) - 1, 0, -5):
+            db.sql(f"INSERT INTO start VALUES (1, {'NULL' if label is None else label})")
+            expected = most if label is None else label
+            assert _rows(db, "least") == [(n, expected) for n in (1, 2, 3, 4)]
+            _equal(db, "least")
+        db.sql("INSERT INTO e VALUES (4, 5)")
+        with pytest.raises(ViewError, match="limit of 4 rounds, MAX RECURSION LEVEL"):
+            db.view("least").rows()
+        db.sql("INSERT INTO start VALUES (4, -6)")
+        assert _rows(db, "least") == [(1, -5), (2, -5), (3, -5), (4, -6), (5, -6)]
+        _equal(db, "least")
+        db.sql("DELETE FROM start WHERE label <= 0")  # the others had to wait
+        with pytest.raises(ViewError, match="limit of 4 rounds, MAX RECURSION LEVEL"):
+            db.view("least").rows()
+        db.sql("DELETE FROM e WHERE a = 4")
+        assert _rows(db, "least") == [(n, (1 << 53) - 1) for n in (1, 2, 3, 4)]
+        _equal(db, "least")
+
+
 def test_views_share_a_loop_and_go() -> None:
     with _opened(None, REACH) as db:
         db.sql("INSERT INTO start VALUES (1)")

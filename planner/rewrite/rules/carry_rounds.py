@@ -32,9 +32,11 @@ from functools import partial
 
 from planner.analysis.constants import FALSE, TRUE
 from planner.analysis.keys import TableKey
+from planner.analysis.priority import delay_of, label_of
 from planner.calculus import functions
 from planner.calculus.algebra import (
     FOREVER,
+    MOST_DELAY,
     RECOMPUTED,
     Aggregate,
     AggregateCall,
@@ -68,6 +70,8 @@ from planner.rewrite.rules import expand_joins, expand_single_rows, split_distin
 _ONE = Literal(1, BIGINT)
 _FIRST = (Field("round", BIGINT, False),)
 _SPAN = (Field("from", BIGINT, False), Field("to", BIGINT, False))
+#: The most rounds of a relation whose labels may wait for theirs.
+_MOST_LIMIT = (1 << 20) - 4 - MOST_DELAY
 #: Of what is made of no row of the relation.
 _ALWAYS: tuple[Expr, ...] = (Literal(-1, BIGINT), Literal(FOREVER, BIGINT))
 
@@ -109,7 +113,7 @@ def _carried(plan: Recursive, carrying: _Carrying) -> Recursive:
     if len(rounds) > 1:
         rounds[1] = functions.scalar("least", (rounds[1], _ALWAYS[1]))
     made = Project(body, (*columns[:width], *rounds), body.schema)
-    return replace(plan, body=made, marks=len(carrying.marks))
+    return replace(plan, body=made, marks=len(carrying.marks), label=carrying.label)
 
 
 def _next(plan: Recursive, whose: Column, round: Column) -> Expr:
@@ -133,6 +137,8 @@ class _Carrying:
     """Rewrites each distinct node of one body once. `marks`: the columns that say the rounds."""
 
     marks: Schema
+    #: The column whose values wait for rounds by their size (planner.analysis.priority).
+    label: int | None = None
 
     def __init__(self, plan: Recursive) -> None:
         self._plan = plan
@@ -157,7 +163,7 @@ class _Carrying:
     def _carried(self, plan: Plan) -> Plan:
         ref = self._ref(plan)
         if ref is None:
-            exprs = (*identity(plan.schema), *_ALWAYS[: len(self.marks)])
+            exprs = (*identity(plan.schema), *self._always(plan))
             return self._projected(plan, exprs, plan.schema)
         match plan:
             case RecursiveRef():
@@ -187,6 +193,10 @@ class _Carrying:
                 raise self._refusal(plan, ref)
             case _:
                 return self._other(plan, ref)
+
+    def _always(self, plan: Plan) -> tuple[Expr, ...]:
+        """The rounds of what reads no reference."""
+        return _ALWAYS[: len(self.marks)]
 
     def _keeps(self, plan: SemiJoin | MarkJoin | OuterJoin) -> bool:
         """Whether it decides about rows of its left side, which has the references, for good."""
@@ -313,6 +323,15 @@ class _Spans(_Carrying):
     def __init__(self, plan: Recursive, table_key: TableKey) -> None:
         super().__init__(plan)
         self._table_key = table_key
+        found = None if plan.limit > _MOST_LIMIT else label_of(plan)
+        self.label, self._starts = found or (None, {})
+
+    def _always(self, plan: Plan) -> tuple[Expr, ...]:
+        at = self._starts.get(id(plan))
+        if at is None:
+            return _ALWAYS
+        delay = delay_of(identity(plan.schema)[at])
+        return functions.arithmetic("subtract", delay, _ONE), _ALWAYS[1]
 
     def _while(self, plan: Plan, several: bool) -> Plan:
         if not several:
