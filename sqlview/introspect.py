@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from operators import budget, slabs
-from operators.dataflow import Dataflow
+from operators.dataflow import Dataflow, Key
 from operators.executor.placement import SparkCosts
 from operators.nodes.loop import LoopOperator
 from planner import dataflow as ir
 from planner import parse
 from planner.bind import bind_query
+from planner.calculus.expr import Expr
 from planner.explain import (
     explain_dataflow,
     explain_logical,
@@ -118,55 +119,128 @@ def key_text(spec: ir.Index) -> str:
             return f"{partition}; {order}" if partition else order
 
 
-def arrangements(catalog: Catalog, dataflow: Dataflow) -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A relation, an index or a filter as it was: `rows` that live, or an index's entries, `bytes`,
+    and those of them that are a merge's second copy. `of`: an index, or a filter's predicate."""
+
+    node: ir.Node
+    owner: str
+    rows: int
+    bytes: int
+    merging: int
+    readers: frozenset[str]
+    of: ir.Index | Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept at a moment, and what steps have cost: all statistics are told from that, which
+    stays as it is whatever happens then. `named`: stored nodes; `views` by their readers; `nodes`
+    that run, with the seconds that each took, and its readers."""
+
+    named: Mapping[ir.Node, str]
+    views: Mapping[str, tuple[str, int, bool]]
+    nodes: tuple[tuple[Key, float, frozenset[str]], ...]
+    relations: tuple[Piece, ...]
+    indexes: tuple[Piece, ...]
+    filters: tuple[Piece, ...]
+    steps: tuple[StepMetrics, ...]
+    spare_bytes: int
+    process_bytes: int
+    index_builds: int
+    spark: SparkCosts | None
+
+    def readers(self, piece: Piece) -> list[str]:
+        """The names of the views that read a piece, sorted."""
+        return sorted(self.views[r][0] if r in self.views else r for r in piece.readers)
+
+
+def kept(
+    catalog: Catalog,
+    dataflow: Dataflow,
+    steps: tuple[StepMetrics, ...],
+    spark: SparkCosts | None,
+) -> Kept:
+    """What is kept now. Cost: a pass over the pieces."""
+    nodes = tuple((n.key, n.seconds, frozenset(n.readers)) for n in dataflow.installed)
+    readers = {key: by for key, _, by in nodes}
+    relations, indexes, filters = list[Piece](), list[Piece](), list[Piece]()
+    for key, relation in dataflow.relations():
+        owner, node = key
+        by = readers.get(key, frozenset())
+        if isinstance(node, ir.Source):
+            by = frozenset(catalog.readers(catalog.entry(node.relation)))
+        relations.append(Piece(node, owner, relation.live_rows, relation.nbytes, 0, by))
+    for i in dataflow.indexes:
+        spine, used, by = i.state.spine, i.state.nbytes, frozenset(i.readers)
+        merging = used - sum(b.nbytes for b in spine.batches)
+        piece = Piece(i.spec.relation, i.owner, spine.entries, used, merging, by, i.spec)
+        indexes.append(piece)
+    for (owner, node), _, f in dataflow.filters_over():
+        rows, by = f.state.relation.live_rows, frozenset(f.readers)
+        filters.append(Piece(node, owner, rows, f.state.nbytes, 0, by, f.state.predicate))
+    return Kept(
+        named=relation_names(catalog, dataflow),
+        views={v.reader: (v.name, v.changes, v.computed) for v in catalog.views()},
+        nodes=nodes,
+        relations=tuple(relations),
+        indexes=tuple(indexes),
+        filters=tuple(filters),
+        steps=steps,
+        spare_bytes=slabs.spare_bytes(),
+        process_bytes=budget.anonymous_bytes(),
+        index_builds=dataflow.index_builds,
+        spark=spark,
+    )
+
+
+def arrangements(kept: Kept) -> pa.Table:
     """One row per live index, see ARRANGEMENTS_SCHEMA; sorted by relation and key."""
-    names, readers = relation_names(catalog, dataflow), catalog.reader_names()
     rows = [
         {
-            "relation": names[i.spec.relation] + _suffix(i.owner),
-            "key": key_text(i.spec),
-            "rows": i.state.spine.entries,
-            "bytes": i.state.nbytes,
-            "readers": _named(i.readers, readers),
+            "relation": kept.named[i.node] + _suffix(i.owner),
+            "key": _detail(i),
+            "rows": i.rows,
+            "bytes": i.bytes,
+            "readers": kept.readers(i),
         }
-        for i in dataflow.indexes
+        for i in kept.indexes
     ]
     rows.sort(key=lambda row: (str(row["relation"]), str(row["key"])))
     return pa.Table.from_pylist(rows, ARRANGEMENTS_SCHEMA)
 
 
-def state(catalog: Catalog, dataflow: Dataflow) -> pa.Table:
+def state(kept: Kept) -> pa.Table:
     """All that is kept in memory, piece by piece, the largest first: see STATE_SCHEMA. The bytes of
-    all but tables add up to Metrics.state_bytes. Cost: a pass over the pieces."""
-    names, named = relation_names(catalog, dataflow), catalog.reader_names()
-    installed = {(n.owner, n.node): n.readers for n in dataflow.installed}
+    all but tables add up to Metrics.state_bytes."""
     rows: list[dict[str, object]] = []
 
-    def add(
-        kind: str, relation: str, detail: str | None, sizes: tuple[int, int, int],
-        readers: Iterable[str],
-    ) -> None:  # fmt: skip
-        values = (kind, relation, detail, *sizes, _named(readers, named))
+    def add(kind: str, piece: Piece) -> None:
+        relation = kept.named[piece.node] + _suffix(piece.owner)
+        sizes = (piece.rows, piece.bytes, piece.merging)
+        values = (kind, relation, _detail(piece), *sizes, kept.readers(piece))
         rows.append(dict(zip(STATE_SCHEMA.names, values, strict=True)))
 
-    for (owner, node), relation in dataflow.relations():
-        readers = installed.get((owner, node), set())
-        kind = "groups" if ir.is_grouped(node) else "rows"
-        if isinstance(node, ir.Source):
-            kind, readers = "table", set(catalog.readers(catalog.entry(node.relation)))
-        sizes = (relation.live_rows, relation.nbytes, 0)
-        add(kind, names[node] + _suffix(owner), None, sizes, readers)
-    for i in dataflow.indexes:
-        spine = i.state.spine
-        used = sum(b.nbytes for b in spine.batches)
-        sizes = (spine.entries, i.state.nbytes, i.state.nbytes - used)
-        add("index", names[i.spec.relation] + _suffix(i.owner), key_text(i.spec), sizes, i.readers)
-    for (owner, node), _, f in dataflow.filters_over():
-        sizes = (f.state.relation.live_rows, f.state.nbytes, 0)
-        detail = predicate_text(f.state.predicate, node.schema)
-        add("filter", names[node] + _suffix(owner), detail, sizes, f.readers)
+    for relation in kept.relations:
+        kind = "groups" if ir.is_grouped(relation.node) else "rows"
+        add("table" if isinstance(relation.node, ir.Source) else kind, relation)
+    for index in kept.indexes:
+        add("index", index)
+    for piece in kept.filters:
+        add("filter", piece)
     rows.sort(key=lambda r: (-int(str(r["bytes"])), *(str(r[c]) for c in STATE_SCHEMA.names[:3])))
     return pa.Table.from_pylist(rows, STATE_SCHEMA)
+
+
+def _detail(piece: Piece) -> str | None:
+    match piece.of:
+        case None:
+            return None
+        case ir.Arrangement() | ir.HashArrangement() | ir.OrderedArrangement():
+            return key_text(piece.of)
+        case predicate:
+            return predicate_text(predicate, piece.node.schema)
 
 
 def _suffix(owner: str) -> str:
@@ -188,64 +262,44 @@ class _Sums:
     seconds: float = 0.0
 
 
-def view_metrics(catalog: Catalog, dataflow: Dataflow) -> dict[str, ViewMetrics]:
-    """The metrics of each view, by name. Cost: a pass over installed nodes, indexes and filters,
-    and the views that read each."""
-    sums = {v.reader: _Sums() for v in catalog.views()}
-    relations = dict(dataflow.relations())
-    for installed in dataflow.installed:
-        relation = relations.get(installed.key)
-        for view in installed.readers & sums.keys():
-            sums[view].seconds += installed.seconds
-            sums[view].bytes += 0 if relation is None else relation.nbytes
-    for index in dataflow.indexes:
-        nbytes, readers = index.state.nbytes, index.readers
-        views = sum(not reader.startswith("(") for reader in readers)
+def _view_metrics(kept: Kept) -> dict[str, ViewMetrics]:
+    """The metrics of each view, by name."""
+    sums = {reader: _Sums() for reader in kept.views}
+    stored = {(r.owner, r.node): r.bytes for r in kept.relations}
+    for key, seconds, readers in kept.nodes:
         for view in readers & sums.keys():
-            sums[view].bytes += nbytes
+            sums[view].seconds += seconds
+            sums[view].bytes += stored.get(key, 0)
+    for index in kept.indexes:
+        views = sum(not reader.startswith("(") for reader in index.readers)
+        for view in index.readers & sums.keys():
+            sums[view].bytes += index.bytes
             sums[view].indexes += 1
             sums[view].shared += views > 1
-    for live in dataflow.filters:
-        for view in live.readers & sums.keys():
-            sums[view].bytes += live.state.nbytes
+    for each in kept.filters:
+        for view in each.readers & sums.keys():
+            sums[view].bytes += each.bytes
     return {
-        v.name: ViewMetrics(v.changes, s.bytes, s.indexes, s.shared, s.seconds, v.computed)
-        for v in catalog.views()
-        for s in (sums[v.reader],)
+        name: ViewMetrics(changes, s.bytes, s.indexes, s.shared, s.seconds, computed)
+        for reader, (name, changes, computed) in kept.views.items()
+        for s in (sums[reader],)
     }
 
 
-def state_bytes(dataflow: Dataflow) -> tuple[int, int]:
-    """Bytes of derived relations, indexes and filters, and bytes of base tables' rows."""
-    tables = derived = 0
-    for (_, node), relation in dataflow.relations():
-        if isinstance(node, ir.Source):
-            tables += relation.nbytes
-        else:
-            derived += relation.nbytes
-    derived += sum(i.state.nbytes for i in dataflow.indexes)
-    derived += sum(f.state.nbytes for f in dataflow.filters)
-    return derived, tables
-
-
-def metrics(
-    catalog: Catalog,
-    dataflow: Dataflow,
-    steps: tuple[StepMetrics, ...],
-    spark: SparkCosts | None,
-) -> Metrics:
-    """Cost: a pass over all that is kept for each view."""
-    derived, tables = state_bytes(dataflow)
+def metrics(kept: Kept) -> Metrics:
+    """What steps and views have cost."""
+    pieces = (*kept.relations, *kept.indexes, *kept.filters)
+    tables = sum(p.bytes for p in kept.relations if isinstance(p.node, ir.Source))
     return Metrics(
-        steps=steps,
-        views=view_metrics(catalog, dataflow),
-        state_bytes=derived,
+        steps=kept.steps,
+        views=_view_metrics(kept),
+        state_bytes=sum(p.bytes for p in pieces) - tables,
         table_bytes=tables,
-        spare_bytes=slabs.spare_bytes(),
-        process_bytes=budget.anonymous_bytes(),
-        index_builds=dataflow.index_builds,
-        operators=len(dataflow.installed),
-        spark=spark,
+        spare_bytes=kept.spare_bytes,
+        process_bytes=kept.process_bytes,
+        index_builds=kept.index_builds,
+        operators=len(kept.nodes),
+        spark=kept.spark,
     )
 
 

@@ -213,16 +213,12 @@ class Session:
         self._statistics = Statistics(
             self._lock,
             self._working,
-            {
-                "arrangements": lambda: introspect.arrangements(self._catalog, self._dataflow),
-                "state": lambda: introspect.state(self._catalog, self._dataflow),
-                "metrics": lambda: introspect.metrics(
-                    self._catalog,
-                    self._dataflow,
-                    tuple(self._writer.steps),
-                    None if self._spark_side is None else self._spark_side.costs,
-                ),
-            },
+            lambda: introspect.kept(
+                self._catalog,
+                self._dataflow,
+                tuple(self._writer.steps),
+                None if self._spark_side is None else self._spark_side.costs,
+            ),
         )
         self._definitions.ended = self._statistics.publish
         self._writer.ended = (self._versions.publish, self._statistics.publish)
@@ -656,14 +652,12 @@ class Session:
         """Every live index: see introspect.ARRANGEMENTS_SCHEMA. While another thread is at work, as
         of the latest epoch; so are `state` and `metrics`, see sqlview.statistics."""
         self._check_open()
-        found: pa.Table = self._statistics.of("arrangements")
-        return found
+        return introspect.arrangements(self._statistics.of())
 
     def state(self) -> pa.Table:
         """All that is kept in memory and who reads it: see introspect.STATE_SCHEMA."""
         self._check_open()
-        found: pa.Table = self._statistics.of("state")
-        return found
+        return introspect.state(self._statistics.of())
 
     @property
     def last_step(self) -> StepMetrics | None:
@@ -675,8 +669,7 @@ class Session:
         """What the latest steps and the views have cost, and what is kept. Cost: O(all that is
         kept, in pieces): `last_step` is for each step."""
         self._check_open()
-        found: Metrics = self._statistics.of("metrics")
-        return found
+        return introspect.metrics(self._statistics.of())
 
     def checkpoint(self, even_if_same: bool = False) -> None:
         """Write down all there is, so that opening the store reads that and applies only what was

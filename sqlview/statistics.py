@@ -10,12 +10,12 @@ Invariant: what `of` returns is as of the end of some step during the call, or t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 from operators import interrupts
 from sqlview.commits import SessionLock
+from sqlview.introspect import Kept
 
 #: What nobody has asked for within so many steps is not counted at their ends any more.
 IDLE_STEPS = 8
@@ -24,53 +24,50 @@ LONG_ROWS = 50_000
 
 
 class Statistics:
-    """State: what was counted last, by kind, and for how many steps more that is done."""
+    """State: what was counted last, and for how many steps more that is done."""
 
     def __init__(
         self,
         lock: SessionLock,
         working: Callable[[], AbstractContextManager[None]],
-        count: Mapping[str, Callable[[], Any]],
+        count: Callable[[], Kept],
     ) -> None:
-        """`lock`: held by who is at work; `working`: does so; `count`: by kind, makes a value."""
+        """`lock`: held by who is at work; `working`: does so; `count`: what is kept."""
         self._lock = lock
         self._working = working
         self._count = count
-        self._counted: dict[str, Any] = {}
-        self._left: dict[str, int] = {}
+        self._counted: Kept | None = None
+        self._left = 0
 
-    def of(self, kind: str) -> Any:
-        """The statistics of a kind. Cost: a pass over what is kept, if nobody is at work; waits for
-        the step that goes on, if nobody has asked for IDLE_STEPS steps."""
-        self._left[kind] = IDLE_STEPS
+    def of(self) -> Kept:
+        """What is kept. Cost: a pass over it, if nobody is at work; waits for the step that goes
+        on, if nobody has asked for IDLE_STEPS steps."""
+        self._left = IDLE_STEPS
         with interrupts.held():
             if self._lock.acquire(blocking=False):
                 try:
-                    return self._now(kind)
+                    return self._now()
                 finally:
                     self._lock.release()
-        counted = self._counted.get(kind)
-        return self._now(kind) if counted is None else counted
+        counted = self._counted
+        return self._now() if counted is None else counted
 
-    def _now(self, kind: str) -> Any:
+    def _now(self) -> Kept:
         with self._working():
-            counted = self._counted[kind] = self._count[kind]()
+            counted = self._counted = self._count()
             return counted
 
     def before_long(self, rows: int) -> None:
         """What begins may go through so many rows; whoever calls is at work, and has changed
         nothing yet. Where it is soon done, who asks can wait: to count costs as much as there is.
         """
-        if rows < LONG_ROWS:
-            return
-        self._counted = {kind: count() for kind, count in self._count.items()}
+        if rows >= LONG_ROWS:
+            self._counted = self._count()
 
     def publish(self) -> None:
         """A step has ended, or a statement; whoever calls is still at work. If that fails, who asks
         waits."""
-        if not self._left and not self._counted:
-            return
-        self._counted = {}
-        left = {kind: steps - 1 for kind, steps in self._left.items() if steps > 0}
-        self._left = left
-        self._counted = {kind: self._count[kind]() for kind in left}
+        self._counted = None
+        if self._left > 0:
+            self._left -= 1
+            self._counted = self._count()

@@ -537,15 +537,18 @@ class Relation(Rows):
         there = self._addresses[:, : len(self._buffers)] != 0
         there &= self._addresses[self._ids_slot, : len(self._buffers)] != NO_IDS.ctypes.data
         rows = self._addresses[self._kept_slot, : len(self._buffers)]
-        for layout, slot in zip(self._layouts, self._value_slot, strict=True):
-            if layout.textual:
-                for block in np.flatnonzero(there[slot]).tolist():
-                    offsets = self._buffers[block][slot]
-                    if offsets is not None:  # else they are mapped by address alone
-                        total += 4 * (int(rows[block]) + 1) + int(offsets[rows[block]])
-            else:
-                total += layout.storage.itemsize * layout.words * int(rows[there[slot]].sum())
-            total += int(rows[there[slot] & there[slot + 1]].sum())
+        slots = np.array(self._value_slot, np.int64)
+        values = there[slots]
+        total += int(((values & there[slots + 1]) @ rows).sum())
+        widths = [
+            0 if each.textual else each.storage.itemsize * each.words for each in self._layouts
+        ]
+        total += int(np.array(widths, np.int64) @ (values @ rows))
+        for i in (i for i, layout in enumerate(self._layouts) if layout.textual):
+            for block in np.flatnonzero(values[i]).tolist():
+                offsets = self._buffers[block][self._value_slot[i]]
+                if offsets is not None:  # else they are mapped by address alone
+                    total += 4 * (int(rows[block]) + 1) + int(offsets[rows[block]])
         total += 2 * int(rows[there[self._ids_slot]].sum())
         for buffers in self._buffers:
             dead = buffers[self._dead_slot]

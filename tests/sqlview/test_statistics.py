@@ -96,10 +96,10 @@ def test_nor_is_the_creation_of_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_nobody_asks_for_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = []
-    count = sqlview.introspect.state
+    count = sqlview.introspect.kept
     with _db() as db:
         monkeypatch.setattr(
-            sqlview.introspect, "state", lambda *some: counted.append(1) or count(*some)
+            sqlview.introspect, "kept", lambda *some: counted.append(1) or count(*some)
         )
         _commit(db, 1)
         db.sql("CREATE MATERIALIZED VIEW w AS SELECT sum(a) AS s FROM t")
