@@ -24,6 +24,7 @@ from operators.flight.rendering import texts
 from operators.flight.unchanged import without_unchanged
 from operators.nodes.errors import ErrorState
 from operators.nodes.operator import Inputs, Kept, Operator, Place
+from operators.nodes.programs import FEW_ROWS, program_of
 from operators.scalar.text import shortened
 from operators.scalar.value import Errors, only_where
 from operators.state.shared import Shared
@@ -49,12 +50,22 @@ class MapOperator(Operator[ir.Map]):
         self.used = tuple(sorted(columns_used(*node.predicates, *node.outputs)))
         #: Predicates that are tested on the same rows, and the columns that they read.
         self._tests: list[tuple[list[scalar.Compiled], tuple[int, ...]]] = []
-        for p in node.predicates:
+        self._tests_ahead = 0
+        #: So many of them come before `_program`, which has all others and outputs.
+        self._ahead = len(node.predicates)
+        self._program = program_of((), node.outputs)
+        while self._ahead and (
+            longer := program_of(node.predicates[self._ahead - 1 :], node.outputs)
+        ):
+            self._ahead, self._program = self._ahead - 1, longer
+        for number, p in enumerate(node.predicates):
             columns = tuple(sorted(columns_used(p)))
             textual = any(is_textual(node.input.schema[c].type) for c in columns)
-            if not self._tests or self._tests[-1][1] != columns or textual:
+            if not self._tests or self._tests[-1][1] != columns or textual or number == self._ahead:
                 self._tests.append(([], columns))
             self._tests[-1][0].append(scalar.compile(p))
+            if number < self._ahead:
+                self._tests_ahead = len(self._tests)
         self._output_columns = [tuple(sorted(columns_used(o))) for o in node.outputs]
         self._outputs = [
             o.index if isinstance(o, ColumnRef) else scalar.compile(o) for o in node.outputs
@@ -94,7 +105,24 @@ class MapOperator(Operator[ir.Map]):
             return self._mapped(delta)
 
     def _mapped(self, delta: Delta) -> Delta:
-        for predicates, columns in self._tests:
+        program = self._program
+        if program is None or len(delta) > FEW_ROWS:
+            return self._projected(self._tested(delta, self._tests), [])
+        delta = self._tested(delta, self._tests[: self._tests_ahead])
+        if len(delta) == 0:
+            return self._nothing
+        done = program.run(delta)
+        if done is None:
+            return self._projected(self._tested(delta, self._tests[self._tests_ahead :]), [])
+        if done.kept is not None:
+            delta = delta.select(done.kept)
+        return self._projected(delta, done.columns)
+
+    def _tested(
+        self, delta: Delta, tests: Sequence[tuple[list[scalar.Compiled], tuple[int, ...]]]
+    ) -> Delta:
+        """What passes the predicates."""
+        for predicates, columns in tests:
             if len(delta) == 0:
                 break
             keep: Bools | None = None
@@ -106,12 +134,16 @@ class MapOperator(Operator[ir.Map]):
                 keep = passing(value) if keep is None else keep & passing(value)
             assert keep is not None
             delta = delta.filter(keep)
+        return delta
+
+    def _projected(self, delta: Delta, computed: list[tuple[int, Column]]) -> Delta:
+        """The outputs of what passed; `computed`: those that are there, by their numbers."""
         if len(delta) == 0:
             return self._nothing
-        computed: list[tuple[int, Column]] = []
+        there = {i for i, _ in computed}
         failed: Bools | None = None
         for i, output in enumerate(self._outputs):
-            if isinstance(output, int):
+            if isinstance(output, int) or i in there:
                 continue
             value, errors = output.computed(delta.column, len(delta))
             if errors is not None:

@@ -402,15 +402,8 @@ class Relation(Rows):
         Columns of the same array of rows, gathered one after the other, count as one visit. The
         rows of this step's latest append are still at hand, in the columns that they came in.
         """
+        self._visit(rows)
         fresh = self._fresh
-        if self._gathered is None or self._gathered() is not rows:
-            self._gathered = weakref.ref(rows)
-            self.work.rows += len(rows)
-            self._whole, self._part = False, None
-            if fresh is not None and len(rows) and len(rows) <= len(fresh.rows):
-                self._whole = fresh.has_exactly(rows)
-                if not self._whole and rows.min() >= fresh.rows[0]:
-                    self._part = rows - fresh.rows[0]
         if fresh is not None and self._whole:
             return self._as_stored(column, fresh.columns[column])
         if fresh is not None and self._part is not None:
@@ -418,6 +411,34 @@ class Relation(Rows):
         if self._waiting[column]:
             return self._gather_waiting(column, rows)
         return self._gather(column, rows)
+
+    def _visit(self, rows: Ints) -> None:
+        """Count a visit to `rows`, once, and see where in the latest append they are."""
+        if self._gathered is not None and self._gathered() is rows:
+            return
+        self._gathered = weakref.ref(rows)
+        self.work.rows += len(rows)
+        self._whole, self._part = False, None
+        fresh = self._fresh
+        if fresh is not None and len(rows) and len(rows) <= len(fresh.rows):
+            self._whole = fresh.has_exactly(rows)
+            if not self._whole and rows.min() >= fresh.rows[0]:
+                self._part = rows - fresh.rows[0]
+
+    def load_words(
+        self,
+        slots: Ints,
+        columns: tuple[int, ...],
+        rows: Ints,
+        words: Ints,
+        none: Bools,
+        nullable: Ints,
+    ) -> bool:
+        for column in columns:
+            if self._waiting[column]:
+                return False
+        self._visit(rows)
+        return super().load_words(slots, columns, rows, words, none, nullable)
 
     def _as_stored(self, column: int, values: Column) -> Column:
         """Values as they are gathered otherwise: columns are compared word by word."""
@@ -468,11 +489,6 @@ class Relation(Rows):
             assert raw is not None
             values[at[start:end]] = raw[rows[at[start:end]] - first]
         return Column(known.type, values, valid)
-
-    def slot_of(self, column: int) -> tuple[int, int]:
-        """The slot of a column of numbers, and the bytes that each takes there."""
-        layout = self._layouts[column]
-        return self._value_slot[column], layout.storage.itemsize * layout.words
 
     def addresses(self, columns: Iterable[int]) -> tuple[int, ...]:
         """For kernels that read these columns, and versions, by address: where the addresses of the

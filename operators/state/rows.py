@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.flight.column import Bools, Column, Ints, text_type
-from operators.kernels import memory, versions
+from operators.kernels import memory, programs, versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state.pieces import Array, Home, MappedFiles
 from operators.state.shared import Shared
@@ -106,6 +106,29 @@ class Rows:
         memory.gather_words(
             self._addresses, self._ids_slot, self._kept_slot, slots, rows, places, out
         )
+
+    def slot_of(self, column: int) -> tuple[int, int]:
+        """The slot of a column of numbers, and the bytes that each takes there."""
+        layout = self._layouts[column]
+        return self._value_slot[column], layout.storage.itemsize * layout.words
+
+    def load_words(
+        self,
+        slots: Ints,
+        columns: tuple[int, ...],
+        rows: Ints,
+        words: Ints,
+        none: Bools,
+        nullable: Ints,
+    ) -> bool:
+        """The words of `columns`, whose `slots` these are, at `rows`, as `kernels.programs.load`
+        has them; returns whether they can be read in one go."""
+        if self._readable is not None and not set(columns).issubset(self._readable):
+            return False
+        programs.load(
+            self._addresses, self._ids_slot, self._kept_slot, slots, rows, words, none, nullable
+        )
+        return True
 
     def gather_all(self, rows: Ints) -> list[Column]:
         return [self.gather(i, rows) for i in range(len(self.schema))]
