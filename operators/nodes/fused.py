@@ -154,8 +154,8 @@ class Fused:
         self._operator = operator
         self._paths = tuple(_Paths(loop, self.sites, operator).all())
         self._made: _Program | None = None
-        #: That of the time before: changes are alike.
-        self._room = LEAST_ROOM
+        #: How much room a changed row took of late: changes are alike.
+        self._room_each = 0.0
         #: Of how many epochs it was found in turn that they need too much, and how many from now
         #: on are not tried for that.
         self._larger, self._untried = 0, 0
@@ -169,7 +169,8 @@ class Fused:
 
         Cost: the keys that change in each round and the rows that they have, some tens of calls.
         """
-        if self._untried or sum(map(len, given.values())) > MOST_ROWS:
+        many_rows = sum(map(len, given.values()))
+        if self._untried or many_rows > MOST_ROWS:
             self._untried = max(self._untried - 1, 0)
             return None
         made = self._made
@@ -179,7 +180,9 @@ class Fused:
         sources, rows = made.rows(given)
         relations, indexes = made.tables(time, start)
         ops = made.operations()
-        room = self._room
+        room = LEAST_ROOM
+        while room < min(2 * self._room_each * many_rows, MOST_ROOM):  # too little costs a run
+            room = min(room * _GROWTH, MOST_ROOM)
         while True:
             counts = np.zeros(9, np.int64)
             counts[k.C_MOST] = _MOST_ENTRIES
@@ -200,7 +203,7 @@ class Fused:
             room = min(room * _GROWTH, MOST_ROOM)
         self._larger = 0
         needed = int(counts[[k.C_KEYS, k.C_COUNTED, k.C_HELD]].max())
-        self._room = room // _GROWTH if needed * _GROWTH**2 < room > LEAST_ROOM else room
+        self._room_each = (self._room_each + needed / max(many_rows, 1)) / 2
         made.looked_up(seeks, int(counts[k.C_ENTRIES]))
         parts = np.empty((2 * len(self.sites), 4), np.int64)
         many = int(counts[k.C_COUNTED] + counts[k.C_HELD])
