@@ -72,6 +72,8 @@ class Settings:
         self._given = given
         self._active = active
         self._named: Zone | None = None
+        #: All that was set when nothing was wrong.
+        self._checked: str | None = None
         if timezone is not None:
             zone = known_zone(timezone)
             if given is not None and self.zone() != zone:
@@ -107,11 +109,19 @@ class Settings:
     def check(self) -> None:
         """Raises: UnsupportedError if queries mean something else to Spark than to views.
 
-        Cost: with a Spark session, a call to its JVM for each setting.
+        Cost: with a Spark session, a call to its JVM; one for each setting if any was set since
+        the last time.
         """
         spark = self._spark()
         if spark is None:
             return
+        said = _all_set(spark)
+        if said is not None and said == self._checked:
+            return
+        self._check(spark)
+        self._checked = said
+
+    def _check(self, spark: SparkSession) -> None:
         for name, wanted in RELIED_ON.items():
             found = _setting(spark, name, wanted)
             if found.casefold() != wanted.casefold():
@@ -125,6 +135,15 @@ class Settings:
 
     def _spark(self) -> SparkSession | None:
         return self._active() if self._given is None else self._given
+
+
+def _all_set(spark: SparkSession) -> str | None:
+    """All that is set in a session, as the JVM writes it; None if there is no such call."""
+    conf = getattr(spark, "_jconf", None)
+    try:
+        return None if conf is None else str(conf.getAllAsJava().toString())
+    except Exception:  # what a dead session raises is told by who asks for a setting
+        return None
 
 
 def _setting(spark: SparkSession, name: str, *default: str) -> str:

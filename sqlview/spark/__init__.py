@@ -98,6 +98,7 @@ class SparkSide:
         #: What jobs cost, once somebody had to know.
         self.costs: SparkCosts | None = None
         self._shared = path is not None
+        self._named: str | None = None
         self._seen = False
         self._closed = False
         if path is None:
@@ -274,9 +275,10 @@ class SparkSide:
     def builder(self) -> SparkExecutor:
         """What builds indexes of the store. Raises: as `executor`, and where executors do not see
         the store."""
-        with using(self.spark):
-            self._check_seen(self.spark)
-        return self.executor
+        spark = self.spark
+        with using(spark):
+            self._check_seen(spark)
+        return self._executor or self.executor
 
     def writes(self, data: DataFrame, always: bool) -> bool:
         """Whether tasks can write a DataFrame into the store, and it is large or they are to
@@ -419,7 +421,9 @@ class SparkSide:
         return self._master().startswith("local")
 
     def _master(self) -> str:
-        return str(self.spark.conf.get("spark.master", "local"))
+        if self._named is None:
+            self._named = str(self.spark.conf.get("spark.master", "local"))
+        return self._named
 
 
 def _write_parts(

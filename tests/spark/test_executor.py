@@ -43,12 +43,14 @@ def test_random_steps(twins: MakeTwins) -> None:
     """Every kind of view, with exchanges everywhere: joins change on all sides, in many epochs."""
     pair = twins()
     stream = changes(7)
-    changed = 0
+    changed = jobs = 0
     for epochs in (1, 20, 3):
         changed += pair.step([stream.transaction(8) for _ in range(epochs)])
+        jobs += len(pair.executor.jobs)
         assert pair.executor.jobs[0].stages == 4, "two half joins, then sums"
     assert pair.executor.failures == 0
     assert changed > 300
+    assert 0 < len(pair.executor._frames._made) <= jobs // 3, "jobs of a shape share DataFrames"
 
 
 @pytest.mark.parametrize(

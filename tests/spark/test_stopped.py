@@ -18,6 +18,7 @@ import pyarrow as pa
 
 import sqlview
 from operators.executor import placement
+from operators.executor.spark.run import Frames
 from sqlview import SqlViewError
 from tests.spark.kills import orphans
 
@@ -92,7 +93,7 @@ with sqlview.connect(os.path.join(DIRECTORY, "other"), spark=spark, placement="s
     with db.transaction("inline") as tx:
         tx.insert("t", pa.table({"a": range(100_000), "b": pa.array([1, 2] * 50_000, pa.int32())}))
     executor = db._side().executor
-    executor._probe = waits_once
+    executor._frames = Frames(spark, waits_once)
     create = "CREATE MATERIALIZED VIEW v AS SELECT b, count(*) AS n FROM t GROUP BY b"
     creating = threading.Thread(target=lambda: fails(lambda: db.sql(create)))
     creating.start()

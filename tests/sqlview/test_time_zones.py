@@ -286,3 +286,34 @@ def test_casts_of_data_go_by_the_sessions_clocks() -> None:
         odd = pa.table({"day": pa.array([moment(2024, 7, 1)], pa.timestamp("s")).cast(stamps.type)})
         with pytest.raises(sqlview.DataError, match="does not hold exactly"):
             db.begin().insert("days", odd, cast=True)
+
+
+class Jvm:
+    """What a session in a JVM tells of all that is set at once; `asked`: how often one by one."""
+
+    def __init__(self) -> None:
+        self.set, self.asked = {TIME_ZONE: "UTC"}, 0
+        self.conf = self._jconf = self
+
+    def getAllAsJava(self) -> Any:  # noqa: N802
+        said = str(self.set)
+        return type("Map", (), {"toString": lambda _: said})()
+
+    def get(self, name: str, *default: str) -> str:
+        self.asked += 1
+        return self.set.get(name, RELIED_ON.get(name, ""))
+
+
+def test_settings_are_looked_at_again_once_one_was_set() -> None:
+    spark: Any = Jvm()
+    settings = Settings(spark, lambda: None, None)
+    for _ in range(3):
+        settings.check()
+    assert spark.asked == len(RELIED_ON)
+    spark.set["spark.sql.caseSensitive"] = "true"
+    for _ in range(2):
+        with pytest.raises(sqlview.UnsupportedError, match="while Spark has"):
+            settings.check()
+    spark.set["spark.sql.caseSensitive"] = "false"
+    settings.check()
+    assert spark.asked > len(RELIED_ON) + 2

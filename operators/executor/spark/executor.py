@@ -31,7 +31,7 @@ from operators.executor.spark.builder import JobBuilder, Limits
 from operators.executor.spark.costs import cores_of
 from operators.executor.spark.cut import SinkCut, cut_of, layers
 from operators.executor.spark.job import JOB_FORMAT, Job
-from operators.executor.spark.run import Probe, Run, running
+from operators.executor.spark.run import Frames, Probe, Run, running
 from operators.executor.spark.sinks import SinkOperator, sink_of
 from operators.executor.watch import Watch
 from operators.flight.delta import Delta
@@ -121,7 +121,7 @@ class SparkExecutor:
         )
         self._driver_rows = driver_rows
         self._watch = Watch() if watch is None else watch
-        self._probe = probe
+        self._frames = Frames(spark, probe)
         #: Jobs that failed for good; the driver did their work.
         self.failures = 0
         #: The jobs of the last step.
@@ -348,7 +348,7 @@ class SparkExecutor:
         """What comes of the run of a job, of which nothing is left if it raises; None if Spark
         gives it up. `instead`: what happens then."""
         try:
-            with running(self._spark, self._publisher, dataflow, self._watch, self._probe) as run:
+            with running(self._spark, self._publisher, dataflow, self._watch, self._frames) as run:
                 return work(run)
         except Exception as error:
             self.failures += 1

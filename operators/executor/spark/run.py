@@ -1,8 +1,11 @@
 """The run of a job: what its tasks are lent, what they read, and what is kept of what they write.
 
-Before a job the driver publishes the state that tasks read, and writes the job itself into a file,
-whose path travels by Spark's closures; so does that of a file with the user's functions, pickled
-apart from the job, which a session writes once for all jobs that have the same.
+Before a job the driver publishes the state that tasks read, and writes the job itself into a file.
+Its path travels as a property of Spark's job, so that DataFrames are made once for all jobs of one
+shape: to make them takes the driver some 150 calls of the JVM, longer than all else that a small
+job costs it. Where there are no such properties the path travels by Spark's closures. So does, in
+either case, that of a file with the user's functions, pickled apart from the job, which a session
+writes once for all jobs that have the same.
 
 Files that tasks write among the values carry a token that the run lends. When the run ends,
 whatever raised, what was for it alone is deleted, and so is what its tasks wrote, unless the driver
@@ -16,14 +19,16 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from pyspark import cloudpickle
-from pyspark.sql import SparkSession
+from pyspark import SparkContext, cloudpickle
+from pyspark.sql import DataFrame, SparkSession
 
 from operators import interrupts
 from operators.checkpoint import stored_dead, stored_values
@@ -46,10 +51,10 @@ def running(
     publisher: Publisher,
     dataflow: Dataflow,
     watch: Watch,
-    probe: Probe | None = None,
+    frames: Frames,
 ) -> Iterator[Run]:
     """The run of a job, which is over with the block."""
-    run = Run(spark, publisher, dataflow, watch, probe)
+    run = Run(spark, publisher, dataflow, watch, frames)
     try:
         yield run
     finally:
@@ -65,11 +70,11 @@ class Run:
         publisher: Publisher,
         dataflow: Dataflow,
         watch: Watch,
-        probe: Probe | None,
+        frames: Frames,
     ) -> None:
         self._spark, self._publisher, self._dataflow = spark, publisher, dataflow
         self._watch = watch
-        self._probe = probe
+        self._frames = frames
         self._lent = publisher.values.lend()
         self._publication: Publication | None = None
         self._kept = False
@@ -103,12 +108,7 @@ class Run:
 
         Raises: Spark's exceptions; KeyboardInterrupt, with the job cancelled.
         """
-        frame, functions = self._spark.range(0, tasks, 1, tasks), self._functions()
-        for stage, schema in enumerate(schemas):
-            if stage:
-                frame = frame.repartitionById(tasks, "target")
-            call = _stage(module, self.path, stage, self._probe, functions)
-            frame = frame.mapInArrow(call, schema)
+        kind = JobKind(module, tasks, tuple(schemas), self._functions())
         tag, interrupted = os.path.basename(self.path), False
 
         def cancel() -> None:
@@ -120,7 +120,11 @@ class Run:
         try:
             # Spark waits for its job where Python has left: it is to hear of it first.
             watched = self._watch.job(self._spark, len(schemas), rows)
-            with watched, interrupts.let_through(cancel):
+            with (
+                watched,
+                interrupts.let_through(cancel),
+                self._frames.of(kind, self.path) as frame,
+            ):
                 return frame.toArrow()
         except Exception as error:
             if interrupted:
@@ -188,14 +192,89 @@ def arrived(path: str) -> None:
 _ARRIVED: set[str] = set()
 
 
-def _stage(module: str, path: str, stage: int, probe: Probe | None, functions: str | None) -> Any:
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """What the DataFrames of a job are made of, see `Run.collect`. `functions`: the file with the
+    user's."""
+
+    module: str
+    tasks: int
+    schemas: tuple[str, ...]
+    functions: str | None
+
+
+class Frames:
+    """The DataFrames of jobs on one Spark. State: those of the latest kinds. `probe`: for tests."""
+
+    def __init__(self, spark: SparkSession, probe: Probe | None = None) -> None:
+        self._spark = spark
+        self._probe = probe
+        self._made: OrderedDict[JobKind, DataFrame] = OrderedDict()
+
+    @contextmanager
+    def of(self, kind: JobKind, path: str) -> Iterator[DataFrame]:
+        """That of a job, whose tasks read the file at `path` if it is run in the block."""
+        context = _context_of(self._spark)
+        if context is None:
+            yield self._new(kind, path)
+            return
+        frame = self._made.pop(kind, None)
+        if frame is None:
+            frame = self._new(kind, None)
+        self._made[kind] = frame
+        while len(self._made) > _KEPT_KINDS:
+            self._made.popitem(last=False)
+        context.setLocalProperty(_PATH, path)
+        try:
+            # Another name for it is run anew: Spark would take up what stages of the last job left.
+            yield frame.alias("job")
+        finally:
+            context.setLocalProperty(_PATH, None)  # type: ignore[arg-type]
+
+    def _new(self, kind: JobKind, path: str | None) -> DataFrame:
+        frame = self._spark.range(0, kind.tasks, 1, kind.tasks)
+        for stage, schema in enumerate(kind.schemas):
+            if stage:
+                frame = frame.repartitionById(kind.tasks, "target")
+            call = _stage(kind.module, path, stage, self._probe, kind.functions)
+            frame = frame.mapInArrow(call, schema)
+        return frame
+
+
+def _context_of(spark: SparkSession) -> SparkContext | None:
+    """What properties of jobs are set with, where they belong to a thread of Python's: neither over
+    Spark Connect nor with PYSPARK_PIN_THREAD=false."""
+    context: SparkContext | None = getattr(spark, "_sc", None)
+    if context is None:
+        return None
+    from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
+
+    return context if isinstance(context._gateway, ClientServer) else None
+
+
+_KEPT_KINDS = 32
+_PATH = "sqlview.job"
+
+
+def _stage(
+    module: str, path: str | None, stage: int, probe: Probe | None, functions: str | None
+) -> Any:
     """The function of one stage. What it closes over is the same for every attempt, and all that
-    Spark's own pickling carries: names, and a number (`probe` is for tests alone). `functions`: the
-    file with the user's."""
+    Spark's own pickling carries: names, and a number (`probe` is for tests alone). `path`: of the
+    job; None: as the property says."""
+    name = _PATH
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        at = path
+        if at is None:
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            assert context is not None
+            at = context.getLocalProperty(name)
+            assert at is not None
         if functions is not None:
             arrived(functions)
-        yield from import_module(module).run(path, stage, batches, probe)
+        yield from import_module(module).run(at, stage, batches, probe)
 
     return call
