@@ -150,6 +150,7 @@ class Kept:
     process_bytes: int
     index_builds: int
     spark: SparkCosts | None
+    heavy_exchanges: int
 
     def readers(self, piece: Piece) -> list[str]:
         """The names of the views that read a piece, sorted."""
@@ -161,6 +162,7 @@ def kept(
     dataflow: Dataflow,
     steps: tuple[StepMetrics, ...],
     spark: SparkCosts | None,
+    heavy_exchanges: int,
 ) -> Kept:
     """What is kept now. Cost: a pass over the pieces."""
     nodes = tuple((n.key, n.seconds, frozenset(n.readers)) for n in dataflow.installed)
@@ -192,6 +194,7 @@ def kept(
         process_bytes=budget.anonymous_bytes(),
         index_builds=dataflow.index_builds,
         spark=spark,
+        heavy_exchanges=heavy_exchanges,
     )
 
 
@@ -300,6 +303,7 @@ def metrics(kept: Kept) -> Metrics:
         index_builds=kept.index_builds,
         operators=len(kept.nodes),
         spark=kept.spark,
+        heavy_exchanges=kept.heavy_exchanges,
     )
 
 

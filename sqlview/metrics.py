@@ -59,7 +59,8 @@ class Metrics:
     with what Python, Arrow, DuckDB and compiled kernels take, and what steps made on their way and
     the C library has not given back. `index_builds`: indexes ever built. `operators`:
     those that run, each once, whoever shares it. `spark`: what jobs cost there, by which "auto"
-    places steps; None before it had to know.
+    places steps; None before it had to know. `heavy_exchanges`: how often, in this session's jobs
+    there, the rows of a key that one task would have had too many of went to all tasks instead.
     """
 
     steps: tuple[StepMetrics, ...]
@@ -71,3 +72,4 @@ class Metrics:
     index_builds: int = 0
     operators: int = 0
     spark: SparkCosts | None = None
+    heavy_exchanges: int = 0

@@ -218,6 +218,7 @@ class Session:
                 self._dataflow,
                 tuple(self._writer.steps),
                 None if self._spark_side is None else self._spark_side.costs,
+                0 if self._spark_side is None else self._spark_side.heavy_exchanges,
             ),
         )
         self._definitions.ended = self._statistics.publish

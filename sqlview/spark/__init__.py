@@ -168,6 +168,11 @@ class SparkSide:
             )
         return self._executor
 
+    @property
+    def heavy_exchanges(self) -> int:
+        """See Metrics."""
+        return 0 if self._executor is None else self._executor.heavy_exchanges
+
     def break_even(self) -> float:
         """The estimated work from which a step takes less time on Spark. Cost: where there are
         enough cores for that, two small jobs, once for a store."""

@@ -295,7 +295,7 @@ class Jvm:
         self.set, self.asked = {TIME_ZONE: "UTC"}, 0
         self.conf = self._jconf = self
 
-    def getAllAsJava(self) -> Any:  # noqa: N802
+    def getAllAsJava(self) -> Any:
         said = str(self.set)
         return type("Map", (), {"toString": lambda _: said})()
 

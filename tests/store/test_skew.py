@@ -6,6 +6,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def _is_even(stages: tuple[tuple[int, ...], ...]) -> None:
         assert len(rows) == TASKS and max(rows) <= 2 * median(rows), stages
 
 
-def test_a_heavy_key(tmp_path: Path, taken: list[Any]) -> None:
+def test_a_heavy_key(tmp_path: Path, taken: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the rows of a flood, and of a table under a new view, have one key: no task takes
     more than twice what others take, in the lookup of a join or where groups are added up."""
     seed = 1
@@ -99,6 +100,12 @@ def test_a_heavy_key(tmp_path: Path, taken: list[Any]) -> None:
         flood = max(taken, key=lambda stages: sum(stages[0]))
         assert len(flood) == 3 and sum(flood[0]) == sum(flood[1]) == ROWS
         _is_even(flood)
+        executor: Any = db._inline
+        assert sum(sum(job.heavy_rows) for job in executor.jobs) >= ROWS // 3
+        side = SimpleNamespace(costs=None, heavy_exchanges=executor.heavy_exchanges)
+        with monkeypatch.context() as patch:
+            patch.setattr(db, "_spark_side", side)
+            assert db.metrics().heavy_exchanges == executor.heavy_exchanges > 0
         taken.clear()
         for each in (db, other):
             each.sql(f"CREATE MATERIALIZED VIEW hydrated AS {VIEW.replace('count(*)', 'count(x)')}")

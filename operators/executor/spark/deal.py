@@ -62,12 +62,15 @@ def heavy(slices: Ints, tasks: int, least: int) -> Ints:
     return np.flatnonzero(np.bincount(slices, minlength=SLICES) > most)
 
 
-def spread(slices: Ints, targets: Ints, tasks: int, sender: int) -> None:
-    """Deal what is of heavy slices out by turns, which begin with the sender's own task."""
+def spread(slices: Ints, targets: Ints, tasks: int, sender: int) -> int:
+    """Deal what is of heavy slices out by turns, which begin with the sender's own task. Returns:
+    how many rows that is."""
     found = heavy(slices, tasks, LEAST_ROWS)
-    if len(found):
-        (at,) = np.isin(slices, found).nonzero()
-        targets[at] = (np.arange(len(at)) + sender) % tasks
+    if len(found) == 0:
+        return 0
+    (at,) = np.isin(slices, found).nonzero()
+    targets[at] = (np.arange(len(at)) + sender) % tasks
+    return len(at)
 
 
 def dealt(targets: Ints, tasks: int) -> Iterator[tuple[int, Ints]]:

@@ -68,7 +68,8 @@ APPLY_ROWS = 1 << 14
 @dataclass(slots=True)
 class JobMetrics:
     """One job: changed rows it started from, tasks per stage, rows that each task of each stage
-    took, bytes published and returned."""
+    took, rows of heavy keys that each stage dealt out to all tasks, bytes published and returned.
+    """
 
     rows: int
     tasks: int
@@ -80,6 +81,7 @@ class JobMetrics:
     run_seconds: float
     apply_seconds: float
     taken_rows: tuple[tuple[int, ...], ...]
+    heavy_rows: tuple[int, ...]
 
 
 class SparkExecutor:
@@ -124,6 +126,8 @@ class SparkExecutor:
         self._frames = Frames(spark, probe)
         #: Jobs that failed for good; the driver did their work.
         self.failures = 0
+        #: Exchanges of jobs, those of indexes too, that dealt rows of a heavy key out to all tasks.
+        self.heavy_exchanges = 0
         #: The jobs of the last step.
         self.jobs: list[JobMetrics] = []
 
@@ -321,6 +325,7 @@ class SparkExecutor:
                 run_seconds=over - published,
                 apply_seconds=time.perf_counter() - over,
                 taken_rows=outcome.taken,
+                heavy_rows=outcome.heavy_rows,
             )
         )
         return True
@@ -340,7 +345,9 @@ class SparkExecutor:
                 done[number] = list(applied.told(payloads, run.directory, directory, operator))
         if done:
             run.keep(name for some in done.values() for each in some for name in each.names)
-        return _Outcome(job, builder, rows, done)
+        taken, heavy_rows = task.taken(rows.get(task.taken_tag(job), []))
+        run.heavy_exchanges += sum(dealt > 0 for dealt in heavy_rows)
+        return _Outcome(job, builder, rows, done, taken, heavy_rows)
 
     def _tried(
         self, dataflow: Dataflow, work: Callable[[Run], Found], instead: str
@@ -349,7 +356,9 @@ class SparkExecutor:
         gives it up. `instead`: what happens then."""
         try:
             with running(self._spark, self._publisher, dataflow, self._watch, self._frames) as run:
-                return work(run)
+                found = work(run)
+                self.heavy_exchanges += run.heavy_exchanges
+                return found
         except Exception as error:
             self.failures += 1
             self._publisher.distrust()
@@ -366,17 +375,14 @@ def _operator_of(cut: SinkCut) -> SinkOperator:
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     """What the tasks of a job told: payloads by tag, and what they `applied`, by the number of the
-    sink among the active."""
+    sink among the active. `taken` rows, of each task of each stage, and of heavy keys."""
 
     job: Job
     builder: JobBuilder
     rows: dict[int, list[bytes]]
     applied: dict[int, list[Applied]]
-
-    @property
-    def taken(self) -> tuple[tuple[int, ...], ...]:
-        """How many rows each task of each stage took."""
-        return task.taken(self.rows.get(task.taken_tag(self.job), []))
+    taken: tuple[tuple[int, ...], ...]
+    heavy_rows: tuple[int, ...]
 
     def of_sink(self, number: int) -> list[bytes]:
         """Payloads for the sink of this number among the active."""

@@ -122,6 +122,7 @@ def build(run: Run, tasks: int, index: ArrangementState, first: int, is_unique: 
         job = _job(publication, tasks, index, first, is_unique, run)
     run.write(_JOB, job)
     collected = run.collect(__name__, job.tasks, (_EXCHANGE, _RESULT)).to_pylist()
+    run.heavy_exchanges += bool(job.heavy)
     told: list[dict[str, Any]] = sorted(collected, key=lambda row: int(row["task"]))
     repeated = _repeated(told)
     if repeated is not None:
@@ -142,6 +143,7 @@ def match(run: Run, tasks: int, index: ArrangementState, changed: Relation, firs
         job = _job(publication, tasks, index, first, False, run, keys, True)
     run.write(_JOB, job)
     collected = run.collect(__name__, job.tasks, (_EXCHANGE, _RESULT)).to_pylist()
+    run.heavy_exchanges += bool(job.heavy)
     told: list[dict[str, Any]] = sorted(collected, key=lambda row: int(row["task"]))
     none, repeated = np.empty(0, np.int64), _repeated(told)
     if repeated is not None:

@@ -52,6 +52,8 @@ class Outbox:
         self._targets: list[int] = []
         self._tags: list[int] = []
         self._payloads: list[bytes] = []
+        #: Rows of heavy slices that were dealt out to all tasks.
+        self.heavy_rows = 0
 
     def put(self, target: int, tag: int, payload: bytes) -> None:
         self._targets.append(target)
@@ -68,7 +70,7 @@ class Outbox:
         tasks, slices = self._job.tasks, deal.slices_of(leading)
         targets = deal.targets_of(slices, tasks)
         if is_spread:
-            deal.spread(slices, targets, tasks, self._task)
+            self.heavy_rows += deal.spread(slices, targets, tasks, self._task)
         for target, positions in deal.dealt(targets, tasks):
             for payload in blobs.encode_words(words[:, positions]):
                 self.put(target, tag, payload)

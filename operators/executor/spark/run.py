@@ -78,6 +78,8 @@ class Run:
         self._lent = publisher.values.lend()
         self._publication: Publication | None = None
         self._kept = False
+        #: How often an exchange dealt rows of a heavy key out to all tasks.
+        self.heavy_exchanges = 0
         self.token = self._lent.token
         self.path = publisher.name("job")
 

@@ -222,7 +222,8 @@ class AttachedJob:
         ]
         if failing:
             out.put(task, self._error_tag, json.dumps(failing).encode())
-        out.put(task, taken_tag(self.job), json.dumps([stage, task, self._taken_rows]).encode())
+        said = [stage, task, self._taken_rows, out.heavy_rows]
+        out.put(task, taken_tag(self.job), json.dumps(said).encode())
 
     def _receive(
         self, stage: int, task: int, rows: list[Row], out: Outbox, parts: dict[int, list[Part]]
@@ -477,12 +478,15 @@ def taken_tag(job: Job) -> int:
     return job.first_sink + 2 * len(job.sinks) + 1
 
 
-def taken(payloads: Iterable[bytes]) -> tuple[tuple[int, ...], ...]:
-    """How many rows each task has taken, by stage; tasks that nothing came to are not there."""
+def taken(payloads: Iterable[bytes]) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+    """How many rows each task has taken, by stage, of those tasks that something came to; and how
+    many of heavy keys each stage has dealt out to all."""
     found: dict[int, list[int]] = {}
-    for stage, _, rows in sorted(map(json.loads, payloads)):
+    dealt: dict[int, int] = {}
+    for stage, _, rows, heavy in sorted(map(json.loads, payloads)):
         found.setdefault(stage, []).append(rows)
-    return tuple(map(tuple, found.values()))
+        dealt[stage] = dealt.get(stage, 0) + heavy
+    return tuple(map(tuple, found.values())), tuple(dealt.values())
 
 
 def failing(payloads: Iterable[bytes]) -> Iterator[tuple[int, str, int]]:
