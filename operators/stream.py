@@ -15,7 +15,7 @@ from operators.flight.delta import Delta
 from planner.calculus.types import Schema
 
 
-def events(schema: Schema, batches: Sequence[tuple[list[Column], int | Ints]]) -> Delta:
+def events(schema: Schema, batches: Sequence[tuple[Sequence[Column], int | Ints]]) -> Delta:
     """Events as births: batches of columns of `schema` (at least one), each at its time, or with
     the time of each row, int64[n].
 

@@ -20,7 +20,8 @@ import numpy as np
 from operators.flight import delta as deltas
 from operators.flight.column import Column, Ints, concat, counting
 from operators.flight.delta import Delta
-from operators.kernels import sorting
+from operators.flight.few import FewRows
+from operators.kernels import batches, sorting
 from operators.nodes.store import apply_changes, living_copies
 from operators.quick import quick
 from operators.state import ascending, changes, encode, equality
@@ -46,7 +47,7 @@ class Change:
     """
 
     action: int
-    columns: list[Column]
+    columns: Sequence[Column]
     time: int | Ints
     stored: StoredRows | None = None
 
@@ -82,7 +83,7 @@ class Checked:
     that found the rows, where the check has them sorted already. `greatest` int64[w]: a key that
     none of the table's rows exceeds after them; None if it is not known."""
 
-    born: list[Column]
+    born: Sequence[Column]
     applied: Normalised
     greatest: Ints | None
     keys: Sorted | None = None
@@ -103,6 +104,11 @@ class TableState:
         self.relation = Relation(source.schema)
         #: Words of a key that no row exceeds; empty before the first row, None if not known.
         self._greatest: Ints | None = _NONE
+        #: The columns of a key whose values are its words as they are; else None.
+        self._seen_key: Ints | None = None
+        if key is not None and ascending.can_be_seen([source.schema[k].type for k in key]):
+            self._seen_key = np.array(key, np.int64)
+        self._row_index: ir.Index | None = None
 
     def add_columns(self, fields: t.Schema, values: Sequence[Column]) -> None:
         """See Dataflow.add_columns."""
@@ -113,9 +119,14 @@ class TableState:
     @property
     def row_index(self) -> ir.Index:
         """The identity of the index that finds the row to delete or replace."""
-        if self.key is None:
-            return ir.HashArrangement(self.source)
-        return ir.Arrangement(self.source, self.key)
+        known = self._row_index
+        if known is None or known.relation is not self.source:
+            if self.key is None:
+                known = ir.HashArrangement(self.source)
+            else:
+                known = ir.Arrangement(self.source, self.key)
+            self._row_index = known
+        return known
 
     def check(
         self, batch: Sequence[Change], index: ArrangementState | None, deferred: bool = False
@@ -127,6 +138,10 @@ class TableState:
         or into a key that is not enforced. `deferred`: nobody else reads it, so that it need not
         have the rows of earlier steps, nor get those of this one.
         """
+        if len(batch) == 1 and index is not None:
+            few = self._few_that_ascend(batch[0], index, deferred)
+            if few is not None:
+                return few
         plain = all(c.action == changes.INSERT for c in batch)
         inserts = [c for c in batch if c.action != changes.DELETE]
         times, places = _in_time(batch)
@@ -249,8 +264,28 @@ class TableState:
         applied = changes.normalise(order, starts, actions, times, live_start, live_rows, unique)
         return applied, in_order
 
+    def _few_that_ascend(
+        self, change: Change, index: ArrangementState, deferred: bool
+    ) -> Checked | None:
+        """Few rows of one time, in the order of their keys, which are greater than all before."""
+        rows, keys, greatest = change.columns, self._seen_key, self._greatest
+        if (
+            change.action != changes.INSERT
+            or not isinstance(rows, FewRows)
+            or not isinstance(change.time, int)
+            or keys is None
+            or greatest is None
+        ):
+            return None
+        last = np.empty(len(keys), np.int64)
+        if not batches.ascend(rows.values, rows.heads, keys, greatest, last):
+            return None
+        times = np.empty(rows.values.shape[1], np.int64)
+        times.fill(change.time)
+        return self._ascending(rows, times, last, None, index, deferred)
+
     def _ascended(
-        self, values: list[Column], index: ArrangementState, greatest: Ints | None
+        self, values: Sequence[Column], index: ArrangementState, greatest: Ints | None
     ) -> Ints | None:
         """The last key of `values` if the keys are seen to ascend from the greatest so far without
         being made into words: they are integers, as they lie."""
@@ -264,7 +299,7 @@ class TableState:
 
     def _ascending(
         self,
-        values: list[Column],
+        values: Sequence[Column],
         times: Ints,
         greatest: Ints,
         words: Ints | None,
@@ -281,32 +316,40 @@ class TableState:
             keys = Sorted(words, sort_keys(words))
         return Checked(values, _plain_births(times), greatest, keys)
 
-    def _values(self, inserts: Sequence[Change]) -> list[Column]:
+    def _values(self, inserts: Sequence[Change]) -> Sequence[Column]:
         if len(inserts) == 1:
             return inserts[0].columns
         fields = range(len(self.source.schema))
         return [concat([c.columns[i] for c in inserts]) for i in fields]
 
     def _words(
-        self, batch: Sequence[Change], values: list[Column], actions: Ints, index: ArrangementState
+        self,
+        batch: Sequence[Change],
+        values: Sequence[Column],
+        actions: Ints,
+        index: ArrangementState,
     ) -> Ints:
         """Key words int64[w, n] of all changes; `values` are those of the inserted rows. Rows of
         many statements are encoded together."""
         deletes = [c.columns for c in batch if c.action == changes.DELETE]
         if not deletes:
-            return self._key_words([values[k] for k in self.key] if self.key else values, index)
+            return self._key_words(
+                [values[k] for k in self.key] if self.key else list(values), index
+            )
         given = [concat([columns[i] for columns in deletes]) for i in range(len(deletes[0]))]
         deleted = self._key_words(given, index)
         if len(deletes) == len(batch):
             return deleted
-        inserted = self._key_words([values[k] for k in self.key] if self.key else values, index)
+        inserted = self._key_words(
+            [values[k] for k in self.key] if self.key else list(values), index
+        )
         words = np.empty((len(deleted), len(actions)), np.int64)
         words[:, actions == changes.DELETE] = deleted
         words[:, actions != changes.DELETE] = inserted
         return words
 
     def _columns(
-        self, batch: Sequence[Change], values: list[Column], places: Ints | None
+        self, batch: Sequence[Change], values: Sequence[Column], places: Ints | None
     ) -> list[Column]:
         """The values that the key words of all changes are made of, in the same order."""
         inserted = [values[k] for k in self.key] if self.key else values
@@ -369,7 +412,7 @@ def _in_time(batch: Sequence[Change]) -> tuple[Ints, Ints | None]:
     return times[places], places
 
 
-def _taken(values: list[Column], places: Ints | None) -> list[Column]:
+def _taken(values: Sequence[Column], places: Ints | None) -> Sequence[Column]:
     return values if places is None else [c.take(places) for c in values]
 
 

@@ -109,7 +109,7 @@ class Reader:
             return arrow.from_columns(relation.gather_all(_NONE), entry.schema)
         spec = ir.Arrangement(entry.root, tuple(columns), null_safe=nullable)
         index = self._versions.index(version, spec)
-        probe = index.probe_words(given, 1)
+        probe = index.probe_words(list(given), 1)
         found = equality.matching(
             index,
             probe,

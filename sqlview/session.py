@@ -1141,7 +1141,7 @@ class Session:
             return None
         return side.write(data, table, cast, self._settings.zone(), keys=action == DELETE)
 
-    def _write_columns(self, table: Table, parts: Iterable[list[Column]]) -> StoredRows:
+    def _write_columns(self, table: Table, parts: Iterable[Sequence[Column]]) -> StoredRows:
         """The rows in files of the store. Raises: StoreError, and what `parts` raise."""
         assert self._store is not None, "what memory is limited by is in a store"
         lent = self._store.values.lend()

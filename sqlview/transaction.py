@@ -86,7 +86,7 @@ class Statement:
 
     table: Table | Stream
     action: int
-    columns: list[Column]
+    columns: Sequence[Column]
     times: Ints | None = None
     first: int = 0
     stored: StoredRows | None = None
@@ -137,7 +137,7 @@ class _Changes:
         zone: Callable[[], Zone],
         commit: Callable[[Any], object],
         write_dataframe: Callable[[Table, int, Any, bool], StoredRows | None] = lambda *_: None,
-        write_columns: Callable[[Table, Iterable[list[Column]]], StoredRows] | None = None,
+        write_columns: Callable[[Table, Iterable[Sequence[Column]]], StoredRows] | None = None,
     ) -> None:
         """`write_dataframe`: lets Spark's tasks write a DataFrame for a change of a table into
         files; None where it is to be read. `write_columns`: writes an insert of several parts into
@@ -328,7 +328,7 @@ class _Intake:
             self._exact = False
             self._reader = table.key_reader
 
-    def parts(self, given: Given) -> Iterator[list[Column]]:
+    def parts(self, given: Given) -> Iterator[Sequence[Column]]:
         """The columns; of much Arrow data part by part, of which there is at least one.
 
         Raises: DataError for all that does not fit.
@@ -348,7 +348,7 @@ class _Intake:
         if not isinstance(given, Pieces):
             yield self._arrow(given)
             return
-        waiting: list[list[Column]] = []
+        waiting: list[Sequence[Column]] = []
         first = rows = nbytes = 0
         for table in given.tables:
             if rows and (rows + table.num_rows > PART_ROWS or nbytes >= PART_BYTES):
@@ -359,12 +359,12 @@ class _Intake:
             nbytes += table.nbytes
         yield joined(waiting)
 
-    def dated(self, given: Given, name: str) -> tuple[list[Column], Times]:
+    def dated(self, given: Given, name: str) -> tuple[Sequence[Column], Times]:
         """The columns, and the times in the data's column `name`."""
         if not isinstance(given, Pieces):
             given, times = self._parted(given, name)
             return joined(list(self.parts(given))), times
-        parts: list[list[Column]] = []
+        parts: list[Sequence[Column]] = []
         found: list[pa.Array] = []
         first = 0
         for piece in given.tables:
@@ -374,10 +374,10 @@ class _Intake:
             first += piece.num_rows
         return joined(parts), pa.chunked_array(found, times.type)
 
-    def _arrow(self, table: pa.Table | pa.RecordBatch, first: int = 0) -> list[Column]:
+    def _arrow(self, table: pa.Table | pa.RecordBatch, first: int = 0) -> Sequence[Column]:
         return self._reader.tables.columns(table, self._cast, first)
 
-    def _named(self, given: Columns) -> list[Column]:
+    def _named(self, given: Columns) -> Sequence[Column]:
         schema, named = self._reader.schema, list(given.columns.values())
         places, errors = arrow.places_of(list(given.columns), schema, self._exact)
         columns: list[Column] = []

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from operators.flight import nested_arrow
 from operators.flight.casting import castable, decoded, fitted, is_text
 from operators.flight.column import Bools, Column, Unread, Values, combined, narrow, widen
+from operators.flight.few import FewRows
 from operators.flight.limits import within
 from operators.flight.misfits import Misfit, listed, merged, null_misfit
 from operators.flight.utf8 import first_invalid, refuse_invalid
@@ -179,7 +180,7 @@ def to_columns(
     exact: bool = True,
     cast: bool = False,
     first: int = 0,
-) -> list[Column]:
+) -> Sequence[Column]:
     """See TableReader, of which this makes one."""
     return TableReader(schema, exact).columns(table, cast, first)
 
@@ -200,7 +201,7 @@ class TableReader:
 
     def columns(
         self, table: pa.Table | pa.RecordBatch, cast: bool = False, first: int = 0
-    ) -> list[Column]:
+    ) -> Sequence[Column]:
         """The columns. `cast`: whether values are converted as far as that loses nothing
         (`operators.flight.casting`). `first`: how many rows precede these.
 
@@ -214,24 +215,21 @@ class TableReader:
             self._decided = decided = _decide(given, self._schema, self._exact)
         errors = list(decided.errors)
         columns: list[Column] = []
-        few = _few(table)
-        arrays = _arrays(table) if few is None else few
-        taken = None if few is None else decided.few.taken(few)
-        for i, (place, field, take) in enumerate(decided.columns):
-            column = None if taken is None else taken[i]
-            if column is None:
-                array = arrays[place]
-                column = None if take is None else take(array)
-            if column is None:
-                try:
-                    column = to_column(array, field, cast)
-                except Misfit as misfit:
-                    errors.append(misfit.after(first))
-                    continue
-                except DataError as error:
-                    errors.append(error)
-                    continue
-            columns.append(column)
+        few = None if errors else _few(table)
+        if few is not None:
+            rows = decided.few.taken(few)
+            for i in rows.left:
+                column = decided.column(i, few, cast, first, errors)
+                if column is not None:
+                    rows.give(i, column)
+            if errors:
+                raise merged(errors)
+            return rows
+        arrays = _arrays(table)
+        for i in range(len(decided.columns)):
+            column = decided.column(i, arrays, cast, first, errors)
+            if column is not None:
+                columns.append(column)
         if errors:
             raise merged(errors)
         return columns
@@ -249,7 +247,24 @@ class _Decided:
     given: pa.Schema
     columns: list[tuple[int, t.Field, _Take | None]]
     errors: list[DataError]
-    few: _FewRows
+    few: _FewTaker
+
+    def column(
+        self, i: int, arrays: Any, cast: bool, first: int, errors: list[DataError]
+    ) -> Column | None:
+        """Column number `i`; if it cannot be taken, why goes to `errors`."""
+        place, field, take = self.columns[i]
+        array = arrays[place]
+        column = None if take is None else take(array)
+        if column is not None:
+            return column
+        try:
+            return to_column(array, field, cast)
+        except Misfit as misfit:
+            errors.append(misfit.after(first))
+        except DataError as error:
+            errors.append(error)
+        return None
 
 
 def _decide(given: pa.Schema, schema: t.Schema, exact: bool) -> _Decided:
@@ -259,46 +274,39 @@ def _decide(given: pa.Schema, schema: t.Schema, exact: bool) -> _Decided:
         for place, field in zip(places, schema, strict=True)
         if place is not None
     ]
-    return _Decided(given, columns, errors, _FewRows(given, columns))
+    return _Decided(given, columns, errors, _FewTaker(given, columns))
 
 
-class _FewRows:
-    """Takes columns of batches of few rows by one kernel, those whose types show that all values
-    but NULLs fit."""
+class _FewTaker:
+    """Takes batches of few rows by one kernel: the columns whose types show that all values but
+    NULLs fit."""
 
     def __init__(self, given: pa.Schema, columns: list[tuple[int, t.Field, _Take | None]]) -> None:
-        self._width = len(columns)
-        #: Of those that are taken, which one it is, its place, its type, whether it is of texts.
-        self._some: list[tuple[int, int, t.SqlType, bool]] = []
+        self._kinds: list[tuple[int, t.SqlType, bool]] = []
         forms: list[tuple[int, int]] = []
-        for i, (place, field, take) in enumerate(columns):
-            form = None if take is None else _FORMS.get(given.types[place].id)
-            if form is not None:
-                self._some.append((i, place, field.type, form == batches.TEXT))
-                forms.append((place, form))
+        for place, field, take in columns:
+            form = batches.OTHER
+            if take is not None:
+                form = _FORMS.get(given.types[place].id, batches.OTHER)
+            self._kinds.append((place, field.type, form == batches.TEXT))
+            forms.append((place, form))
         self._forms = np.array(forms, np.int64).reshape(-1, 2)
+        self._has_texts = any(textual for _, _, textual in self._kinds)
 
-    def taken(self, batch: pa.RecordBatch) -> list[Column | None]:
-        """The columns, copied; None of those that have to be looked at."""
-        found: list[Column | None] = [None] * self._width
-        if not self._some:
-            return found
-        n = batch.num_rows
-        values = np.empty((len(self._some), n), np.int64)
-        status = np.empty(len(self._some), np.int64)
+    def taken(self, batch: pa.RecordBatch) -> FewRows:
+        """The columns, copied; those that have to be looked at are left."""
+        n, width = batch.num_rows, len(self._kinds)
+        values = np.empty((width, n), np.int64)
+        heads = np.empty((width, batches.HEAD_WORDS), np.int64)
         struct = _STRUCT()
         at = ctypes.addressof(struct)
         batch._export_to_c(at)
         try:
-            batches.take(at, self._forms, n, values, status)
+            some = batches.take(at, self._forms, n, values, heads)
         finally:
             _RELEASE(struct[batches.RELEASE])(at)
-        for (i, place, kind, textual), row, left in zip(
-            self._some, values, status.tolist(), strict=True
-        ):
-            if left == batches.TAKEN:
-                found[i] = Column(kind, batch.column(place) if textual else row)
-        return found
+        left = heads[:, 0].nonzero()[0].tolist() if some else ()
+        return FewRows(batch if self._has_texts else None, self._kinds, values, heads, left)
 
 
 def _few(table: pa.Table | pa.RecordBatch) -> pa.RecordBatch | None:

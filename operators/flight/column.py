@@ -25,6 +25,7 @@ Columns that come in as 32-bit days, 16-byte decimals … are converted when som
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -232,8 +233,10 @@ def concat(parts: list[Column]) -> Column:
     return Column(kind, values, np.concatenate(masks))
 
 
-def joined(parts: list[list[Column]]) -> list[Column]:
+def joined(parts: Sequence[Sequence[Column]]) -> Sequence[Column]:
     """Rows after rows: the columns of each part, of which there is at least one."""
+    if len(parts) == 1:
+        return parts[0]
     return [concat(list(columns)) for columns in zip(*parts, strict=True)]
 
 

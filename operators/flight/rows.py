@@ -67,13 +67,13 @@ class RowReader:
         self._exact = whole is None
         self.tables = TableReader(schema, self._exact)
 
-    def columns(self, rows: Iterable[Row], cast: bool = False) -> list[Column]:
+    def columns(self, rows: Iterable[Row], cast: bool = False) -> Sequence[Column]:
         """The columns of all rows. `cast`: whether values are converted as far as that loses
         nothing. Raises: DataError for rows of the wrong shape, and for the first value of each
         column that does not fit."""
         if isinstance(rows, list) and len(rows) <= PIECE_ROWS:
             return self._piece(rows, cast, 0)
-        pieces: list[list[Column]] = []
+        pieces: list[Sequence[Column]] = []
         first, source = 0, iter(rows)
         while piece := list(islice(source, PIECE_ROWS)):
             pieces.append(self._piece(piece, cast, first))
@@ -86,7 +86,7 @@ class RowReader:
         """One column; the `place` of its field in the schema."""
         return self._columns[place].column(values, cast)
 
-    def _piece(self, rows: list[Row], cast: bool, first: int) -> list[Column]:
+    def _piece(self, rows: list[Row], cast: bool, first: int) -> Sequence[Column]:
         """`first`: how many rows precede these."""
         if not rows:
             return [reader.column(()) for reader in self._columns]

@@ -108,6 +108,8 @@ load_u8 = _loader("load_u8", types.uint8, ctypes.c_uint8)
 load_u16 = _loader("load_u16", types.uint16, ctypes.c_uint16)
 load_i32 = _loader("load_i32", types.int32, ctypes.c_int32)
 load_i64 = _loader("load_i64", types.int64, ctypes.c_int64)
+store_u8 = _storer("store_u8", types.uint8, ctypes.c_uint8)
+store_i32 = _storer("store_i32", types.int32, ctypes.c_int32)
 store_i64 = _storer("store_i64", types.int64, ctypes.c_int64)
 prefetch = _prefetcher()
 

@@ -266,7 +266,7 @@ def living_copies(
     return start, rows
 
 
-def apply_changes(relation: Relation, born: list[Column], applied: Normalised) -> Delta:
+def apply_changes(relation: Relation, born: Sequence[Column], applied: Normalised) -> Delta:
     """Write births and deaths to a relation, not to its indexes; returns them as its delta.
 
     `born`: the values of applied.births, in that order.

@@ -26,14 +26,15 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from operators.flight.column import Bools, Column, Ints, widen
-from operators.kernels import memory
+from operators.flight.few import FewRows
+from operators.kernels import batches, memory
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.quick import quick
 from operators.slabs import ROWS
@@ -73,7 +74,7 @@ class _Fresh:
     """Rows appended together, int64[n], and the columns that they came in."""
 
     rows: Ints
-    columns: list[Column]
+    columns: Sequence[Column]
 
     def has_exactly(self, rows: Ints) -> bool:
         """Whether `rows` are these, in order."""
@@ -142,6 +143,8 @@ class Relation(Rows):
     State: every row that some reader may see, once; 2 bytes a row id for compacted blocks.
     """
 
+    _NO_BUFFERS: ClassVar[list[Array | None]] = []
+
     def __init__(self, schema: t.Schema, shared: Shared | None = None) -> None:
         """`shared`: with the dataflow that it is of."""
         super().__init__(schema, Shared() if shared is None else shared)
@@ -166,6 +169,9 @@ class Relation(Rows):
         self._block_rows: list[int] = []
         self._block_deaths: list[int] = []
         self._full_blocks = 0
+        #: How many bytes of texts each column has room for in the last block, whose buffers these
+        #: are.
+        self._rooms, self._roomy = _EMPTY, self._NO_BUFFERS
         #: Blocks of which it has to be seen whether they are mostly dead.
         self._touched: set[int] = set()
         #: The rows as they are, once somebody wanted them and until they change; how often dead
@@ -182,7 +188,7 @@ class Relation(Rows):
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def append(self, columns: list[Column], times: Ints) -> int:
+    def append(self, columns: Sequence[Column], times: Ints) -> int:
         """Append rows born at `times` (int64[n], ascending, not before earlier births).
 
         Returns: the first new row id; the others follow it. Cost: one copy of the values, none of
@@ -756,19 +762,22 @@ class Relation(Rows):
 
     # -- blocks ----------------------------------------------------------------------------------
 
-    def _copy(self, columns: list[Column], n: int) -> None:
+    def _copy(self, columns: Sequence[Column], n: int) -> None:
         done = 0
         while done < n:
             room = BLOCK_ROWS - (self.next_row & BLOCK_MASK)
             if room == BLOCK_ROWS:
                 self._open_block()
             count = min(room, n - done)
-            self._fill(columns, done, count)
+            if isinstance(columns, FewRows):
+                self._fill_few(columns, done, count)
+            else:
+                self._fill(range(len(columns)), columns, done, count)
             self._grow(count)
             self.next_row += count
             done += count
 
-    def _adopt(self, columns: list[Column], n: int) -> int:
+    def _adopt(self, columns: Sequence[Column], n: int) -> int:
         """Append rows as blocks of their own; returns the first row id."""
         first = self._next_block()
         adopted = Adopted(first >> BLOCK_BITS, n, columns)
@@ -839,12 +848,40 @@ class Relation(Rows):
         few rows in them, of which one would keep a whole slab."""
         return (ROWS.empty if self.live_rows >= BULK_ROWS else np.empty)(shape, dtype)
 
-    def _fill(self, columns: list[Column], start: int, count: int) -> None:
+    def _fill_few(self, rows: FewRows, start: int, count: int) -> None:
+        """`_fill` all columns that were taken by one kernel."""
+        block, at = len(self._buffers) - 1, self.next_row & BLOCK_MASK
+        while True:
+            buffers = self._buffers[block]
+            if buffers is not self._roomy:  # it is replaced where one of them is
+                rooms = [
+                    0 if not layout.textual or (text := buffers[slot + 2]) is None else len(text)
+                    for layout, slot in zip(self._layouts, self._value_slot, strict=True)
+                ]
+                self._rooms, self._roomy = np.array(rooms, np.int64), buffers
+            short, needed = batches.append(
+                self._addresses, block, at, self._lies, self._rooms,
+                rows.values, rows.heads, start, count,
+            )  # fmt: skip
+            if short < 0:
+                break
+            slot = self._value_slot[short]
+            offsets = buffers[slot]
+            assert offsets is not None
+            self._grow_text(block, slot, int(offsets[at]), needed, at + count)
+        if rows.left:
+            self._fill(rows.left, rows, start, count)
+
+    def _fill(
+        self, places: Iterable[int], columns: Sequence[Column], start: int, count: int
+    ) -> None:
+        """Copy so many rows of the columns at `places` to the last block."""
         block = len(self._buffers) - 1
         at = self.next_row & BLOCK_MASK
         here, some = slice(at, at + count), slice(start, start + count)
         buffers: list[Any] = self._buffers[block]
-        for column, layout, slot in zip(columns, self._layouts, self._value_slot, strict=True):
+        for i in places:
+            column, layout, slot = columns[i], self._layouts[i], self._value_slot[i]
             if layout.textual:
                 self._fill_text(block, slot, column.values, start, count, at)
             else:
@@ -872,18 +909,23 @@ class Relation(Rows):
         begin, used, length = memory.append_offsets(offsets, at, others.address, first, count)
         needed = used + length
         if needed > len(text):
-            if needed >= 2**31:
-                raise OverflowError("a block of 65,536 rows holds at most 2 GiB of text a column")
-            # Room for the whole block at this rate: a bulk load grows once, not by doubling.
-            filled = at + count
-            expected = needed * BLOCK_ROWS // filled if filled >= 1024 else 0
-            room = max(2 * len(text), needed, min(expected, 1 << 28))
-            grown = self._room((room,), np.uint8)
-            grown[:used] = text[:used]
-            self._set(block, slot + 2, grown)
-            text = grown
+            text = self._grow_text(block, slot, used, needed, at + count)
         if length:
             text[used:needed] = np.frombuffer(source, np.uint8, length, begin)
+
+    def _grow_text(self, block: int, slot: int, used: int, needed: int, filled: int) -> Array:
+        """Make room for so many bytes of texts, of which some are used, for `filled` rows."""
+        if needed >= 2**31:
+            raise OverflowError("a block of 65,536 rows holds at most 2 GiB of text a column")
+        text = self._buffers[block][slot + 2]
+        assert text is not None
+        # Room for the whole block at this rate: a bulk load grows once, not by doubling.
+        expected = needed * BLOCK_ROWS // filled if filled >= 1024 else 0
+        room = max(2 * len(text), needed, min(expected, 1 << 28))
+        grown = self._room((room,), np.uint8)
+        grown[:used] = text[:used]
+        self._set(block, slot + 2, grown)
+        return grown
 
     def _dead_bits(self, block: int) -> np.ndarray[Any, Any]:
         """A block's dead bits, to be changed: no version has them."""
@@ -977,7 +1019,8 @@ class _Columns:
     """The columns that a relation has, and where they lie, to be taken back."""
 
     _NAMES = (
-        *("schema", "_layouts", "_value_slot", "_dead_slot", "_ids_slot", "_kept_slot", "_slots"),
+        *("schema", "_layouts", "_value_slot", "_lies", "_dead_slot", "_ids_slot", "_kept_slot"),
+        "_slots",
         *("_addresses", "_buffers", "_has_nulls", "_waiting", "_stored", "_stored_dead"),
     )
 

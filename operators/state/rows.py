@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.flight.column import Bools, Column, Ints, text_type
-from operators.kernels import memory, programs, versions
+from operators.kernels import batches, memory, programs, versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state.pieces import Array, Home, MappedFiles
 from operators.state.shared import Shared
@@ -74,6 +74,12 @@ class Rows:
         for layout in self._layouts:
             self._value_slot.append(slot)
             slot += 3 if layout.textual else 2
+        # As batches.append takes them.
+        lies = [
+            batches.TEXTS if x.textual else batches.BYTES8 if x.storage.itemsize == 8
+            else batches.BYTES4 for x in self._layouts
+        ]  # fmt: skip
+        self._lies = np.array([*zip(self._value_slot, lies, strict=True)], np.int64).reshape(-1, 2)
         self._dead_slot, self._ids_slot, self._kept_slot = slot, slot + 1, slot + 2
         self._slots = slot + 3
 

@@ -85,12 +85,12 @@ class StoredRows:
             number -= block.rows
         return None
 
-    def read(self) -> list[Column]:
+    def read(self) -> Sequence[Column]:
         """The rows. Cost: a copy of them."""
         relation = self._relation(self.blocks)
         return relation.gather_all(relation.rows_from(0))
 
-    def row(self, number: int) -> list[Column]:
+    def row(self, number: int) -> Sequence[Column]:
         """One of them."""
         for block in self.blocks:
             if number < block.rows:
@@ -123,7 +123,7 @@ class Segment:
 
 
 def write_rows(
-    pieces: Iterable[list[Column]],
+    pieces: Iterable[Sequence[Column]],
     schema: Schema,
     key: Sequence[int],
     new_path: Callable[[], str],
@@ -155,7 +155,7 @@ def write_rows(
 
 
 def write_stored(
-    pieces: Iterable[list[Column]],
+    pieces: Iterable[Sequence[Column]],
     schema: Schema,
     key: Sequence[int],
     directory: str,
@@ -194,7 +194,7 @@ class _Making:
     def add(
         self,
         number: int,
-        columns: list[Column],
+        columns: Sequence[Column],
         key: Sequence[int],
         arrays: dict[int, np.ndarray[tuple[int], np.dtype[np.uint8]]],
     ) -> None:
@@ -222,8 +222,8 @@ class _Making:
 
 
 def _runs(
-    pieces: Iterable[list[Column]], schema: Schema, key: Sequence[int]
-) -> Iterator[tuple[list[Column], bool]]:
+    pieces: Iterable[Sequence[Column]], schema: Schema, key: Sequence[int]
+) -> Iterator[tuple[Sequence[Column], bool]]:
     """The rows, and of each piece whether a block is to begin with it: where keys fall that have
     ascended for long, as where a file ends and the next one begins."""
     if not ascending.can_be_seen([schema[k].type for k in key]):
@@ -245,9 +245,9 @@ def _runs(
             yield [column.part(start, end) for column in piece], start in cuts
 
 
-def _blocks(pieces: Iterable[tuple[list[Column], bool]]) -> Iterator[list[Column]]:
+def _blocks(pieces: Iterable[tuple[Sequence[Column], bool]]) -> Iterator[Sequence[Column]]:
     """The rows, as many as a block has at a time, or fewer where another one is to begin."""
-    waiting: list[list[Column]] = []
+    waiting: list[Sequence[Column]] = []
     rows = 0
     for piece, begins in pieces:
         if begins and rows:
