@@ -431,6 +431,17 @@ class Dataflow:
             live.state.absorb()
         return live.state
 
+    def index_of_table(self, table: TableState) -> LiveIndex:
+        """The index that finds a table's rows, up to date but where nobody else reads it; built now
+        if it does not exist."""
+        live = self._indexes.get(("", table.row_index))
+        if live is None or TABLE_READER not in live.asked:
+            self.index(table.row_index, TABLE_READER)
+            live = self._indexes["", table.row_index]
+        elif not live.deferred:
+            live.state.absorb()
+        return live
+
     def _planned_index(
         self, owner: str, spec: ir.Index, readers: Iterable[str]
     ) -> ArrangementState:

@@ -40,10 +40,10 @@ MANY_ROWS = 1 << 20
 
 def is_load(batch: Sequence[Change]) -> bool:
     """Whether the changes of a table, in the order of their statements, are taken as a load."""
-    if len(batch) == 1 and batch[0].stored is not None:
-        return isinstance(batch[0].time, int)
+    if len(batch) == 1:
+        return batch[0].stored is not None and isinstance(batch[0].time, int)
     if all(c.stored is None for c in batch):
-        if len(batch) < 2 or sum(c.rows for c in batch) < MANY_ROWS:
+        if sum(c.rows for c in batch) < MANY_ROWS:
             return False
     if any(c.action != changes.INSERT for c in batch):
         return False
@@ -64,9 +64,7 @@ def load(dataflow: Dataflow, state: TableState, batch: Sequence[Change]) -> Delt
     index: ArrangementState | None = None
     deferred = True
     if state.key is not None and state.enforced:
-        dataflow.index(state.row_index, TABLE_READER)
-        live = dataflow.live_index(state.row_index)
-        assert live is not None
+        live = dataflow.index_of_table(state)
         index, deferred = live.state, live.deferred
     ends = None if index is None else state.ascended(batch, index)
     if index is not None and (ends is None or not deferred):

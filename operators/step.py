@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from operators.dataflow import Dataflow, Key
 from operators.executor.protocol import Executor
 from operators.flight.delta import Delta
-from operators.live import TABLE_READER
 from operators.loading import is_load, load
+from operators.state.arrangement import ArrangementState
 from operators.state.changes import INSERT
 from operators.table import Change, Checked, Refusal, TableState
 from planner import dataflow as ir
@@ -45,16 +45,16 @@ def step(
     """
 
     def work() -> dict[Key, Delta]:
-        loads = [s for s, batch in given.items() if is_load(batch)]
-        checked = [
-            _checked(dataflow, dataflow.tables[s], batch)
-            for s, batch in given.items()
-            if s not in loads
-        ]
+        loads: list[ir.Source] = []
+        checked: list[tuple[TableState, Checked, ArrangementState | None]] = []
+        for source, batch in given.items():
+            if is_load(batch):
+                loads.append(source)
+            else:
+                checked.append(_checked(dataflow, dataflow.tables[source], batch))
         changes: dict[Key, Delta] = {}
-        for state, result in checked:
-            live = dataflow.live_index(state.row_index)
-            delta = state.write(result, None if live is None else live.state)
+        for state, result, index in checked:
+            delta = state.write(result, index)
             dataflow.absorb(state.source)
             if len(delta):
                 changes["", state.source] = delta
@@ -63,7 +63,8 @@ def step(
             if isinstance(loaded, Refusal):
                 raise Refused(source, loaded)
             changes["", source] = loaded
-        changes.update(events or {})
+        if events:
+            changes.update(events)
         executor.step(dataflow, changes)
         if at_end is not None:
             at_end(changes)
@@ -74,17 +75,13 @@ def step(
 
 def _checked(
     dataflow: Dataflow, state: TableState, batch: Sequence[Change]
-) -> tuple[TableState, Checked]:
-    live = None
-    plain = all(c.action == INSERT for c in batch)
-    if not plain or (state.key is not None and state.enforced):
-        dataflow.index(state.row_index, TABLE_READER)
-        live = dataflow.live_index(state.row_index)
-    result = state.check(
-        batch,
-        None if live is None else live.state,
-        deferred=live is not None and live.deferred,
-    )
+) -> tuple[TableState, Checked, ArrangementState | None]:
+    """With the index that they were checked with, if that took one."""
+    index, deferred = None, False
+    if (state.key is not None and state.enforced) or any(c.action != INSERT for c in batch):
+        live = dataflow.index_of_table(state)
+        index, deferred = live.state, live.deferred
+    result = state.check(batch, index, deferred)
     if isinstance(result, Refusal):
         raise Refused(state.source, result)
-    return state, result
+    return state, result, index

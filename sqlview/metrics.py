@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from operators.executor.placement import SparkCosts
+from operators.quick import quick
 
 #: So many steps are remembered: some megabytes, however long a session lives.
 STEPS_KEPT = 10_000
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class StepMetrics:
     """One physical step: `epochs` transactions, `rows_in` changed rows of base tables.

@@ -22,9 +22,10 @@ from operators.flight import arrow
 from operators.flight.column import Column, Ints, joined
 from operators.flight.misfits import merged
 from operators.flight.rendering import texts
-from operators.flight.rows import by_name, inferred
+from operators.flight.rows import RowReader, by_name, inferred
 from operators.kernels.memory import BLOCK_ROWS
 from operators.naive import naive_in
+from operators.quick import quick
 from operators.scalar.text import shortened
 from operators.state.changes import DELETE, INSERT, UPSERT
 from operators.state.encode import local_words
@@ -75,6 +76,7 @@ TWICE = "a key is there twice"
 _COMMITTING = "is being committed"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Statement:
     """One insert, delete or upsert: `columns` as operators.table.Change takes them.
@@ -254,6 +256,11 @@ class _Changes:
         self._check_open()
         table = self._catalog.changeable(name)
         try:
+            if times is None and isinstance(data, (pa.Table, pa.RecordBatch)):
+                few = arrow.few_of(data)
+                if few is not None:
+                    self._take_few(table, action, few, cast)
+                    return
             is_frame = is_spark_dataframe(data)
             if times is None and is_frame and isinstance(table, Table):
                 stored = self._write_dataframe(table, action, data, cast)
@@ -264,6 +271,15 @@ class _Changes:
             self._take(table, action, given, cast, times, is_frame)
         except DataError as error:
             raise about(f'change "{table.name}"', error) from None
+
+    def _take_few(
+        self, table: Table | Stream, action: int, batch: pa.RecordBatch, cast: bool
+    ) -> None:
+        """`_take` a batch of few rows, of which there is at least one."""
+        reader, _ = _reader_of(table, action)
+        with naive_in(self._zone):
+            columns = reader.tables.columns(batch, cast)
+        self._keep([Statement(table, action, columns)])
 
     def _take(
         self,
@@ -322,11 +338,7 @@ class _Intake:
     def __init__(self, table: Table | Stream, action: int, cast: bool) -> None:
         self._table = table
         self._cast = cast
-        self._exact = True
-        self._reader = table.reader
-        if action == DELETE and isinstance(table, Table) and table.key_reader is not None:
-            self._exact = False
-            self._reader = table.key_reader
+        self._reader, self._exact = _reader_of(table, action)
 
     def parts(self, given: Given) -> Iterator[Sequence[Column]]:
         """The columns; of much Arrow data part by part, of which there is at least one.
@@ -541,6 +553,13 @@ class Transactions(_Changes):
             return len(self.epochs)
         given = (s.times for s in self.statements if s.times is not None)
         return max((int(times.max()) + 1 for times in given), default=0)
+
+
+def _reader_of(table: Table | Stream, action: int) -> tuple[RowReader, bool]:
+    """What takes the rows of a change, and whether they have exactly the table's columns."""
+    if action == DELETE and isinstance(table, Table) and table.key_reader is not None:
+        return table.key_reader, False
+    return table.reader, True
 
 
 def _is_much(given: Columns) -> bool:

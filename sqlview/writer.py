@@ -30,7 +30,7 @@ from operators.flight.rendering import texts
 from operators.loading import is_load
 from operators.scalar.text import shortened
 from operators.state.changes import DELETE, DUPLICATE, UPSERT
-from operators.state.work import Work
+from operators.state.work import Counted
 from operators.step import Refused, step
 from operators.stream import events
 from operators.table import Change, Refusal
@@ -97,7 +97,7 @@ class Writer:
         Raises: DataError, and whatever else, with nothing changed.
         """
         started = time.perf_counter()
-        work_before = self._dataflow.work.copy()
+        work_before = self._dataflow.work.counted()
         by_table: dict[str, list[Dated]] = {}
         by_stream: dict[str, list[Dated]] = {}
         for s, epoch in statements:
@@ -112,15 +112,17 @@ class Writer:
             batches = by_stream if isinstance(s.table, Stream) else by_table
             batches.setdefault(s.table.name, []).append((s, epoch))
         given: dict[ir.Source, list[Change]] = {}
+        rows: dict[ir.Source, int] = {}
         for name, batch in by_table.items():
             made = _changes(batch)
-            if not is_load(made) and any(c.stored is not None for c in made):
+            if any(c.stored is not None for c in made) and not is_load(made):
                 by_table[name] = [(s.read(), epoch) for s, epoch in batch]
                 made = _changes(by_table[name])
             changed = batch[0][0].table
             assert isinstance(changed, Table), "streams are apart"
             given[changed.state.source] = made
-        executor = executor_for({x: sum(c.rows for c in batch) for x, batch in given.items()})
+            rows[changed.state.source] = sum([c.rows for c in made])
+        executor = executor_for(rows)
         moved = self.positions if positions is None else positions
         before, changes = self.epoch, dict[Key, Delta]()
 
@@ -134,7 +136,7 @@ class Writer:
 
         #: What is left when the step has happened: all of it is done, whatever raises.
         left = (
-            lambda: self._follow_all(by_table, changes),
+            lambda: self._follow_all(by_table.values(), changes),
             lambda: self._dataflow.commit(self.epoch, changes),
             lambda: self._history.trim(self.epoch),
             lambda: self._measure(executor, statements, count, work_before, started),
@@ -214,33 +216,34 @@ class Writer:
         executor: Executor,
         statements: Sequence[Dated],
         count: int,
-        work_before: Work,
+        work_before: Counted,
         started: float,
     ) -> None:
-        work = self._dataflow.work.since(work_before)
+        work, rows_in = self._dataflow.work, sum([s.rows for s, _ in statements])
+        entries, seeks, batches, rows, prefixes, rounds, keys = work_before
         self.steps.append(
             StepMetrics(
-                placement=executor.name,
-                seconds=time.perf_counter() - started,
-                rows_in=sum(s.rows for s, _ in statements),
-                epochs=count,
-                entries_visited=work.entries,
-                rows_gathered=work.rows,
-                prefixes=work.prefixes,
-                seeks=work.seeks,
-                batches_visited=work.batches,
-                rounds=work.rounds,
-                keys=work.keys,
+                executor.name,
+                time.perf_counter() - started,
+                rows_in,
+                count,
+                work.entries - entries,
+                work.rows - rows,
+                work.prefixes - prefixes,
+                work.seeks - seeks,
+                work.batches - batches,
+                work.rounds - rounds,
+                work.keys - keys,
             )
         )
 
-    def _follow_all(self, tables: Iterable[str], changes: dict[Key, Delta]) -> None:
-        for name in tables:
-            entry = self._catalog.any(name)
-            assert isinstance(entry, Table), "it has changed"
-            delta = changes.get(("", entry.state.source))
+    def _follow_all(self, batches: Iterable[list[Dated]], changes: dict[Key, Delta]) -> None:
+        for batch in batches:
+            table = batch[0][0].table
+            assert isinstance(table, Table), "streams are apart"
+            delta = changes.get(("", table.state.source))
             if delta is not None:
-                self._follow(entry, delta)
+                self._follow(table, delta)
 
 
 def _keep_nothing(*changes: object) -> AbstractContextManager[Callable[[], object]]:

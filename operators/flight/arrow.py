@@ -215,7 +215,7 @@ class TableReader:
             self._decided = decided = _decide(given, self._schema, self._exact)
         errors = list(decided.errors)
         columns: list[Column] = []
-        few = None if errors else _few(table)
+        few = None if errors else few_of(table)
         if few is not None:
             rows = decided.few.taken(few)
             for i in rows.left:
@@ -309,8 +309,8 @@ class _FewTaker:
         return FewRows(batch if self._has_texts else None, self._kinds, values, heads, left)
 
 
-def _few(table: pa.Table | pa.RecordBatch) -> pa.RecordBatch | None:
-    """The one batch of a table of few rows; None for others."""
+def few_of(table: pa.Table | pa.RecordBatch) -> pa.RecordBatch | None:
+    """The one batch of a table of few rows; None for others, and for none."""
     if table.num_rows > _FEW_ROWS or table.num_rows == 0:
         return None
     if isinstance(table, pa.RecordBatch):

@@ -9,8 +9,12 @@ Invariant: every counter only grows; a step's work is the difference of two copi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from operators.flight.column import Ints
+
+#: The counters in their order.
+Counted: TypeAlias = tuple[int, int, int, int, int, int, int]
 
 
 @dataclass(slots=True)
@@ -37,20 +41,15 @@ class Work:
         self.seeks += int(counts[1])
         self.batches += batches
 
+    def counted(self) -> Counted:
+        """All counters, as they are."""
+        return (
+            self.entries, self.seeks, self.batches, self.rows, self.prefixes, self.rounds, self.keys
+        )  # fmt: skip
+
     def copy(self) -> Work:
-        return self.since(_NOTHING)
+        return Work(*self.counted())
 
     def since(self, earlier: Work) -> Work:
         """What was done after the copy `earlier` was made."""
-        return Work(
-            self.entries - earlier.entries,
-            self.seeks - earlier.seeks,
-            self.batches - earlier.batches,
-            self.rows - earlier.rows,
-            self.prefixes - earlier.prefixes,
-            self.rounds - earlier.rounds,
-            self.keys - earlier.keys,
-        )
-
-
-_NOTHING = Work()
+        return Work(*(a - b for a, b in zip(self.counted(), earlier.counted(), strict=True)))

@@ -17,8 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.flight.arrow import TableReader
 from operators.flight.arrow import to_columns as to_columns_of
 from operators.flight.column import Column, Ints
+from operators.flight.few import FewRows
 from operators.kernels import versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_ROWS
 from operators.state import relation as relations
@@ -502,3 +504,44 @@ def test_arrays_that_may_be_written_to_are_copied() -> None:
     relation.advance(1)
     numbers += 7
     assert relation.gather(0, ints(0, BULK_ROWS - 1)).values.tolist() == [0, BULK_ROWS - 1]
+
+
+#: A type of Arrow for each column, and some values.
+_TAKEN_AT_ONCE: list[tuple[t.SqlType, pa.DataType, tuple[Any, ...]]] = [
+    (t.BIGINT, pa.int64(), (-(2**63), -1, 0, 2**63 - 1)),
+    (t.INT, pa.int16(), (-(2**15), 0, 2**15 - 1)),
+    (t.DecimalType(12, 2), pa.decimal128(12, 2), (Decimal("-0.01"), Decimal("9999999999.99"))),
+    (t.DATE, pa.date32(), (datetime.date(1, 1, 1), datetime.date(9999, 12, 31))),
+    (t.STRING, pa.string(), ("", "a", "long" * 300)),
+    (t.STRING, pa.string(), ("", "\u00e9", "b")),
+    (t.DOUBLE, pa.float64(), (0.5, -1.0)),
+    (t.BOOLEAN, pa.bool_(), (True, False)),
+]
+
+
+@given(st.data())
+def test_few_rows_are_stored_as_their_columns_are(data: st.DataObject) -> None:
+    """Those that one kernel has read, and copies, beside the same column by column: with NULLs and
+    texts beyond ASCII, from the middle of a batch."""
+    fields = schema(*(kind for kind, _, _ in _TAKEN_AT_ONCE))
+    reader, here, there = TableReader(fields), Relation(fields), Relation(fields)
+    for time in range(data.draw(st.integers(1, 4), "batches")):
+        n, skipped = data.draw(st.integers(1, 9), "rows"), data.draw(st.integers(0, 2), "skipped")
+        arrays = []
+        for _, kind, values in _TAKEN_AT_ONCE:
+            some = st.sampled_from(values)
+            if data.draw(st.booleans(), "nulls"):
+                some = st.none() | some
+            drawn = data.draw(st.lists(some, min_size=n + skipped, max_size=n + skipped))
+            arrays.append(pa.array(drawn, kind))
+        batch = pa.record_batch(arrays, [f.name for f in fields]).slice(skipped)
+        few = reader.columns(batch)
+        assert isinstance(few, FewRows)
+        times = np.full(n, time, np.int64)
+        first = here.append(few, times)
+        assert there.append(list(reader.columns(batch)), times) == first
+        here.leave_fresh()
+        there.leave_fresh()
+    rows = np.arange(here.next_row)
+    assert to_rows(here.gather_all(rows), fields) == to_rows(there.gather_all(rows), fields)
+    assert here.has_nulls == there.has_nulls
