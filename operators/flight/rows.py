@@ -18,6 +18,7 @@ import decimal
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -235,7 +236,10 @@ class ColumnReader:
 
     def _taken(self, values: Sequence[Any], first: int) -> tuple[list[Any], Bools | None]:
         """The values as they are to be stored, zeros for NULLs; which are not NULL."""
-        take, zero = self._means.take, self._means.zero
+        take, zero, exact = self._means.take, self._means.zero, self._means.exact
+        if set(map(type, values)) == {exact}:  # most are: no NULL is among them
+            with suppress(*_REFUSALS):  # which one is refused is seen below
+                return list(map(take, values)), None
         taken: list[Any] = []
         nulls: list[int] = []
         for row, value in enumerate(values):
@@ -292,12 +296,14 @@ class _Means:
 
     `take`: a value as it is stored, or raises: TypeError for one of another type, else what
     `_REFUSALS` has. `plain`: values of exactly this type are stored as they are, if they are within
-    `bounds`; None: of no type. `zero`: what lies under a NULL. `takes` and `fault`: for messages,
-    what Python types there are and why a value of those is refused.
+    `bounds`; None: of no type. `exact`: the type that most values have. `zero`: what lies under a
+    NULL. `takes` and `fault`: for messages, what Python types there are and why a value of those is
+    refused.
     """
 
     take: Callable[[Any], Any]
     plain: type | None
+    exact: type
     zero: Any
     store: Callable[[Sequence[Any]], Values]
     takes: str
@@ -309,35 +315,38 @@ def _means(kind: t.SqlType) -> _Means:
     store = _array(kind)
     match kind:
         case t.BooleanType():
-            return _Means(_instance((bool, np.bool_), bool), bool, False, store, "bool")
+            return _Means(_instance((bool, np.bool_), bool), bool, bool, False, store, "bool")
         case t.IntegerType():
             bounds = (kind.min, kind.max)
             fault = f"A column of type {kind} holds {kind.min:,} to {kind.max:,}."
-            return _Means(_integer(*bounds), int, 0, store, "int", fault, bounds)
+            return _Means(_integer(*bounds), int, int, 0, store, "int", fault, bounds)
         case t.FloatType(bits=bits):
             fault = f"A column of type {kind} does not hold it."
             plain = float if bits == 64 else None
-            return _Means(_float64 if plain else _float32, plain, 0.0, store, "float", fault)
+            number = _float64 if plain else _float32
+            return _Means(number, plain, float, 0.0, store, "float", fault)
         case t.DecimalType():
             digits = f"{kind.precision - kind.scale} digits before the point and {kind.scale} after"
             fault = f"A column of type {kind} holds {digits} it."
-            return _Means(_decimal(kind), None, 0, store, "decimal.Decimal and int", fault)
+            takes = "decimal.Decimal and int"
+            return _Means(_decimal(kind), None, decimal.Decimal, 0, store, takes, fault)
         case t.StringType():
-            return _Means(_instance(str, str), str, "", store, "str")
+            return _Means(_instance(str, str), str, str, "", store, "str")
         case t.BinaryType():
             take = _instance((bytes, bytearray, memoryview), bytes)
-            return _Means(take, bytes, b"", store, "bytes")
+            return _Means(take, bytes, bytes, b"", store, "bytes")
         case t.DateType():
-            return _Means(_date, None, 0, store, "datetime.date")
+            return _Means(_date, None, datetime.date, 0, store, "datetime.date")
         case t.TimestampType(local=local):
             takes = "datetime.datetime without a zone" if local else "datetime.datetime"
             fault = "A column of this type holds microseconds, and nothing finer."
-            return _Means(_local if local else _instant, None, 0, store, takes, fault)
+            taken = _local if local else _instant
+            return _Means(taken, None, datetime.datetime, 0, store, takes, fault)
         case t.IntervalType(unit="month"):
             fault = "It is out of range."
-            return _Means(_integer(t.INT.min, t.INT.max), None, 0, store, "int", fault)
+            return _Means(_integer(t.INT.min, t.INT.max), None, int, 0, store, "int", fault)
         case t.IntervalType():
-            return _Means(_span, None, 0, store, "datetime.timedelta")
+            return _Means(_span, None, datetime.timedelta, 0, store, "datetime.timedelta")
         case _:
             raise TypeError(f"no Python values of {kind}")
 
