@@ -24,12 +24,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, YearMonthIntervalType
 
-from operators.flight.arrow import CHARS
+from operators.flight.arrow import CHARS, MONTHS
 from operators.state.files import discard, discard_tree, make_directory
 from operators.state.reading import Part, Reading
 from sqlview import spark_files
+from sqlview.quoting import spark_name
 from sqlview.reads import Planned
 
 #: What comes along with tasks, beyond which it is written to a file for them.
@@ -90,7 +91,7 @@ class Lending:
                 reader(reading, parts), spark_schema(reading.schema)
             )
             loan.readers.append(_presence(spark, rows))
-            return rows.toDF(*loan.names)
+            return with_intervals(rows, reading.schema).toDF(*loan.names)
 
     def files(self) -> frozenset[str]:
         """The names of the store's files that somebody may read yet; what nobody can is let go."""
@@ -141,6 +142,33 @@ def spark_schema(schema: pa.Schema) -> StructType:
         if CHARS in (given.metadata or {}):
             column.metadata = {_CHAR_OF_SPARK: f"char({given.metadata[CHARS].decode()})"}
     return struct
+
+
+def with_intervals(rows: DataFrame, schema: pa.Schema) -> DataFrame:
+    """The rows of a schema, numbers of months as INTERVALs: Spark takes and gives none in Arrow."""
+    if not any(MONTHS in (f.metadata or {}) for f in schema):
+        return rows
+    columns = []
+    for given in schema:
+        name, kind = spark_name(given.name), (given.metadata or {}).get(MONTHS, b"").decode()
+        made = f"CAST(make_ym_interval(0, {name}) AS {kind}) AS {name}"
+        columns.append(made if kind else name)
+    return rows.selectExpr(*columns)
+
+
+def with_numbers(frame: DataFrame) -> DataFrame:
+    """The rows, INTERVALs of months as numbers of them, which Arrow takes."""
+    fields = frame.schema.fields
+    if not any(isinstance(f.dataType, YearMonthIntervalType) for f in fields):
+        return frame
+    names = [f"_{i}" for i in range(len(fields))]
+    columns = [
+        f"CAST(CAST({name} AS INTERVAL MONTH) AS INT) AS {name}"
+        if isinstance(field.dataType, YearMonthIntervalType)
+        else name
+        for name, field in zip(names, fields, strict=True)
+    ]
+    return frame.toDF(*names).selectExpr(*columns).toDF(*(f.name for f in fields))
 
 
 def reader(

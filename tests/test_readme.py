@@ -302,6 +302,7 @@ def test_the_functions_are_the_planners() -> None:
     synonyms |= {"element_fields": "struct", "json_fields": "json_tuple"}
     synonyms |= {"bytes_in": "to_binary", "bytes_in_or_null": "try_to_binary"}
     synonyms |= {"parse_url_key": "parse_url", "bitmap_place": "bitmap_bit_position"}
+    synonyms |= dict.fromkeys(("interval_of", "units_of", "clock_of", "rounded_quotient"), "hour")
     spelled.add("jsontuple")  # makes columns
     for name in FUNCTIONS.keys() - OPERATORS:
         assert synonyms.get(name, name).replace("_", "") in spelled, name

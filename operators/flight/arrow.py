@@ -122,8 +122,14 @@ def arrow_schema(schema: t.Schema) -> pa.Schema:
 CHARS = b"sqlview.chars"
 
 
+#: The same: that the numbers are months, of an INTERVAL.
+MONTHS = b"sqlview.months"
+
+
 def _arrow_field(field: t.Field) -> pa.Field:
     said = None if field.chars is None else {CHARS: str(field.chars).encode()}
+    if isinstance(field.type, t.IntervalType) and field.type.unit == "month":
+        said = {MONTHS: str(field.type).encode()}
     return pa.field(field.name, arrow_type(field.type), field.nullable, said)
 
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from operators.flight.column import Bools, Column, Values, null_column
 from operators.kernels import scalar as kernels
-from operators.scalar import decimals, lists, text
+from operators.scalar import decimals, intervals, lists, text
 from operators.scalar.value import (
     Builder,
     Errors,
@@ -88,13 +88,17 @@ def _nulls(arg: Node, target: t.SqlType) -> Run:
 def conversion(source: t.SqlType, target: t.SqlType, zone: Zone = UTC) -> Conversion:
     """How values of `source` become values of `target`, by the clocks of a time zone.
 
-    Raises: UnsupportedError where Spark's ANSI mode has no such cast, or for intervals.
+    Raises: UnsupportedError where Spark's ANSI mode has no such cast.
     """
     found: Conversion | None
     if isinstance(source, t.NestedType):
         found = _nested(source, target, zone)
     elif isinstance(source, t.StringType):
         found = _from_string(target, zone)
+    elif isinstance(target, t.IntervalType) or (
+        isinstance(source, t.IntervalType) and not isinstance(target, t.DecimalType)
+    ):
+        found = intervals.conversion(source, target)
     elif isinstance(target, t.StringType):
         found = _to_string(source, zone)
     else:
@@ -264,6 +268,11 @@ def _to_decimal(source: t.SqlType, target: t.DecimalType) -> Conversion | None:
             return lambda a, valid, n: exactly(kind, a, valid, n)
         case t.DecimalType():
             return lambda a, valid, n: exactly(source, a, valid, n)
+        case t.IntervalType(last="SECOND"):
+            return lambda a, valid, n: exactly(t.DecimalType(19, 6), a, valid, n)
+        case t.IntervalType():
+            whole = t.DecimalType(19, 0)
+            return lambda a, valid, n: exactly(whole, intervals.whole_units(a, source), valid, n)
         case t.FloatType():
             return lambda a, valid, n: _from_numbers(_shortest(a), target, valid, n)
         case t.TimestampType(local=False):

@@ -230,7 +230,7 @@ def _add_local_days(args: tuple[Node, ...], clocks: Clocks) -> Run:
     """The whole days of an interval move the clocks, the rest of it the instant."""
 
     def op(a: Any, b: Any, valid: Bools | None, n: int) -> tuple[Values, Errors | None]:
-        whole = np.sign(b) * (np.abs(b) // MICROS_PER_DAY)
+        whole = (b - np.fmod(b, MICROS_PER_DAY)) // MICROS_PER_DAY
         days, rest = clocks.local(a)
         moved, bad = clocks.instants(days + whole, rest, near=a)
         out = np.empty(n, np.int64)

@@ -120,7 +120,7 @@ def _hashed(
 ) -> Callable[[Any, int], int]:
     """The hash of a value in physical form, by its type."""
     match kind:
-        case t.BooleanType() | t.DateType():
+        case t.BooleanType() | t.DateType() | t.IntervalType(unit="month"):
             return of_int
         case t.IntegerType(bits=bits):
             return of_long if bits == 64 else of_int

@@ -315,7 +315,7 @@ def _texts(column: Column, zone: Zone) -> list[str | None]:
             found = [f'"{base64.b64encode(b or b"").decode()}"' for b in column.values.to_pylist()]
         case _:
             found = _printed(column)
-            if isinstance(kind, t.DateType):
+            if isinstance(kind, (t.DateType, t.IntervalType)):
                 found = [f'"{s}"' for s in found]
             elif isinstance(kind, t.FloatType):
                 found = [f'"{s}"' if s[-1] in "Ny" else s for s in found]

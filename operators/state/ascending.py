@@ -55,7 +55,7 @@ def falls(keys: Sequence[Ints], before: Sequence[int]) -> Ints:
 
 def _is_integral(kind: t.SqlType) -> bool:
     match kind:
-        case t.IntegerType() | t.DateType() | t.TimestampType():
+        case t.IntegerType() | t.DateType() | t.TimestampType() | t.IntervalType():
             return True
         case t.DecimalType():
             return kind.narrow

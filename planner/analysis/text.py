@@ -10,6 +10,7 @@ import datetime
 from collections.abc import Sequence
 
 from planner.calculus.expr import Call, Column, Expr, Literal, Outer, Parameter
+from planner.calculus.intervals import interval_text
 from planner.calculus.types import (
     DateType,
     IntervalType,
@@ -140,6 +141,7 @@ def _literal(literal: Literal) -> str:
             end = "" if kind.local else "Z"
             return f"{kind} '{_EPOCH + datetime.timedelta(microseconds=value)}{end}'"
         case IntervalType():
-            return f"INTERVAL {value} {kind.unit}s"
+            assert isinstance(value, int)
+            return interval_text(value, kind)
         case _:
             return str(value).upper() if isinstance(value, bool) else str(value)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from planner.calculus import intervals
 from planner.calculus.algebra import AggregateCall
 from planner.calculus.coercion import TypeMismatch, cast, explicit_cast
 from planner.calculus.expr import Call, Expr, Literal, may_fail
@@ -20,12 +21,15 @@ from planner.calculus.types import (
     BOOLEAN,
     DOUBLE,
     INT,
+    INTERVAL_MICROSECONDS,
+    INTERVAL_MONTHS,
     STRING,
     TIMESTAMP,
     BinaryType,
     DecimalType,
     FloatType,
     IntegerType,
+    IntervalType,
     NullType,
     SqlType,
     StringType,
@@ -63,6 +67,8 @@ def aggregate(
         return keep(AggregateCall("count", counted, BIGINT, False, distinct))
     if name in ("bool_and", "bool_or"):
         return _all_or_any(name, boolean(args[0], shown), condition, grouped, keep)
+    if isinstance(args[0].type, IntervalType) and name in ("sum", "avg", "try_sum", "try_avg"):
+        return _of_intervals(name, args[0], distinct, condition, grouped, keep)
     if name in ("try_sum", "try_avg"):
         return _attempted(name, args[0], distinct, condition, grouped, keep)
     arg, kind = _argument(name, args[0])
@@ -93,6 +99,26 @@ def _argument(name: str, arg: Expr) -> tuple[Expr, SqlType]:
             return arg, DOUBLE
         case other:
             raise TypeMismatch(f"{name.upper()} needs a number, not {other}")
+
+
+def _of_intervals(
+    name: str, arg: Expr, distinct: bool, condition: Expr | None, grouped: bool, keep: Keep
+) -> Expr:
+    """SUM and AVG of intervals, by their numbers: the average is rounded half up."""
+    kind, numbers = arg.type, cast(intervals.units_of(arg), BIGINT)
+    assert isinstance(kind, IntervalType)
+    if name.startswith("try_"):
+        raise TypeMismatch(f"{name.upper()} needs a number, not {kind}", hint="Write it plainly.")
+    total = aggregate("sum", (numbers,), distinct, condition, grouped, keep)
+    if name == "sum":
+        return intervals.interval_of(total, kind)
+    count = aggregate("count", (numbers,), distinct, condition, grouped, keep)
+    none = compare("eq", count, Literal(0, BIGINT))
+    divisor = Call("case", (none, Literal(None, BIGINT), count), BIGINT, True)
+    mean = Call("rounded_quotient", (total, divisor), BIGINT, True)
+    return intervals.interval_of(
+        mean, INTERVAL_MONTHS if kind.unit == "month" else INTERVAL_MICROSECONDS
+    )
 
 
 #: Sums of as many digits have room for any number of rows in a DECIMAL of 38.

@@ -40,6 +40,7 @@ from planner.calculus.types import (
     Field,
     FloatType,
     IntegerType,
+    IntervalType,
     MapType,
     NestedType,
     NullType,
@@ -405,6 +406,8 @@ def url_part(args: Sequence[Expr], name: str) -> Expr:
 
 def type_name(value: Expr) -> Expr:
     """TYPEOF."""
+    if isinstance(value.type, IntervalType):
+        return Literal(str(value.type).lower(), STRING)
     name = "void" if isinstance(value.type, NullType) else str(value.type).lower()
     return Literal(name.replace(" ", ""), STRING)
 

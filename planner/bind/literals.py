@@ -11,9 +11,9 @@ from sqlglot import exp
 
 from planner.bind.report import Report
 from planner.calculus import types
+from planner.calculus.coercion import INTERVAL_UNITS
 from planner.calculus.expr import Literal
-from planner.calculus.functions import Interval
-from planner.calculus.types import BIGINT, DOUBLE, INT, DecimalType
+from planner.calculus.types import BIGINT, DOUBLE, INT, DecimalType, IntervalType
 from planner.parse.tokens import shortened
 
 _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -48,43 +48,32 @@ def has_suffix(node: exp.Expression) -> bool:
     return bool(node.meta["end"] - node.meta["start"] + 1 > len(str(node.this)))
 
 
-_MICROSECONDS = {
-    "HOUR": 3_600_000_000,
-    "MINUTE": 60_000_000,
-    "SECOND": 1_000_000,
-    "MILLISECOND": 1_000,
-    "MICROSECOND": 1,
-}
+#: What else a literal may count in: of which unit's type it is, and how many of its numbers.
+_OTHER_UNITS = {"WEEK": ("DAY", 7 * INTERVAL_UNITS["DAY"]), "MILLISECOND": ("SECOND", 1_000)}
+_OTHER_UNITS["MICROSECOND"] = ("SECOND", 1)
 
 
-def interval_value(text: str, unit: exp.Expression) -> Interval | None:
+def interval_value(text: str, unit: exp.Expression) -> Literal | None:
     """The interval of a literal's text and unit (or `unit TO unit`), or None."""
     if isinstance(unit, exp.IntervalSpan):
         return _span(text, str(unit.this.this).upper(), str(unit.expression.this).upper())
     name = str(unit.this).upper().removesuffix("S")
     if name == "SECOND" and re.fullmatch(r"[+-]?\d{1,8}\.\d{1,6}", text):
-        return Interval(microseconds=int(decimal.Decimal(text).scaleb(6)), timed=True)
+        value = int(decimal.Decimal(text).scaleb(6))
+        return Literal(value, IntervalType("SECOND", "SECOND"))
     if not re.fullmatch(r"[+-]?\d{1,8}", text):
         return None
-    number = int(text)
-    match name:
-        case "YEAR":
-            return Interval(months=12 * number)
-        case "MONTH":
-            return Interval(months=number)
-        case "WEEK":
-            return Interval(days=7 * number)
-        case "DAY":
-            return Interval(days=number)
-        case _ if name in _MICROSECONDS:
-            return Interval(microseconds=_MICROSECONDS[name] * number, timed=True)
-        case _:
-            return None
+    first, size = _OTHER_UNITS.get(name, (name, INTERVAL_UNITS.get(name, 0)))
+    if not size:
+        return None
+    kind = IntervalType(first, first)
+    value = int(text) * size
+    return Literal(value, kind) if kind.number.min <= value <= kind.number.max else None
 
 
 #: Each unit of a span by its pattern; those after the first are bounded.
 _UNITS = {
-    "DAY": r"(\d{1,8})",
+    "DAY": r"(\d{1,9})",
     "HOUR": r"(\d{1,2})",
     "MINUTE": r"(\d{1,2})",
     "SECOND": r"(\d{1,2}(?:\.\d{1,6})?)",
@@ -92,14 +81,14 @@ _UNITS = {
 _BOUNDS = {"HOUR": 24, "MINUTE": 60, "SECOND": 60}
 
 
-def _span(text: str, first: str, last: str) -> Interval | None:
+def _span(text: str, first: str, last: str) -> Literal | None:
     """'years-months' YEAR TO MONTH, 'days hours:minutes:seconds' DAY TO SECOND and its parts."""
     if (first, last) == ("YEAR", "MONTH"):
         parts = re.fullmatch(r"([+-]?)(\d{1,6})-(\d{1,2})", text)
         if not parts or int(parts[3]) > 11:
             return None
         months = int(parts[2]) * 12 + int(parts[3])
-        return Interval(months=-months if parts[1] == "-" else months)
+        return Literal(-months if parts[1] == "-" else months, IntervalType(first, last))
     names = list(_UNITS)
     if first not in names or last not in names or names.index(first) >= names.index(last):
         return None
@@ -110,14 +99,12 @@ def _span(text: str, first: str, last: str) -> Interval | None:
     found = re.fullmatch(rf"([+-]?){pattern}", text)
     if found is None:
         return None
-    days, microseconds = 0, 0
+    total = 0
     for name, value in zip(names, found.groups()[1:], strict=True):
         number = decimal.Decimal(value)
         if number >= _BOUNDS.get(name, number + 1):
             return None
-        if name == "DAY":
-            days = int(number)
-        else:
-            microseconds += int(number * _MICROSECONDS[name])
-    interval = Interval(days=days, microseconds=microseconds, timed=True)
-    return -interval if found[1] == "-" else interval
+        total += int(number * INTERVAL_UNITS[name])
+    if total > BIGINT.max:
+        return None
+    return Literal(-total if found[1] == "-" else total, IntervalType(first, last))

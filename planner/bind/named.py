@@ -19,16 +19,19 @@ from planner.bind import lambdas, library, nested
 from planner.bind.lambdas import LAMBDAS, Variables
 from planner.bind.report import Refusal, Report
 from planner.bind.tables import EXTRACT
-from planner.calculus import coercion, functions, types
+from planner.calculus import coercion, functions, intervals, types
 from planner.calculus.expr import Expr, Literal
 from planner.calculus.library import LIBRARY
 from planner.calculus.types import (
     DATE,
     DOUBLE,
     INT,
+    INTERVAL_MICROSECONDS,
+    INTERVAL_MONTHS,
     STRING,
     TIMESTAMP,
     DateType,
+    IntervalType,
     SqlType,
     StringType,
     TimestampType,
@@ -112,6 +115,9 @@ def _cast_to(kind: SqlType) -> _Bind:
 
 def field_of(binder: Binder, node: exp.Expression, field: str, value: exp.Expression) -> Expr:
     """EXTRACT(field FROM value)."""
+    bound = binder.bind(value)
+    if isinstance(bound.type, IntervalType) and field in EXTRACT:
+        return intervals.field(EXTRACT[field].removesuffix("_fraction").upper(), bound)
     if field not in EXTRACT:
         binder.report.refuse(
             node,
@@ -122,7 +128,11 @@ def field_of(binder: Binder, node: exp.Expression, field: str, value: exp.Expres
                 "second.",
             ),
         )
-    return functions.scalar(EXTRACT[field], [binder.bind(value)])
+    return functions.scalar(EXTRACT[field], [bound])
+
+
+def _make_interval(kind: IntervalType) -> _Bind:
+    return lambda binder, node, args: intervals.of_parts(kind, [binder.bind(a) for a in args])
 
 
 def _date_part(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
@@ -472,6 +482,8 @@ NAMED: dict[str, Named] = {
     "zeroifnull": Named(1, 1, _zero_if_null),
     # dates
     "next_day": Named(2, 2, _next_day),
+    "make_ym_interval": Named(0, 2, _make_interval(INTERVAL_MONTHS)),
+    "make_dt_interval": Named(0, 4, _make_interval(INTERVAL_MICROSECONDS)),
     "make_date": Named(3, 3, _plain("make_date")),
     "date_format": Named(2, 2, _date_format),
     "dayname": Named(1, 1, _day_name("E", "DAYNAME")),

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.bind.literals import has_suffix
+from planner.bind.literals import has_suffix, interval_value
 from planner.bind.nodes import PeriodEdge
+from planner.calculus.intervals import interval_text
 from planner.calculus.library import LIBRARY
+from planner.calculus.types import IntervalType
 from planner.names import folded
 from planner.parse import written_name
 
@@ -187,6 +189,11 @@ def _printed(node: exp.Expression) -> str:
             kind = node.args["to"].sql(dialect="spark").replace(", ", ",")
             name = "TRY_CAST" if node.args.get("safe") else "CAST"
             return f"{name}({_printed(node.this)} AS {kind})"
+        case exp.Interval(this=exp.Literal(), unit=exp.Expression() as unit):
+            found = interval_value(str(node.this.this).strip(), unit)
+            assert found is not None and isinstance(found.type, IntervalType)
+            assert isinstance(found.value, int)
+            return interval_text(found.value, found.type)
         case exp.If():
             return f"({_call('IF', node.this, node.args['true'], node.args['false'])})"
         case exp.Case():
@@ -300,6 +307,10 @@ def _named(name: str, args: list[exp.Expression]) -> str:
     return f"{name.upper() if name in _CAPITALS else name}({', '.join(filled)})"
 
 
+#: What the parts of intervals are that are left out.
+_INTERVALS = {"make_ym_interval": ["0", "0"], "make_dt_interval": ["0", "0", "0", "0.000000"]}
+
+
 def _filled(name: str, given: int) -> list[str]:
     """What Spark prints for arguments left out at the end."""
     if name in ("to_unix_timestamp", "from_unixtime") and given == 1:
@@ -308,6 +319,8 @@ def _filled(name: str, given: int) -> list[str]:
         return ["0"]
     if name in ("percentile_approx", "approx_percentile") and given == 2:
         return ["10000"]
+    if name in _INTERVALS:
+        return _INTERVALS[name][given:]
     function = LIBRARY.get(name)
     if function is None:
         return []

@@ -42,9 +42,7 @@ _REASONS: dict[str, str] = {
         "time_from_seconds time_to_micros time_to_millis time_to_seconds time_trunc to_time "
         "try_to_time"
     ),
-    "is an INTERVAL, which no column has": (
-        "make_dt_interval make_interval make_ym_interval try_make_interval"
-    ),
+    "is of months and days at once, which no column has": "make_interval try_make_interval",
     "is of the type VARIANT, which no column has": (
         "is_valid_variant is_variant_null parse_json schema_of_variant schema_of_variant_agg "
         "to_variant_object try_parse_json try_variant_array_append try_variant_get "

@@ -207,11 +207,6 @@ _RANDOM = Refusal(
 )
 
 _NODES: dict[type[exp.Expression], Refusal] = {
-    exp.Interval: Refusal(
-        "an interval as a value",
-        "is neither added to nor subtracted from a date or timestamp",
-        "Write date + interval, or compare datediff(a, b) with a number of days.",
-    ),
     exp.Array: Refusal(
         "ARRAY(…)[…]", "is misread by the parser", "Put parentheses around it: (array(…))[0]."
     ),

@@ -32,10 +32,9 @@ from planner.bind.tables import (
     PLAIN,
     aggregate_name,
 )
-from planner.calculus import coercion, functions, types
+from planner.calculus import coercion, functions, intervals, types
 from planner.calculus.coercion import TypeMismatch
 from planner.calculus.expr import Call, Expr, Literal, Outer, Parameter
-from planner.calculus.functions import Interval
 from planner.calculus.types import (
     BOOLEAN,
     DATE,
@@ -43,8 +42,8 @@ from planner.calculus.types import (
     STRING,
     DateType,
     IntegerType,
+    IntervalType,
     SqlType,
-    StringType,
     TimestampType,
 )
 from planner.names import folded
@@ -132,7 +131,7 @@ class Scalars:
                 return self._comparison(node)
             if type(node) in ARITHMETIC:
                 left, right = self._operands(node)
-                return functions.arithmetic(ARITHMETIC[type(node)], left, right)
+                return intervals.arithmetic(ARITHMETIC[type(node)], left, right)
             if type(node) in PLAIN:
                 name, args = PLAIN[type(node)]
                 return functions.scalar(name, [self.argument(node, a) for a in args])
@@ -386,52 +385,27 @@ class Scalars:
             return number(child, "-", self.report)
         if isinstance(child, exp.TryCast) and has_suffix(child.this):
             return self._suffixed(child.this, "-", self._type(child.args["to"]))
-        return functions.negative(self.bind(child))
+        value = self.bind(child)
+        if isinstance(value.type, IntervalType):
+            return intervals.negative(value)
+        return functions.negative(value)
 
     def _add(self, node: exp.Expression) -> Expr:
-        for side, other in ((node.expression, node.this), (node.this, node.expression)):
-            interval = self.interval(side)
-            if interval is not None:
-                return functions.add_interval(self.bind(other), interval)
         left, right = self.bind(node.this), self.bind(node.expression)
-        if isinstance(right.type, DateType):
+        if isinstance(right.type, DateType) and isinstance(left.type, IntegerType):
             left, right = right, left
         if isinstance(left.type, DateType) and isinstance(right.type, IntegerType):
             return functions.add_days(left, right)
-        return functions.arithmetic("add", left, right)
+        return intervals.arithmetic("add", left, right)
 
     def _sub(self, node: exp.Expression) -> Expr:
-        interval = self.interval(node.expression)
-        if interval is not None:
-            return functions.add_interval(self.bind(node.this), -interval)
         left, right = self.bind(node.this), self.bind(node.expression)
-        moments = (DateType, TimestampType)
         if isinstance(left.type, DateType) and isinstance(right.type, IntegerType):
             return functions.subtract_days(left, right)
-        if isinstance(left.type, moments) and isinstance(right.type, (*moments, StringType)):
-            self.report.refuse(
-                node,
-                Refusal(
-                    f"{left.type} - {right.type}",
-                    "is an interval, which no column can hold",
-                    "Use datediff(a, b), a number of days.",
-                ),
-            )
-        return functions.arithmetic("subtract", left, right)
+        return intervals.arithmetic("subtract", left, right)
 
-    def interval(self, node: exp.Expression) -> Interval | None:
-        """The interval literal that the node is, or None."""
-        if isinstance(node, (exp.Paren, exp.Neg)):
-            inner = self.interval(node.this)
-            return -inner if inner is not None and isinstance(node, exp.Neg) else inner
-        if isinstance(node, (exp.Add, exp.Sub)):
-            first, second = self.interval(node.this), self.interval(node.expression)
-            if first is None or second is None:
-                return None
-            return first.plus(second if isinstance(node, exp.Add) else -second)
-        if not isinstance(node, exp.Interval):
-            return None
-        self.report.check(node)
+    def _interval(self, node: exp.Expression) -> Literal:
+        """An interval as it is written."""
         value, unit = node.args.get("this"), node.args.get("unit")
         if isinstance(value, exp.Literal) and isinstance(unit, (exp.Var, exp.IntervalSpan)):
             self.report.check(unit)
@@ -612,6 +586,8 @@ class Scalars:
 
     def _type(self, node: exp.Expression) -> SqlType:
         self.report.check(node)
+        if isinstance(node.this, exp.Interval):
+            return self._interval_type(node.this)
         name = str(node.this.name)
         if name in ("ARRAY", "MAP", "STRUCT") and node.expressions:
             return self._nested_type(node, name)
@@ -632,6 +608,16 @@ class Scalars:
                 ),
             )
         return CAST_TYPES[name]
+
+    def _interval_type(self, node: exp.Interval) -> SqlType:
+        self.report.check(node)
+        unit = node.args["unit"]
+        span = (unit.this, unit.expression) if isinstance(unit, exp.IntervalSpan) else (unit, unit)
+        first, last = (str(u.this).upper() for u in span)
+        kind = types.written_interval(first, last)
+        if kind is None:
+            self.report.fail(node, f"there is no type INTERVAL {first} TO {last}")
+        return kind
 
     def _nested_type(self, node: exp.Expression, name: str) -> SqlType:
         parts = node.expressions
@@ -667,6 +653,7 @@ _METHODS: dict[type[exp.Expression], _Method] = {
     exp.Null: Scalars._null,
     exp.Paren: Scalars._paren,
     exp.Neg: Scalars._neg,
+    exp.Interval: Scalars._interval,
     exp.Add: Scalars._add,
     exp.Sub: Scalars._sub,
     exp.And: Scalars._and,

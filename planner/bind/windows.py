@@ -26,7 +26,7 @@ from planner.bind.scalars import Scalars, is_constant
 from planner.bind.subqueries import FIRST, Placement
 from planner.bind.tables import aggregate_name
 from planner.bind.window_ties import defined, tie_nodes
-from planner.calculus import coercion, functions
+from planner.calculus import coercion, functions, intervals
 from planner.calculus.algebra import (
     RANKED,
     WHOLE,
@@ -48,6 +48,7 @@ from planner.calculus.types import (
     Field,
     FloatType,
     IntegerType,
+    IntervalType,
     SqlType,
     TimestampType,
 )
@@ -379,9 +380,8 @@ class Windows:
         kind = key.expr.type
         forward = (side == "FOLLOWING") != key.descending
         if isinstance(kind, (DateType, TimestampType)) and isinstance(end, exp.Interval):
-            interval = binder.interval(end)
-            assert interval is not None
-            moved = functions.add_interval(key.expr, interval if forward else -interval)
+            interval = binder.bind(end)
+            moved = intervals.moved(key.expr, interval if forward else intervals.negative(interval))
             if moved.type != kind:
                 self.report.fail(end, f"RANGE over a {kind} takes whole days, months or years")
             return moved
@@ -403,9 +403,10 @@ class Windows:
         """How far an end is, to be compared with another."""
         assert isinstance(end, exp.Expression)
         if isinstance(end, exp.Interval):
-            interval = binder.interval(end)
-            assert interval is not None
-            return (interval.months * 31 + interval.days) * 86_400e6 + interval.microseconds
+            interval = binder.bind(end)
+            assert isinstance(interval, Literal) and isinstance(interval.value, int)
+            months = isinstance(interval.type, IntervalType) and interval.type.unit == "month"
+            return float(interval.value * 31 * 86_400e6 if months else interval.value)
         bound = binder.bind(end)
         value = bound.value if isinstance(bound, Literal) else None
         if not isinstance(value, (int, float, Decimal)) or isinstance(value, bool) or value < 0:

@@ -30,6 +30,7 @@ from planner.calculus.types import (
     DecimalType,
     FloatType,
     IntegerType,
+    IntervalType,
     NestedType,
     NullType,
     SqlType,
@@ -60,6 +61,15 @@ _NUMBER_TEXT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _EPOCH = datetime.date(1970, 1, 1)
 MICROSECONDS = 1_000_000
 MICROSECONDS_PER_DAY = 86_400 * MICROSECONDS
+#: How many months or microseconds the units of intervals are.
+INTERVAL_UNITS = {
+    "YEAR": 12,
+    "MONTH": 1,
+    "DAY": MICROSECONDS_PER_DAY,
+    "HOUR": 3600 * MICROSECONDS,
+    "MINUTE": 60 * MICROSECONDS,
+    "SECOND": MICROSECONDS,
+}
 _EXACT = decimal.Context(prec=120, rounding=decimal.ROUND_HALF_UP)
 
 
@@ -108,6 +118,8 @@ def _can_cast(source: SqlType, target: SqlType) -> bool:
             return True
         case ((IntegerType() | FloatType() | DecimalType()), TimestampType()):
             return not target.local
+        case ((IntegerType() | DecimalType()), IntervalType()):
+            return target.first == target.last
         case ((IntegerType() | FloatType() | DecimalType()), _):
             return types.is_numeric(target) or target == BOOLEAN
         case TimestampType(), (IntegerType() | FloatType() | DecimalType()):
@@ -118,6 +130,10 @@ def _can_cast(source: SqlType, target: SqlType) -> bool:
             parts = types.parts_of(source), types.parts_of(target)
             alike = type(source) is type(target) and len(parts[0]) == len(parts[1])
             return alike and all(map(_can_cast, *parts))
+        case IntervalType(), IntervalType():
+            return source.unit == target.unit
+        case IntervalType(), (IntegerType() | DecimalType()):
+            return source.first == source.last
         case _:
             return source == target
 
@@ -142,6 +158,8 @@ def _fold_cast(literal: Literal, target: SqlType) -> Literal | None:
         case StringType(), _:
             assert isinstance(value, str)
             return _fold_text(value.strip(" \t\n\r"), target)
+        case IntervalType(), IntervalType() if literal.type.widened(target) == target:
+            return Literal(value, target)
         case DateType(), TimestampType():
             assert isinstance(value, datetime.date)
             days = (value - _EPOCH).days
@@ -237,6 +255,8 @@ def common_type(left: SqlType, right: SqlType) -> SqlType | None:
             return left
         case TimestampType(), TimestampType():
             return TIMESTAMP
+        case IntervalType(), IntervalType():
+            return left.widened(right)
         case NestedType(), NestedType():
             return _common_nested(left, right)
         case _:

@@ -223,6 +223,10 @@ FUNCTIONS: dict[str, str] = {
     "add_microseconds": "(TIMESTAMP, INTERVAL or BIGINT of microseconds) (*) -> TIMESTAMP; whole "
     "days are added to what the zone's clocks show",
     "date_trunc": "(unit literal, TIMESTAMP or DATE) (*) -> same type",
+    "interval_of": "(INT or BIGINT months, or BIGINT microseconds) -> INTERVAL; fails beyond it",
+    "units_of": "(INTERVAL) -> INT months or BIGINT microseconds",
+    "clock_of": "(DATE or TIMESTAMP_NTZ) -> BIGINT: days or microseconds since 1970-01-01",
+    "rounded_quotient": "(a BIGINT, b BIGINT) -> BIGINT: a / b half up; fails on zero",
     "period_edge": "(TIMESTAMP ts, BIGINT literals slide and offset, BIGINT back): "
     "ts - (ts - offset) mod slide - back, in microseconds",
     "make_date": "(year INT, month INT, day INT) -> DATE; fails where there is no such day",

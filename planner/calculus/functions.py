@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from planner.calculus import types
 from planner.calculus.coercion import (
-    MICROSECONDS_PER_DAY,
     TypeMismatch,
     as_decimal,
     cast,
@@ -40,6 +39,7 @@ from planner.calculus.types import (
     DecimalType,
     FloatType,
     IntegerType,
+    IntervalType,
     NullType,
     SqlType,
     StringType,
@@ -275,6 +275,8 @@ NAN = Literal(float("nan"), DOUBLE)
 
 def sign(expr: Expr) -> Expr:
     """-1.0, 0.0 or 1.0; -0.0 and NaN are their own sign."""
+    if isinstance(expr.type, IntervalType):
+        expr = Call("units_of", (expr,), expr.type.number, expr.nullable)
     value = _double(expr, "SIGN")
     zero = Literal(0.0, DOUBLE)
     args: list[Expr] = []
@@ -301,62 +303,7 @@ def last_characters(text: Expr, wanted: Expr) -> Expr:
     return scalar("substring", (text, negative(length), length))
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """An interval literal. `timed`: its unit is smaller than a day, so a DATE becomes TIMESTAMP."""
-
-    months: int = 0
-    days: int = 0
-    microseconds: int = 0
-    timed: bool = False
-
-    def __neg__(self) -> Interval:
-        return Interval(-self.months, -self.days, -self.microseconds, self.timed)
-
-    def plus(self, other: Interval) -> Interval | None:
-        """Both together; months and shorter units are different types."""
-        if bool(self.months) != bool(other.months):
-            return None
-        return Interval(
-            self.months + other.months,
-            self.days + other.days,
-            self.microseconds + other.microseconds,
-            self.timed or other.timed,
-        )
-
-
-def add_interval(value: Expr, interval: Interval) -> Expr:
-    """DATE or TIMESTAMP plus an interval literal."""
-    months, days, microseconds = interval.months, interval.days, interval.microseconds
-    if isinstance(value.type, DateType) and interval.timed:
-        value = cast(value, TIMESTAMP)
-    if not isinstance(value.type, (DateType, TimestampType)):
-        raise TypeMismatch(
-            f"an interval is added to DATE or TIMESTAMP, not to {value.type}",
-            hint="Cast the other operand to DATE.",
-        )
-    if isinstance(value, Literal) and isinstance(value.value, datetime.date):
-        folded = shift_date(value.value, months, days)
-        if folded is not None:
-            return Literal(folded, DATE)
-    if months:
-        args = (value, Literal(months, INT), *_zone_of(value))
-        return Call("add_months", args, value.type, value.nullable)
-    if isinstance(value.type, DateType):
-        return Call("date_add", (value, Literal(days, INT)), DATE, value.nullable)
-    total = days * MICROSECONDS_PER_DAY + microseconds
-    if not BIGINT.min <= total <= BIGINT.max:
-        raise TypeMismatch(
-            "an interval is longer than 64 bits of microseconds",
-            hint="The longest has 106,751,991 days.",
-        )
-    # Whole days are added to what clocks show, whatever unit they were written in.
-    zone = _zone_of(value) if abs(total) >= MICROSECONDS_PER_DAY else ()
-    args = (value, Literal(total, BIGINT), *zone)
-    return Call("add_microseconds", args, value.type, value.nullable)
-
-
-def _zone_of(value: Expr) -> tuple[Literal, ...]:
+def zone_of(value: Expr) -> tuple[Literal, ...]:
     """The last argument of a call that depends on what clocks show at a value."""
     return zone_argument() if value.type == TIMESTAMP else ()
 
@@ -521,7 +468,7 @@ def scalar(name: str, args: Sequence[Expr]) -> Expr:
         coerced = tuple(c(a, shown) for c, a in zip(coercions, args, strict=True))
         nullable = any(a.nullable for a in coerced)
         if name in _CLOCK:
-            coerced += _zone_of(coerced[0])
+            coerced += zone_of(coerced[0])
         return Call(name, coerced, kind, nullable)
     match name:
         case "concat":
@@ -540,6 +487,11 @@ def scalar(name: str, args: Sequence[Expr]) -> Expr:
         case "greatest" | "least":
             unified = unify(args, shown)
             return Call(name, unified, unified[0].type, all(a.nullable for a in unified))
+        case "abs" if isinstance(args[0].type, IntervalType):
+            kind = args[0].type
+            months = Call("units_of", (args[0],), kind.number, args[0].nullable)
+            size = Call("abs", (months,), kind.number, months.nullable)
+            return Call("interval_of", (size,), kind, size.nullable)
         case "abs":
             number = _number(args[0], shown)
             return Call(name, (number,), number.type, number.nullable)
@@ -626,7 +578,7 @@ def date_format(value: Expr, pattern: str) -> Expr:
     """Raises: ValueError, which names the part, for letters of the pattern that are not known."""
     pattern_parts(pattern)
     moment = cast(_instant(value, "DATE_FORMAT"), TIMESTAMP)
-    args = (moment, Literal(pattern, STRING), *_zone_of(moment))
+    args = (moment, Literal(pattern, STRING), *zone_of(moment))
     return Call("date_format", args, STRING, moment.nullable)
 
 
@@ -656,5 +608,5 @@ def period_edge(value: Expr, slide: int, offset: int, back: Expr) -> Expr:
 def date_trunc(unit: str, value: Expr) -> Expr:
     """date_trunc (of a TIMESTAMP) and trunc (of a DATE, cast by the caller)."""
     # Offsets are whole seconds.
-    zone = () if unit == "second" else _zone_of(value)
+    zone = () if unit == "second" else zone_of(value)
     return Call("date_trunc", (Literal(unit, STRING), value, *zone), value.type, value.nullable)

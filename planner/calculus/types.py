@@ -115,14 +115,50 @@ class TimestampType(SqlType):
         return "TIMESTAMP_NTZ" if self.local else "TIMESTAMP"
 
 
+#: Of intervals, the longest first.
+MONTH_UNITS = ("YEAR", "MONTH")
+TIME_UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
+
+
 @dataclass(frozen=True, slots=True)
 class IntervalType(SqlType):
-    """An interval of whole months (`unit` "month") or of microseconds (`unit` "microsecond")."""
+    """An interval of the units `first` to `last`, both of YEAR and MONTH or of DAY to SECOND.
 
-    unit: str
+    Values are numbers of months, or of microseconds; the units tell how they are shown.
+    """
+
+    first: str
+    last: str
+
+    def __post_init__(self) -> None:
+        if not (self.units and self.first in self.units and self.last in self.units):
+            raise ValueError(f"no such type: {self}")
 
     def __str__(self) -> str:
-        return "INTERVAL YEAR TO MONTH" if self.unit == "month" else "INTERVAL DAY TO SECOND"
+        return f"INTERVAL {self.first}" + (f" TO {self.last}" if self.last != self.first else "")
+
+    @property
+    def unit(self) -> str:
+        """What its values count: "month" or "microsecond"."""
+        return "month" if self.first in MONTH_UNITS else "microsecond"
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The units that intervals of its kind may have, the longest first."""
+        return MONTH_UNITS if self.unit == "month" else TIME_UNITS
+
+    @property
+    def number(self) -> IntegerType:
+        """The type of the number that a value is."""
+        return INT if self.unit == "month" else BIGINT
+
+    def widened(self, other: IntervalType) -> IntervalType | None:
+        """The type of both, or None: months have no fixed length."""
+        if self.unit != other.unit:
+            return None
+        at = self.units.index
+        first, last = min(self.first, other.first, key=at), max(self.last, other.last, key=at)
+        return IntervalType(first, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +208,8 @@ BINARY = BinaryType()
 DATE = DateType()
 TIMESTAMP = TimestampType()
 TIMESTAMP_NTZ = TimestampType(local=True)
-INTERVAL_MONTHS = IntervalType("month")
-INTERVAL_MICROSECONDS = IntervalType("microsecond")
+INTERVAL_MONTHS = IntervalType("YEAR", "MONTH")
+INTERVAL_MICROSECONDS = IntervalType("DAY", "SECOND")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +252,14 @@ def written_decimal(precision: str = "10", scale: str = "0") -> DecimalType | No
             return None
     digits, after = int(precision), int(scale)
     return DecimalType(digits, after) if 0 < digits <= MAX_PRECISION and after <= digits else None
+
+
+def written_interval(first: str, last: str) -> IntervalType | None:
+    """INTERVAL first TO last; None if there is no such type."""
+    for units in (MONTH_UNITS, TIME_UNITS):
+        if first in units and last in units[units.index(first) :]:
+            return IntervalType(first, last)
+    return None
 
 
 def bounded_decimal(precision: int, scale: int) -> DecimalType:

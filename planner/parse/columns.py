@@ -36,7 +36,7 @@ _TYPES: dict[str, SqlType] = {
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _LIMITED = ("CHAR", "CHARACTER", "VARCHAR")
 _NESTED = ("ARRAY", "MAP", "STRUCT")
-_OTHER_TYPES = ("INTERVAL", "VARIANT", "VOID", "GEOMETRY", "GEOGRAPHY")
+_OTHER_TYPES = ("VARIANT", "VOID", "GEOMETRY", "GEOGRAPHY")
 #: What may follow the value of DEFAULT.
 _AFTER_DEFAULT = frozenset((",", "COMMENT", "NOT", "PRIMARY", "GENERATED", "FIRST", "AFTER"))
 #: Of clauses: what each would do, and what to write.
@@ -167,6 +167,8 @@ def type_at(cursor: Cursor) -> SqlType:
         )
     if name in _NESTED:
         return _nested(cursor, name)
+    if name == "INTERVAL":
+        return _interval(cursor)
     if name not in _TYPES:
         known = (*_TYPES, *_DECIMALS, *_NESTED)
         cursor.fail_at(
@@ -175,6 +177,21 @@ def type_at(cursor: Cursor) -> SqlType:
             hint=suggestion(token.text, known) or f"Types: {', '.join(known)}.",
         )
     return _TYPES[name]
+
+
+def _interval(cursor: Cursor) -> SqlType:
+    """unit [TO unit], behind INTERVAL."""
+    start = cursor.take("word", "a unit")
+    end = cursor.take("word", "a unit") if cursor.accept("TO") else start
+    kind = types.written_interval(start.text.upper(), end.text.upper())
+    if kind is None:
+        said = start.text if end is start else f"{start.text} TO {end.text}"
+        cursor.fail_at(
+            start,
+            f'there is no type "INTERVAL {shortened(said)}"',
+            hint="Write INTERVAL YEAR TO MONTH, INTERVAL DAY TO SECOND, or fewer of their units.",
+        )
+    return kind
 
 
 def _nested(cursor: Cursor, name: str) -> SqlType:

@@ -354,7 +354,9 @@ def _type_name(kind: t.SqlType) -> str:
         case t.StructType(fields=fields):
             inner = (f"{duckdb_name(f.name)} {_type_name(f.type)}" for f in fields)
             return f"STRUCT({', '.join(inner)})"
-        case t.NullType() | t.IntervalType():
+        case t.IntervalType():
+            raise CannotSay("DuckDB has other intervals")
+        case t.NullType():
             raise OracleError(f"a view has no column of type {kind}")
         case _:
             return str(kind)

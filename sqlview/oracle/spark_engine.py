@@ -34,6 +34,7 @@ from planner.calculus import types as t
 from planner.names import folded
 from planner.parse import words_of
 from planner.parse.queries import PERIODS, normalise
+from sqlview.lending import with_numbers
 from sqlview.oracle.functions import Spoken
 from sqlview.oracle.protocol import CannotSay, OracleError, RowError
 from sqlview.oracle.spelling import exact_count
@@ -115,7 +116,8 @@ class SparkOracle:
                 parts.append(f"{_template(name)}{listed} AS (\n{spark_template(query)}\n)")
         head = f"WITH {', '.join(parts)} " if parts else ""
         with self._failing(), self._as_asked():
-            table = self._spark.sql(f"{head}(\n{spark_template(text)}\n)", **frames).toArrow()
+            found = self._spark.sql(f"{head}(\n{spark_template(text)}\n)", **frames)
+            table = with_numbers(found).toArrow()
         return table.rename_columns([f.name for f in schema])
 
     def _needed(self, text: str) -> set[str]:

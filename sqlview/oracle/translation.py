@@ -416,6 +416,7 @@ class _Typer:
         place = _Place(node)
         nodes = 1 + sum(self._nodes.get(id(e), 1) for e in node.iter_expressions())
         self._refuse_nested(node)
+        self._refuse_intervals(node)
         kind, replacement = self._rule(node)
         self._types[id(node)] = kind
         if replacement is not None and replacement is not node:
@@ -427,6 +428,16 @@ class _Typer:
         self._nodes[id(node)] = nodes
         if nodes > _MOST_NODES:
             raise CannotSay("expressions that hold their operands several times are nested deeply")
+
+    def _refuse_intervals(self, node: exp.Expr) -> None:
+        """DuckDB's intervals have months, days and microseconds at once, and print otherwise."""
+        if isinstance(node, exp.Cast) and isinstance(node.to.this, exp.Interval):
+            raise CannotSay("intervals are computed by Spark alone")
+        if not isinstance(node, exp.Sub) or isinstance(node.expression.unnest(), exp.Interval):
+            return
+        left, right = self._of(node.this), self._of(node.expression)
+        if isinstance(left, (t.DateType, t.TimestampType)) and not isinstance(right, t.IntegerType):
+            raise CannotSay("intervals are computed by Spark alone")
 
     def _refuse_nested(self, node: exp.Expr) -> None:
         """DuckDB has the equality of nested values that Spark has, and hardly more: a field, an

@@ -90,8 +90,6 @@ def _type(field: pa.Field) -> t.SqlType:
     if isinstance(kind, t.NullType):
         hint = "Say its type: column.cast(pa.string()), or in SQL CAST(NULL AS STRING)."
         raise DataError(f'column "{field.name}" has no type, but NULLs alone', hint=hint)
-    if isinstance(kind, t.IntervalType):
-        raise DataError(message, hint="Give it as a number: column.cast(pa.int64()).")
     return kind
 
 

@@ -43,7 +43,7 @@ from planner.errors import (
 )
 from planner.names import folded
 from planner.parse import words_of
-from sqlview.lending import Lending, spark_schema
+from sqlview.lending import Lending, spark_schema, with_intervals, with_numbers
 from sqlview.quoting import spark_name, spark_template
 from sqlview.reads import Readable
 from sqlview.scans import parts_of_scan
@@ -300,6 +300,7 @@ class SparkSide:
 
     def _read(self, data: DataFrame) -> pa.Table:
         _refuse_streaming(data)
+        data = with_numbers(data)
         if self.sees_files and _is_large(data):
             return self._read_in_parallel(data)
         try:
@@ -336,7 +337,8 @@ class SparkSide:
             data = Readable(uuid.uuid4(), data.nbytes, partial(_itself, data))
         if data.nbytes <= LOCAL_BYTES or not (data.plan or self.sees_files):
             table = data.table()
-            return spark.createDataFrame(table, spark_schema(table.schema))
+            rows = spark.createDataFrame(table, spark_schema(table.schema))
+            return with_intervals(rows, table.schema)
         with self._files():
             return self.lending.frame(spark, data.key, data.plan or data.table, self.sees_files)
 

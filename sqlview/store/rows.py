@@ -18,7 +18,7 @@ from operators.flight.column import Column, Unread
 from planner.calculus import types as t
 from planner.calculus.types import Schema
 
-_INTEGRAL = (t.IntegerType, t.DateType, t.TimestampType)
+_INTEGRAL = (t.IntegerType, t.DateType, t.TimestampType, t.IntervalType)
 
 
 #: From so many rows on they are not copied, which costs some calls.

@@ -131,6 +131,45 @@ EXPRESSIONS = (
     "extract(SECOND FROM ts)", "extract(SECONDS FROM ts)", "date_part('second', ts)",
     "date_part('SECS', ts)", "extract(S FROM ts)",
     "next_day(day, 'MON')", "next_day(day, 'friday')", "next_day(ts, 'Su')",
+    # intervals
+    "day - DATE '2000-01-01'", "ts - TIMESTAMP '2000-01-01 00:00:00'", "ts - day", "day - ts",
+    "day - '2001-02-03'", "CAST(ts AS TIMESTAMP_NTZ) - ts", "DATE '9999-12-31' - day",
+    "day + (day - DATE '2000-01-01')", "day - (ts - day)", "ts + (day - DATE '2020-06-15') / 50",
+    "day + make_ym_interval(n, m)", "ts - make_ym_interval(m, n)", "ts - make_dt_interval(n, m)",
+    "make_ym_interval(n)", "make_ym_interval()", "make_ym_interval(n, m)", "make_ym_interval(b, 0)",
+    "make_dt_interval(n)", "make_dt_interval(n, m)", "make_dt_interval(n, m, 7)",
+    "make_dt_interval(n, m, 7, d)", "make_dt_interval(0, 0, 0, x)", "make_dt_interval()",
+    "make_dt_interval(b)", "make_ym_interval(200000000, n)", "make_dt_interval(100000000 + n * n * n * n)",
+    "interval '1-2' year to month * n", "interval '5' month * x", "interval '5' month * d",
+    "interval '5' month / n", "interval '5' month / y", "interval '5' month / d", "interval '7' month * b",
+    "interval '1 02:03:04.5' day to second * n", "interval '1 02' day to hour * x",
+    "interval '03:04' hour to minute * d", "interval '7' second / m", "interval '7' minute / n",
+    "interval '7' hour / x", "interval '7' hour / d", "interval '7' day * b", "b * interval '7' microsecond",
+    "interval '7' day / s", "s * interval '7' day", "m * interval 2 weeks",
+    "-make_ym_interval(n, m)", "-make_dt_interval(n, m)", "+make_dt_interval(n, m)", "abs(make_dt_interval(-n, m))",
+    "abs(make_ym_interval(-n, m))", "sign(make_ym_interval(n))", "signum(make_dt_interval(n))",
+    "make_ym_interval(n) + interval '3' month", "make_ym_interval(n) - interval '1-1' year to month",
+    "make_dt_interval(n) + interval '3' minute", "make_dt_interval(n) - interval '25' hour",
+    "make_dt_interval(n) DIV interval '7' hour", "make_ym_interval(n) DIV make_ym_interval(0, m)",
+    "make_dt_interval(n) DIV make_dt_interval(m - 2)",
+    "extract(YEAR FROM make_ym_interval(n, m))", "extract(MONTH FROM make_ym_interval(n, m))",
+    "extract(DAY FROM ts - day)", "extract(HOUR FROM ts - TIMESTAMP '2000-01-01 00:00:00')",
+    "extract(MINUTE FROM ts - TIMESTAMP '2000-01-01 00:00:00')", "extract(SECOND FROM ts - TIMESTAMP '2000-01-01 00:00:00')",
+    "date_part('day', day - DATE '2000-01-01')", "datepart('hours', make_dt_interval(n, m))",
+    "make_dt_interval(n) > interval '3' hour", "make_ym_interval(n) = interval '0' month",
+    "greatest(make_dt_interval(n), interval '3' hour)", "coalesce(day - DATE '2000-01-01', interval '3' hour)",
+    "if(n > 2, make_ym_interval(n), interval '3' month)", "nullif(make_dt_interval(n), interval '3' day)",
+    "make_dt_interval(n) IN (interval '3' day, interval '0' hour)", "make_ym_interval(n) BETWEEN interval '1' month AND interval '9' year",
+    "CAST(make_ym_interval(n, m) AS STRING)", "CAST(make_dt_interval(n, m, -7, d) AS STRING)", "CAST(ts - day AS STRING)",
+    "CAST(day - DATE '2000-01-01' AS STRING)", "CAST(CAST(n AS INTERVAL YEAR) AS STRING)", "CAST(CAST(n AS INTERVAL MONTH) AS STRING)",
+    "CAST(CAST(make_dt_interval(n, m) AS INTERVAL HOUR) AS STRING)", "CAST(CAST(ts - day AS INTERVAL HOUR TO SECOND) AS STRING)",
+    "CAST(CAST(ts - day AS INTERVAL DAY TO MINUTE) AS STRING)", "CAST(CAST(ts - day AS INTERVAL MINUTE TO SECOND) AS STRING)",
+    "CAST(CAST(make_ym_interval(n, m) AS INTERVAL YEAR) AS STRING)", "CAST(CAST(d AS INTERVAL SECOND) AS STRING)",
+    "CAST(day - DATE '2000-01-01' AS INT)", "CAST(CAST(ts - day AS INTERVAL HOUR) AS TINYINT)", "CAST(CAST(ts - day AS INTERVAL SECOND) AS DECIMAL(12,3))",
+    "CAST(CAST(ts - day AS INTERVAL MINUTE) AS DECIMAL(12,1))", "CAST(b AS INTERVAL DAY)", "CAST(n AS INTERVAL SECOND)", "CAST(d AS INTERVAL YEAR)", "CAST(d AS INTERVAL DAY)",
+    "CAST(b AS INTERVAL YEAR)", "hash(make_ym_interval(n))", "xxhash64(make_dt_interval(n), make_ym_interval(m))", "typeof(ts - day)", "typeof(day - day)",
+    "array(make_dt_interval(n), interval '3' hour)", "to_json(named_struct('i', ts - day))", "concat(CAST(make_ym_interval(n) AS STRING), s)",
+    "NULL + interval '3' day", "day + interval '1 2' day to hour", "day + make_dt_interval(n)", "ts + interval '40' hour",
     "make_date(2024, n, m)", "make_date(n + 2000, 2, 28)", "make_date(2023, 2, n)",
     "date_format(day, 'yyyy-MM')", "date_format(ts, 'yyyy-MM-dd HH:mm:ss')",
     "date_format(day, 'dd/MM/yy')", "date_format(day, 'yyyyMMdd')", "date_format(day, 'MMM yyyy')",
@@ -387,7 +426,7 @@ def _error_class(error: Exception) -> str:
     if re.search(r"java\.util\.\w*Format\w*Exception|Format specifier", str(error)):
         return ""
     found = re.search(r"\[([A-Z_]+)", str(error))
-    return found[1] if found else str(error)[:80]
+    return found[1] if found else "" if "java.lang." in str(error) else str(error)[:80]
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ _TYPES = frozenset(
         st.NullType, st.BooleanType, st.ByteType, st.ShortType, st.IntegerType, st.LongType,
         st.FloatType, st.DoubleType, st.DecimalType, st.StringType, st.CharType, st.VarcharType,
         st.BinaryType, st.DateType, st.TimestampType, st.TimestampNTZType,
+        st.DayTimeIntervalType,
     )
 )  # fmt: skip
 _SCHEMA = "partition int, sequence int, name string, rows long"
@@ -106,7 +107,7 @@ def check_types(df: DataFrame) -> None:
             raise DataError(
                 f'cannot take column "{field.name}" of type {field.dataType.simpleString()}',
                 hint="Select columns of numbers, strings, booleans, dates and timestamps, and of "
-                "arrays, maps and structs of them.",
+                "arrays, maps and structs of them; months of intervals as INT.",
             )
 
 
