@@ -7,10 +7,11 @@ the file.
 
 from __future__ import annotations
 
+import copy
 import os
 import weakref
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -23,6 +24,8 @@ _ALIGNMENT = 64
 #: Smaller arrays are written together.
 _SMALL_BYTES = 64 << 10
 Array: TypeAlias = np.ndarray[Any, Any]
+#: Of each slot that holds values the dtype and how many make one.
+Kinds: TypeAlias = Mapping[int, tuple[np.dtype[Any], int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +182,81 @@ class MappedFile:
 
     def bytes(self, place: Place) -> Array:
         """Raises: ValueError for a place that is not in the file."""
-        end = place.offset + place.nbytes
-        if not 0 <= place.offset <= end <= self.nbytes:
-            raise ValueError("a place is not in its file")
-        return self._bytes[place.offset : end]
+        return self.between(place.offset, place.nbytes)
 
+    def between(self, offset: int, nbytes: int) -> Array:
+        """So many bytes from there. Raises: ValueError where they are not in the file."""
+        end = offset + nbytes
+        if not 0 <= offset <= end <= self.nbytes:
+            raise ValueError("a place is not in its file")
+        return self._bytes[offset:end]
+
+
+class MappedArrays:
+    """The arrays of a value in a file, by slot: a sequence of `count`, None where there is none.
+
+    An array is made when it is asked for: what a block of many columns has of them would be most
+    of what it takes of the heap. `kinds`: the slots that are read; `others`: arrays that do not lie
+    in the file, by slot.
+    """
+
+    __slots__ = ("_count", "_file", "_kinds", "_others", "_places")
+
+    def __init__(
+        self, count: int, file: MappedFile, home: Home, kinds: Kinds, others: dict[int, Array]
+    ) -> None:
+        self._count = count
+        self._file = file
+        self._places = home.places
+        self._kinds = kinds
+        self._others = others
+
+    def addresses(self) -> Iterator[tuple[int, int]]:
+        """Of each array in the file its slot and where it lies. Raises: ValueError for a place that
+        is not in the file, or holds no array of its kind."""
+        for slot, offset, nbytes, _ in self._places.tolist():
+            if slot in self._kinds:
+                kind, words = self._kinds[slot]
+                if not 0 <= offset <= offset + nbytes <= self._file.nbytes:
+                    raise ValueError("a place is not in its file")
+                if nbytes % (kind.itemsize * words):
+                    raise ValueError("a place holds a part of a value")
+                yield slot, self._file.address + offset
+
+    def replaced(self, slot: int, array: Array | None) -> Arrays:
+        """The same with another array in a slot."""
+        if slot in self._kinds:
+            here = list(self)
+            here[slot] = array
+            return here
+        others = dict(self._others)
+        if array is None:
+            others.pop(slot, None)
+        else:
+            others[slot] = array
+        made = copy.copy(self)
+        made._others = others
+        return made
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Array | None]:
+        return (self[slot] for slot in range(self._count))
+
+    def __getitem__(self, slot: int) -> Array | None:
+        found = self._others.get(slot)
+        if found is not None or slot not in self._kinds:
+            return found
+        for offset, nbytes in self._places[self._places[:, 0] == slot, 1:3].tolist():
+            kind, words = self._kinds[slot]
+            values = self._file.between(offset, nbytes).view(kind)
+            return values.reshape(-1, 2) if words == 2 else values
+        return None
+
+
+#: The arrays of a block, by slot.
+Arrays: TypeAlias = list[Array | None] | MappedArrays
 
 #: By device, number and time: a name may be another file's one day.
 _Identity: TypeAlias = tuple[int, int, int]

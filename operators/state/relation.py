@@ -39,8 +39,8 @@ from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.quick import quick
 from operators.slabs import ROWS
 from operators.state.order import order_of
-from operators.state.pieces import Array, Home, MappedFiles, Stored
-from operators.state.rows import ALL_DEAD, NO_IDS, Kinds, Rows, bytes_at, with_died
+from operators.state.pieces import Array, Arrays, Home, Kinds, MappedFiles, Stored
+from operators.state.rows import ALL_DEAD, NO_IDS, Rows, bytes_at, with_died
 from operators.state.shared import Shared
 from operators.state.storage import (
     Adopted,
@@ -143,7 +143,7 @@ class Relation(Rows):
     State: every row that some reader may see, once; 2 bytes a row id for compacted blocks.
     """
 
-    _NO_BUFFERS: ClassVar[list[Array | None]] = []
+    _NO_BUFFERS: ClassVar[Arrays] = []
 
     def __init__(self, schema: t.Schema, shared: Shared | None = None) -> None:
         """`shared`: with the dataflow that it is of."""
@@ -386,9 +386,10 @@ class Relation(Rows):
         self._addresses = np.insert(self._addresses, [width] * added, 0, axis=0)
         self.schema = (*self.schema, *fields)
         self._lay_out()
-        every: list[list[np.ndarray[Any, Any] | None]] = []
+        every: list[Arrays] = []
         for block, (there, buffers) in enumerate(zip(self._buffers, own, strict=True)):
-            every.append([*there[:width], *buffers, *there[width:]])
+            arrays = list(there)
+            every.append([*arrays[:width], *buffers, *arrays[width:]])
             for slot, buffer in enumerate(buffers, width):
                 self._addresses[slot, block] = 0 if buffer is None else buffer.ctypes.data
         self._buffers = every
@@ -879,7 +880,7 @@ class Relation(Rows):
         block = len(self._buffers) - 1
         at = self.next_row & BLOCK_MASK
         here, some = slice(at, at + count), slice(start, start + count)
-        buffers: list[Any] = self._buffers[block]
+        buffers: Any = self._buffers[block]
         for i in places:
             column, layout, slot = columns[i], self._layouts[i], self._value_slot[i]
             if layout.textual:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from operators.flight.column import Bools, Column, Ints, text_type
 from operators.kernels import batches, memory, programs, versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
-from operators.state.pieces import Array, Home, MappedFiles
+from operators.state.pieces import Array, Arrays, Home, Kinds, MappedArrays, MappedFiles
 from operators.state.shared import Shared
 from operators.state.storage import layout_of
 from operators.state.told import Found
@@ -29,8 +29,6 @@ _EMPTY = np.empty(0, np.int64)
 #: The dead bits and the ids of all blocks of which no row can be seen any more.
 ALL_DEAD = np.full(BLOCK_ROWS // 8, 255, np.uint8)
 NO_IDS = np.zeros(1, np.uint16)
-#: Of each slot of values: its dtype, and the words a row.
-Kinds = Mapping[int, tuple[np.dtype[Any], int]]
 
 
 def with_died(living: Ints, died: Ints) -> Ints:
@@ -60,7 +58,7 @@ class Rows:
         self._died_row = _EMPTY
         self._died_time = _EMPTY
         #: What the addresses point to.
-        self._buffers: list[list[Array | None]] = []
+        self._buffers: list[Arrays] = []
         #: What keeps those that no buffer does.
         self._holds: object = None
         #: The columns that can be read; None: all.
@@ -205,10 +203,12 @@ class Rows:
         return block
 
     def _set(self, block: int, slot: int, buffer: Array | None) -> None:
-        here = self._buffers[block].copy()  # versions keep those that they have
-        here[slot], address = buffer, _address(buffer)
-        self._buffers[block] = here
-        self._addresses[slot, block] = address
+        here = self._buffers[block]  # versions keep those that they have
+        if isinstance(here, MappedArrays):
+            self._buffers[block] = here.replaced(slot, buffer)
+        else:
+            self._buffers[block] = [*here[:slot], buffer, *here[slot + 1 :]]
+        self._addresses[slot, block] = _address(buffer)
 
     def _set_all(self, block: int, rows: int, arrays: Mapping[int, Array | None]) -> None:
         """Give a block other arrays, by slot, which hold so many rows: all of them at once."""
@@ -220,11 +220,16 @@ class Rows:
 
     def _map(self, block: int, home: Home, kinds: Kinds, files: MappedFiles) -> None:
         """Have a block's values where they lie in a file, those of the slots in `kinds`."""
-        for slot, offset, nbytes, _ in home.places.tolist():
-            if slot in kinds:
-                kind, words = kinds[slot]
-                values = files.array(home.file, offset, nbytes, kind)
-                self._set(block, slot, values.reshape(-1, 2) if words == 2 else values)
+        there = set(home.places[:, 0].tolist())
+        others = {
+            slot: array
+            for slot, array in enumerate(self._buffers[block])
+            if array is not None and not (slot in there and slot in kinds)
+        }
+        arrays = MappedArrays(self._slots, files.file(home.file), home, kinds, others)
+        for slot, address in arrays.addresses():
+            self._addresses[slot, block] = address
+        self._buffers[block] = arrays
 
     def _empty(self, block: int) -> None:
         """No row of the block can be seen any more."""
