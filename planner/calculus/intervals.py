@@ -2,7 +2,6 @@
 
 An interval is a number of months or of microseconds, and what is done with intervals is done with
 these numbers: `units_of` takes an interval as its number, `interval_of` a number as an interval.
-Neither does anything to a value.
 
 Source: Spark SQL, BinaryArithmeticWithDatetimeResolver and intervalExpressions.scala.
 """
@@ -57,12 +56,14 @@ def units_of(value: Expr) -> Expr:
     if isinstance(value, Literal):
         return Literal(value.value, kind.number)
     if isinstance(value, Call) and value.function == "interval_of":
-        return value.args[0]
+        (number,) = value.args
+        if number.type == kind.number:  # else it may be none
+            return number
     return Call("units_of", (value,), kind.number, value.nullable)
 
 
 def interval_of(number: Expr, kind: IntervalType) -> Expr:
-    """The interval of so many months or microseconds; fails where there is none."""
+    """The interval of so many months, as INT or BIGINT, or microseconds; fails where none is."""
     if number.type == INT:
         number = cast(number, kind.number)
     if isinstance(number, Literal) and (number.type == kind.number or number.value is None):
@@ -123,10 +124,10 @@ def _computed(function: str, left: Expr, right: Expr) -> Expr:
     """The sum or difference, done here for literals where it does not overflow."""
     if isinstance(left, Literal) and isinstance(right, Literal):
         a, b, kind = left.value, right.value, left.type
-        assert isinstance(a, int) and isinstance(b, int) and isinstance(kind, IntegerType)
-        value = a + b if function == "add" else a - b
-        if kind.min <= value <= kind.max:
-            return Literal(value, kind)
+        if isinstance(a, int) and isinstance(b, int) and isinstance(kind, IntegerType):
+            value = a + b if function == "add" else a - b
+            if kind.min <= value <= kind.max:
+                return Literal(value, kind)
     return functions.arithmetic(function, left, right)
 
 

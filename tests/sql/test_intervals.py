@@ -164,6 +164,26 @@ def test_types_that_leave_and_come() -> None:
         assert sorted(db.view("w").rows(), key=repr) == sorted(db.view("v").rows(), key=repr)
 
 
+def test_null_and_what_is_beyond_its_type() -> None:
+    with sqlview.connect(placement="inline") as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY, n INT)")
+        nothing = "CAST(NULL AS INTERVAL DAY) + interval 1 day"
+        db.sql(f"CREATE MATERIALIZED VIEW v AS SELECT {nothing} AS x FROM t")
+        years = "make_ym_interval(n)"
+        db.sql(f"CREATE MATERIALIZED VIEW w AS SELECT {years} - {years} AS x FROM t")
+        with db.transaction() as tx:
+            tx.insert("t", [(1, None), (2, 100)])
+        assert db.view("v").rows() == [(None,), (None,)]
+        assert sorted(db.view("w").rows(), key=repr) == [(0,), (None,)]
+        with db.transaction() as tx:
+            tx.insert("t", [(3, 2_000_000_000)])
+        with pytest.raises(sqlview.ViewError, match="INTERVAL_ARITHMETIC_OVERFLOW"):
+            db.view("w").rows()
+        with db.transaction() as tx:
+            tx.delete("t", [(3,)])
+        assert sorted(db.view("w").rows(), key=repr) == [(0,), (None,)]
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
