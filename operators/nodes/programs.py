@@ -29,7 +29,7 @@ from planner.calculus.expr import Column as ColumnRef
 FEW_ROWS = 4096
 #: After a program gave up so many batches are evaluated without it.
 _PATIENCE = 16
-_MOST_REGISTERS, _MOST_LISTED = 64, 8
+_MOST_REGISTERS, _MOST_LISTED, _MOST_LEVELS = 64, 8, 32
 _LARGEST = (1 << 63) - 1
 
 _COMPARISONS = {"eq": k.EQ, "ne": k.NE, "lt": k.LT, "le": k.LE, "gt": k.GT, "ge": k.GE}
@@ -181,6 +181,8 @@ class _Writer:
                 self.registers += 1 + pair
         self.first = self.registers
         self._constants: dict[int | None, int] = {}
+        #: How deep what is being written lies in an expression.
+        self._level = 0
         #: What was computed, until rows are thrown away.
         self._known: dict[object, int] = {}
 
@@ -192,9 +194,11 @@ class _Writer:
         """The register with the values of an expression. Raises: NotWordsError."""
         known = self._known.get(expr)
         if known is None:
-            if not is_word(expr.type):
+            if not is_word(expr.type) or self._level == _MOST_LEVELS:
                 raise NotWordsError
+            self._level += 1
             known = self._known[expr] = self._written(expr)
+            self._level -= 1
         return known
 
     def _written(self, expr: Expr) -> int:

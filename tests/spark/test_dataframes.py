@@ -345,7 +345,7 @@ def test_what_spark_refuses_has_our_form(
         ("SELECT 9L AS id, 'x' AS customer, 'y' AS price", 'column "price"'),
         ("SELECT 9.5D AS id, 'x' AS customer, 1 AS price", 'column "id"'),
         ("SELECT 9L AS id, array(1) AS customer, 1 AS price", 'column "customer"'),
-        ("SELECT 9L AS id, INTERVAL '1' YEAR AS customer, 1 AS price", "with such a column"),
+        ("SELECT 9L AS id, make_interval(1) AS customer, 1 AS price", "with such a column"),
         ("SELECT CAST(NULL AS BIGINT) AS id, 'x' AS customer, 1 AS price", 'NULL in column "id"'),
         ("SELECT 9L AS id, 'x' AS customer, 1.005 AS price", 'column "price"'),
         ("SELECT 1L AS id, 'x' AS customer, 1 AS price", "the key is there already"),

@@ -21,6 +21,7 @@ import pytest
 import sqlview
 from operators.executor import placement, watch
 from operators.executor.spark import load
+from operators.executor.spark.run import Frames
 from operators.executor.watch import JobProgress
 from operators.kernels.memory import BLOCK_ROWS
 from operators.state import bulk
@@ -594,7 +595,7 @@ def test_ctrl_c_cancels_a_job(spark: Any, tmp_path: Path, monkeypatch: pytest.Mo
         db.load("t", spark.range(0, 9_000, 1, 2).selectExpr("id", "id % 901 AS g"))
         db.checkpoint()
         before = set(os.listdir(path))
-        monkeypatch.setattr(db._side().executor, "_probe", wait)
+        monkeypatch.setattr(db._side().executor, "_frames", Frames(spark, wait))
         pressing, started = threading.Thread(target=press), time.monotonic()
         pressing.start()
         view = "CREATE MATERIALIZED VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g"

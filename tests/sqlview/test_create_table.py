@@ -126,7 +126,6 @@ def test_other_rows_with_names(db: Session) -> None:
         ({"a": [[datetime.time(1)]]}, (), 'column "a" has the type list<'),
         ({"a": [{"b": datetime.time(1)}]}, (), 'column "a" has the type struct<'),
         ({"a": [datetime.time(1)]}, (), "column.cast(pa.string())"),
-        ({"a": [datetime.timedelta(1)]}, (), "column.cast(pa.int64())"),
         ({"a": [1], "A": [2]}, (), 'the data has column "A" twice'),
         ({"": [1]}, (), "a column has no name"),
         ({"alpha": [1]}, ["alhpa"], 'Did you mean "alpha"?'),
@@ -166,7 +165,7 @@ def test_arguments_of_other_types(db: Session) -> None:
 
 
 def test_all_that_is_wrong_with_a_schema_is_said_at_once(db: Session) -> None:
-    data = {"a": pa.array([1], pa.duration("us")), "b": [None], "c": [1]}
+    data = {"a": pa.array([1], pa.time64("us")), "b": [None], "c": [1]}
     with pytest.raises(DataError) as caught:
         db.create_table("t", data, ["d"])
     assert caught.value.message == 'cannot create "t": the data does not fit for 3 reasons'
@@ -229,9 +228,9 @@ def test_create_table_as_select(spark: Any) -> None:
             db.sql("CREATE TABLE t AS\n  SELECT nosuch FROM orders")
         assert (caught.value.line, caught.value.column) == (2, 10)
         for query, says in (
-            ("SELECT INTERVAL '1' DAY AS a, NULL AS b", "2 reasons"),
+            ("SELECT NULL AS a, NULL AS b", "2 reasons"),
             ("SELECT 1 AS a, 2 AS A", 'column "A" twice'),
-            ("SELECT INTERVAL '1' DAY AS a", 'column "a"'),
+            ("SELECT NULL AS a", 'column "a"'),
         ):
             with pytest.raises(DataError) as refused:
                 db.sql(f"CREATE TABLE t AS {query}")
