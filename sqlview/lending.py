@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType, YearMonthIntervalType
@@ -29,6 +30,7 @@ from pyspark.sql.types import StructType, YearMonthIntervalType
 from operators.flight.arrow import CHARS, MONTHS
 from operators.state.files import discard, discard_tree, make_directory
 from operators.state.reading import Part, Reading
+from planner.errors import SqlViewError
 from sqlview import spark_files
 from sqlview.quoting import spark_name
 from sqlview.reads import Planned
@@ -169,6 +171,30 @@ def with_numbers(frame: DataFrame) -> DataFrame:
         for name, field in zip(names, fields, strict=True)
     ]
     return frame.toDF(*names).selectExpr(*columns).toDF(*(f.name for f in fields))
+
+
+def selected(frame: DataFrame) -> pa.Table:
+    """The rows of a query. Raises: SqlViewError for columns of types that Arrow lacks."""
+    try:
+        return with_numbers(frame).toArrow()
+    except PySparkTypeError as error:
+        raise SqlViewError(
+            "the query has a column of a type that Arrow lacks",
+            detail=error.getMessage(),
+            hint="Cast it to STRING, or read the rows by to_df().",
+        ) from None
+
+
+def told_intervals(table: pa.Table, frame: DataFrame) -> pa.Table:
+    """What came of `with_numbers(frame)`, saying which INTERVALs its numbers of months are."""
+    fields = []
+    for came, given in zip(table.schema, frame.schema.fields, strict=True):
+        if isinstance(given.dataType, YearMonthIntervalType):
+            kind = given.dataType.simpleString().upper()
+            fields.append(came.with_metadata({MONTHS: kind.encode()}))
+        else:
+            fields.append(came)
+    return table.cast(pa.schema(fields, table.schema.metadata))
 
 
 def reader(

@@ -147,12 +147,12 @@ class Selected:
         self._zone = zone
 
     def table(self, first: int | None = None) -> pa.Table:
-        from sqlview.lending import with_numbers  # Spark is there already
+        from sqlview.lending import selected  # Spark is there already
         from sqlview.spark.running import using
 
         frame = self._frame if first is None else self._frame.limit(first)
         with using(frame.sparkSession):
-            return in_zone(with_numbers(frame).toArrow(), self._zone)
+            return in_zone(selected(frame), self._zone)
 
     def count(self) -> None:
         return None

@@ -126,6 +126,13 @@ CHARS = b"sqlview.chars"
 MONTHS = b"sqlview.months"
 
 
+def months_of(field: pa.Field) -> t.IntervalType | None:
+    """The INTERVAL whose months the numbers of this column are, if it says so."""
+    said = (field.metadata or {}).get(MONTHS, b"").decode().removeprefix("INTERVAL ")
+    first, _, last = said.partition(" TO ")
+    return t.written_interval(first, last or first)
+
+
 def _arrow_field(field: t.Field) -> pa.Field:
     said = None if field.chars is None else {CHARS: str(field.chars).encode()}
     if isinstance(field.type, t.IntervalType) and field.type.unit == "month":

@@ -346,7 +346,8 @@ def _means(kind: t.SqlType) -> _Means:
             fault = "It is out of range."
             return _Means(_integer(t.INT.min, t.INT.max), None, int, 0, store, "int", fault)
         case t.IntervalType():
-            return _Means(_span, None, datetime.timedelta, 0, store, "datetime.timedelta")
+            fault = "It is beyond 64 bits of microseconds."
+            return _Means(_span, None, datetime.timedelta, 0, store, "datetime.timedelta", fault)
         case _:
             raise TypeError(f"no Python values of {kind}")
 
@@ -472,7 +473,10 @@ def _local(value: Any) -> int:
 def _span(value: Any) -> int:
     if not isinstance(value, datetime.timedelta):
         raise TypeError
-    return value // _MICROSECOND
+    micros = value // _MICROSECOND
+    if not t.BIGINT.min <= micros <= t.BIGINT.max:
+        raise ValueError
+    return micros
 
 
 def _remedy(value: Any, kind: t.SqlType) -> str | None:

@@ -23,7 +23,7 @@ from planner.bind.tables import (
     TRUNC_DATE,
     TRUNC_TIMESTAMP,
 )
-from planner.calculus import functions
+from planner.calculus import functions, intervals
 from planner.calculus.expr import Expr, Literal
 from planner.calculus.types import (
     DATE,
@@ -151,7 +151,7 @@ def _sign(binder: Binder, node: exp.Expression) -> Expr:
 
 
 def _negative(binder: Binder, node: exp.Expression) -> Expr:
-    return functions.negative(binder.bind(node.this))
+    return intervals.negative(binder.bind(node.this))
 
 
 def _last_day(binder: Binder, node: exp.Expression) -> Expr:

@@ -361,6 +361,11 @@ def json_type(schema: str) -> SqlType:
 
 
 def _check_json(kind: SqlType) -> None:
+    if isinstance(kind, IntervalType):
+        raise TypeMismatch(
+            f"FROM_JSON does not read {kind}",
+            hint="Read a number, and multiply an interval by it.",
+        )
     if isinstance(kind, MapType) and not isinstance(kind.key, StringType):
         raise TypeMismatch(f"a key in JSON is a STRING, not {kind.key}")
     for field in kind.fields if isinstance(kind, StructType) else ():

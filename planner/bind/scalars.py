@@ -42,7 +42,6 @@ from planner.calculus.types import (
     STRING,
     DateType,
     IntegerType,
-    IntervalType,
     SqlType,
     TimestampType,
 )
@@ -385,10 +384,7 @@ class Scalars:
             return number(child, "-", self.report)
         if isinstance(child, exp.TryCast) and has_suffix(child.this):
             return self._suffixed(child.this, "-", self._type(child.args["to"]))
-        value = self.bind(child)
-        if isinstance(value.type, IntervalType):
-            return intervals.negative(value)
-        return functions.negative(value)
+        return intervals.negative(self.bind(child))
 
     def _add(self, node: exp.Expression) -> Expr:
         left, right = self.bind(node.this), self.bind(node.expression)

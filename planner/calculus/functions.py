@@ -266,7 +266,7 @@ def negative(expr: Expr) -> Expr:
 
 
 def positive(expr: Expr) -> Expr:
-    return _number(expr, "POSITIVE")
+    return expr if isinstance(expr.type, IntervalType) else _number(expr, "POSITIVE")
 
 
 #: The DOUBLE that is not a number; it equals itself, and is greater than any other.

@@ -132,8 +132,9 @@ def _computed(function: str, left: Expr, right: Expr) -> Expr:
 
 
 def negative(value: Expr) -> Expr:
-    """-a of an interval."""
-    assert isinstance(value.type, IntervalType)
+    """-a, of a number too."""
+    if not isinstance(value.type, IntervalType):
+        return functions.negative(value)
     number = units_of(value)
     if isinstance(number, Literal) and isinstance(number.value, int):
         if number.value > value.type.number.min:

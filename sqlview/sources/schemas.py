@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.flight.arrow import is_pandas_index, sql_type
+from operators.flight.arrow import is_pandas_index, months_of, sql_type
 from operators.flight.misfits import listed, merged
 from operators.flight.rows import by_name, inferred, represented
 from planner.calculus import types as t
@@ -79,7 +79,7 @@ def fields(schema: pa.Schema, key: Sequence[str], declared: bool) -> tuple[t.Fie
 def _type(field: pa.Field) -> t.SqlType:
     message = f'column "{field.name}" has the type {field.type}, which no table has'
     try:
-        kind = sql_type(field.type)
+        kind = months_of(field) or sql_type(field.type)
     except DataError:
         hint = "Take what is in it apart, into columns of scalar types."
         if pa.types.is_time(field.type):

@@ -43,7 +43,7 @@ from planner.errors import (
 )
 from planner.names import folded
 from planner.parse import words_of
-from sqlview.lending import Lending, spark_schema, with_intervals, with_numbers
+from sqlview.lending import Lending, spark_schema, told_intervals, with_intervals, with_numbers
 from sqlview.quoting import spark_name, spark_template
 from sqlview.reads import Readable
 from sqlview.scans import parts_of_scan
@@ -226,6 +226,7 @@ class SparkSide:
         with using(data.sparkSession):
             _refuse_streaming(data)
             self._check_seen(data.sparkSession)
+            data = with_numbers(data)
             target = self._target(table, cast, zone)
             if keys:
                 schema = tuple(table.schema[k] for k in target.key)
@@ -300,7 +301,9 @@ class SparkSide:
 
     def _read(self, data: DataFrame) -> pa.Table:
         _refuse_streaming(data)
-        data = with_numbers(data)
+        return told_intervals(self._read_numbers(with_numbers(data)), data)
+
+    def _read_numbers(self, data: DataFrame) -> pa.Table:
         if self.sees_files and _is_large(data):
             return self._read_in_parallel(data)
         try:

@@ -184,6 +184,34 @@ def test_null_and_what_is_beyond_its_type() -> None:
         assert sorted(db.view("w").rows(), key=repr) == [(0,), (None,)]
 
 
+def test_a_table_of_a_views_data_has_its_intervals() -> None:
+    with sqlview.connect(placement="inline") as db:
+        db.sql(_TABLE)
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT m, CAST(m AS INTERVAL YEAR) AS y FROM t")
+        db.create_table("u", db.view("v").to_arrow())
+        assert "m INTERVAL YEAR TO MONTH,\n  y INTERVAL YEAR)" in str(db.sql("SHOW CREATE TABLE u"))
+
+
+def test_a_span_beyond_64_bits_is_refused_with_its_row() -> None:
+    with sqlview.connect(placement="inline") as db:
+        db.sql("CREATE TABLE t (i INTERVAL DAY TO SECOND)")
+        for beyond in (datetime.timedelta.max, datetime.timedelta.min):
+            with pytest.raises(sqlview.DataError) as caught, db.transaction() as tx:
+                tx.insert("t", [(_US,), (beyond,)])
+            assert "row 1 has" in str(caught.value)
+            assert "beyond 64 bits of microseconds" in str(caught.value)
+
+
+def test_signs_are_functions_too() -> None:
+    with sqlview.connect(placement="inline") as db:
+        db.sql("CREATE TABLE t (i INTERVAL HOUR, m INTERVAL MONTH)")
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT negative(i), positive(i), negative(m) FROM t")
+        with db.transaction() as tx:
+            tx.insert("t", [(datetime.timedelta(hours=3), 2)])
+        hours = datetime.timedelta(hours=3)
+        assert db.view("v").rows() == [(-hours, hours, -2)]
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
@@ -197,6 +225,10 @@ def test_null_and_what_is_beyond_its_type() -> None:
         ("SELECT CAST(i AS INTERVAL SECOND TO DAY) AS x FROM t", "there is no type INTERVAL"),
         ("SELECT sqrt(i) AS x FROM t", "SQRT needs a number"),
         ("SELECT stddev(i) AS x FROM t", "STDDEV"),
+        (
+            "SELECT from_json('{}', 'a ARRAY<INTERVAL DAY>') AS x",
+            "FROM_JSON does not read INTERVAL",
+        ),
     ],
 )
 def test_what_is_no_sum_of_intervals_is_refused(query: str, said: str) -> None:
@@ -222,6 +254,15 @@ def test_spark_gives_takes_and_verifies_them(spark: Any) -> None:
         assert frame.schema["gap"].dataType.simpleString() == "interval day to second"
         kinds = db.view("kinds").to_df()
         assert kinds.schema["m"].dataType.simpleString() == "interval year to month"
+        db.sql("CREATE TABLE kept AS SELECT interval '1-2' year to month AS m, 1 AS n, 2 AS d")
+        assert "m INTERVAL YEAR TO MONTH" in str(db.sql("SHOW CREATE TABLE kept"))
+        with db.transaction() as tx:
+            tx.insert("kept", kinds.selectExpr("m", "INT(n) AS n", "INT(d) AS d"))
+        db.sql("CREATE MATERIALIZED VIEW all_kept AS SELECT m FROM kept")
+        found = sorted(db.view("all_kept").rows(), key=repr)
+        assert found == sorted([(14,), *((r[0],) for r in db.view("kinds").rows())], key=repr)
+        with pytest.raises(sqlview.SqlViewError, match="of a type that Arrow lacks"):
+            db.sql("SELECT array(interval '1' month) AS a").rows()
         db.sql("CREATE TABLE u (id INT, gap INTERVAL DAY TO SECOND)")
         with db.transaction() as tx:
             tx.insert("u", frame)

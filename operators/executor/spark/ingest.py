@@ -107,7 +107,7 @@ def check_types(df: DataFrame) -> None:
             raise DataError(
                 f'cannot take column "{field.name}" of type {field.dataType.simpleString()}',
                 hint="Select columns of numbers, strings, booleans, dates and timestamps, and of "
-                "arrays, maps and structs of them; months of intervals as INT.",
+                "arrays, maps and structs of them; months of intervals within these as INT.",
             )
 
 
