@@ -22,7 +22,7 @@ import pyarrow as pa
 from operators.flight import arrow
 from operators.flight.delta import Delta
 from planner import parse
-from planner.calculus.types import IntervalType, holds
+from planner.calculus.types import Field, IntervalType, holds
 from planner.calculus.zones import UTC
 from planner.errors import ViewError
 from planner.names import folded
@@ -220,9 +220,10 @@ class Verifier:
         zone = self._zone_of(view)
         if zone != UTC.id:
             raise CannotSay(f"it depends on the time zone {zone}, and DuckDB knows none here")
-        if any(self._has_chars(v) for v in self._catalog.views_under(view)):
+        read = self._fields_under(view)
+        if any(f.chars is not None for f in read):
             raise CannotSay("it reads columns of type CHAR, which DuckDB compares as others")
-        if any(self._has_intervals(v) for v in self._catalog.views_under(view)):
+        if any(holds(f.type, IntervalType) for f in read):
             raise CannotSay("it reads intervals, of which DuckDB has others")
         if self._calls_functions(view):
             raise CannotSay("it calls functions of the user, which are given to Spark alone")
@@ -255,14 +256,10 @@ class Verifier:
             raise CannotSay(f"what it reads depends on several time zones, {listed}")
         return next(iter(zones), UTC.id)
 
-    def _has_chars(self, view: View) -> bool:
-        """Whether what it reads itself has columns of type CHAR."""
-        return any(f.chars is not None for id in view.reads for f in self._catalog.entry(id).schema)
-
-    def _has_intervals(self, view: View) -> bool:
-        """Whether what it reads itself has intervals."""
-        schemas = (self._catalog.entry(id).schema for id in view.reads)
-        return any(holds(f.type, IntervalType) for schema in schemas for f in schema)
+    def _fields_under(self, view: View) -> list[Field]:
+        """The columns of all that the view reads, itself or through views."""
+        read = {id for v in self._catalog.views_under(view) for id in v.reads}
+        return [f for id in read for f in self._catalog.entry(id).schema]
 
     def _calls_functions(self, view: View) -> bool:
         """Whether it may call functions of the user, itself or through views."""

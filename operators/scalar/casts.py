@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from operators.kernels import scalar as kernels
 from operators.scalar import decimals, intervals, lists, text
 from operators.scalar.value import (
     Builder,
+    Conversion,
     Errors,
     Fetch,
     Node,
@@ -39,11 +40,6 @@ from planner.calculus import types as t
 from planner.calculus.expr import Call
 from planner.calculus.zones import UTC, Zone
 from planner.errors import UnsupportedError
-
-#: (values, rows that became NULL or None, errors) from (values, valid, n)
-Conversion: TypeAlias = Callable[
-    [Any, Bools | None, int], tuple[Values, Bools | None, Errors | None]
-]
 
 _MICROS = 1_000_000
 _MIN, _MAX = -(1 << 63), (1 << 63) - 1

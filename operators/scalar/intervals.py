@@ -5,9 +5,8 @@ Source: Spark SQL, IntervalUtils.scala and intervalExpressions.scala.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from operators.flight.column import Bools, Values
 from operators.scalar import decimals
 from operators.scalar.value import (
     Builder,
+    Conversion,
     Errors,
     Node,
     Run,
@@ -28,11 +28,6 @@ from planner.calculus import types as t
 from planner.calculus.coercion import INTERVAL_UNITS
 from planner.calculus.expr import Call
 from planner.calculus.intervals import interval_text
-
-#: (values, rows that became NULL or None, errors) from (values, valid, n)
-Conversion: TypeAlias = Callable[
-    [Any, Bools | None, int], tuple[Values, Bools | None, Errors | None]
-]
 
 _MIN = -(1 << 63)
 _BY_ZERO = "[INTERVAL_DIVIDED_BY_ZERO] an interval is divided by zero"

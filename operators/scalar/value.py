@@ -73,6 +73,10 @@ class Node:
     value: Physical = None
 
 
+#: A cast: (values, rows that became NULL or None, errors) from (values, valid, n).
+Conversion: TypeAlias = Callable[
+    [Any, Bools | None, int], tuple[Values, Bools | None, Errors | None]
+]
 Builder: TypeAlias = Callable[[Call, tuple[Node, ...]], Run]
 
 

@@ -147,7 +147,11 @@ def _extreme(binder: Binder, node: exp.Expression) -> Expr:
 
 
 def _sign(binder: Binder, node: exp.Expression) -> Expr:
-    return functions.sign(binder.bind(node.this))
+    return intervals.sign(binder.bind(node.this))
+
+
+def _abs(binder: Binder, node: exp.Expression) -> Expr:
+    return intervals.magnitude(binder.bind(node.this))
 
 
 def _negative(binder: Binder, node: exp.Expression) -> Expr:
@@ -300,6 +304,7 @@ CALLS: dict[type[exp.Expression], Callable[[Binder, exp.Expression], Expr]] = {
     exp.Anonymous: _anonymous,
     PeriodEdge: _period_edge,
     exp.Right: _right,
+    exp.Abs: _abs,
     exp.Sign: _sign,
     exp.Negative: _negative,
     exp.LastDay: _last_day,

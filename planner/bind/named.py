@@ -436,7 +436,7 @@ def _no_number_pattern(
 NAMED: dict[str, Named] = {
     "isnull": Named(1, 1, _missing(False)),
     "isnotnull": Named(1, 1, _missing(True)),
-    "positive": Named(1, 1, lambda binder, node, args: functions.positive(binder.bind(args[0]))),
+    "positive": Named(1, 1, lambda binder, node, args: intervals.positive(binder.bind(args[0]))),
     "weekday": Named(1, 1, _weekday),
     "from_json": Named(2, 2, _from_json),
     **{name: Named(2, 2, _read_number(name)) for name in ("to_number", "try_to_number")},

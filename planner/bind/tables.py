@@ -63,7 +63,6 @@ PLAIN: dict[type[exp.Expression], tuple[str, tuple[str, ...]]] = {
     exp.Contains: ("contains", ("this", "expression")),
     exp.Floor: ("floor", ("this",)),
     exp.Ceil: ("ceil", ("this",)),
-    exp.Abs: ("abs", ("this",)),
     exp.Sqrt: ("sqrt", ("this",)),
     exp.Pow: ("power", ("this", "expression")),
     exp.AddMonths: ("add_months", ("this", "expression")),

@@ -39,7 +39,6 @@ from planner.calculus.types import (
     DecimalType,
     FloatType,
     IntegerType,
-    IntervalType,
     NullType,
     SqlType,
     StringType,
@@ -266,7 +265,7 @@ def negative(expr: Expr) -> Expr:
 
 
 def positive(expr: Expr) -> Expr:
-    return expr if isinstance(expr.type, IntervalType) else _number(expr, "POSITIVE")
+    return _number(expr, "POSITIVE")
 
 
 #: The DOUBLE that is not a number; it equals itself, and is greater than any other.
@@ -275,8 +274,6 @@ NAN = Literal(float("nan"), DOUBLE)
 
 def sign(expr: Expr) -> Expr:
     """-1.0, 0.0 or 1.0; -0.0 and NaN are their own sign."""
-    if isinstance(expr.type, IntervalType):
-        expr = Call("units_of", (expr,), expr.type.number, expr.nullable)
     value = _double(expr, "SIGN")
     zero = Literal(0.0, DOUBLE)
     args: list[Expr] = []
@@ -487,11 +484,6 @@ def scalar(name: str, args: Sequence[Expr]) -> Expr:
         case "greatest" | "least":
             unified = unify(args, shown)
             return Call(name, unified, unified[0].type, all(a.nullable for a in unified))
-        case "abs" if isinstance(args[0].type, IntervalType):
-            kind = args[0].type
-            months = Call("units_of", (args[0],), kind.number, args[0].nullable)
-            size = Call("abs", (months,), kind.number, months.nullable)
-            return Call("interval_of", (size,), kind, size.nullable)
         case "abs":
             number = _number(args[0], shown)
             return Call(name, (number,), number.type, number.nullable)

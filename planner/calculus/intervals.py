@@ -142,6 +142,23 @@ def negative(value: Expr) -> Expr:
     return interval_of(functions.negative(number), value.type)
 
 
+def positive(value: Expr) -> Expr:
+    """+a, also of an interval."""
+    return value if isinstance(value.type, IntervalType) else functions.positive(value)
+
+
+def sign(value: Expr) -> Expr:
+    """SIGN, also of an interval."""
+    return functions.sign(units_of(value) if isinstance(value.type, IntervalType) else value)
+
+
+def magnitude(value: Expr) -> Expr:
+    """ABS, also of an interval."""
+    if isinstance(value.type, IntervalType):
+        return interval_of(functions.scalar("abs", [units_of(value)]), value.type)
+    return functions.scalar("abs", [value])
+
+
 def moved(value: Expr, interval: Expr) -> Expr:
     """DATE or TIMESTAMP plus an interval: a DATE stays one where the interval's unit is DAY, or it
     is of months."""

@@ -224,6 +224,8 @@ def test_signs_are_functions_too() -> None:
         ("SELECT CAST('1' AS INTERVAL DAY) AS x FROM t", "cannot cast STRING to INTERVAL DAY"),
         ("SELECT CAST(i AS INTERVAL SECOND TO DAY) AS x FROM t", "there is no type INTERVAL"),
         ("SELECT sqrt(i) AS x FROM t", "SQRT needs a number"),
+        ("SELECT sin(i) AS x FROM t", "POSITIVE needs a number"),
+        ("SELECT make_dt_interval(i) AS x FROM t", "POSITIVE needs a number"),
         ("SELECT stddev(i) AS x FROM t", "STDDEV"),
         (
             "SELECT from_json('{}', 'a ARRAY<INTERVAL DAY>') AS x",
