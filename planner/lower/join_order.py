@@ -3,8 +3,9 @@
 **Order.** A path starts with one changed row of its source and looks the others up one by one; an
 occurrence can be next if an equality class links one of its columns to a bound one. What a path
 costs is the number of rows that its lookups read, summed over its steps; the cheapest order is
-sought by a beam search (`_BEAM` best partial orders of each length), so also many inputs are
-planned at once. Where no equality links what is left, a comparison does (planner.analysis.ranges),
+sought by a beam search (the `_BEAM` best partial orders of each length; fewer where there are so
+many inputs that this would take more than `_SQUARE`), so that planning takes time in proportion to
+the inputs. Where no equality links what is left, a comparison does (planner.analysis.ranges),
 by a range of an ordered index; without one all rows of the next occurrence are paired: a single row
 as soon as it helps, others last. A lookup multiplies the rows by
 
@@ -39,6 +40,7 @@ Ties are broken by position, so plans are deterministic.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from planner import dataflow
@@ -59,6 +61,8 @@ from planner.dataflow import (
 )
 
 _BEAM = 32
+_LEAST_BEAM = 4
+_SQUARE = 1 << 14  # of the inputs, times the beam: what there is to weigh for one source
 _MANY_TO_MANY = 10.0
 _ONE_END = 0.3
 _TWO_ENDS = 0.1
@@ -73,8 +77,10 @@ class Facts:
         self._catalog = catalog
         self._infos: dict[Node, RelationInfo] = {}
         live = [i for i in catalog.live_indexes() if isinstance(i, Arrangement)]
-        # Equal keys: those of different relations, which never meet, or of different filters.
-        self._indexes = sorted(live, key=lambda i: (len(i.columns), i.columns, i.null_safe))
+        self._indexes: dict[Node, list[Arrangement]] = {}  # by relation
+        # Equal keys: those of different filters.
+        for index in sorted(live, key=lambda i: (len(i.columns), i.columns, i.null_safe)):
+            self._indexes.setdefault(index.relation, []).append(index)
         self._live = frozenset(live)
 
     def learn(self, info: RelationInfo) -> None:
@@ -111,11 +117,10 @@ class Facts:
 
         One that leaves out rows with NULL in a further column does not serve.
         """
-        for index in self._indexes:
+        for index in self._indexes.get(node, ()):
             if (
                 frozenset(index.columns[: len(columns)]) == columns
                 and (index.null_safe or not null_safe)
-                and index.relation == node
                 and index.filter == part
             ):
                 further = index.columns[len(columns) :]
@@ -129,21 +134,19 @@ class Facts:
 
     def is_known(self, index: Arrangement) -> bool:
         """Whether installed views read the index, or this plan has chosen it."""
-        return index in self._indexes
+        return index in self._indexes.get(index.relation, ())
 
     def parts(self, node: Stored, columns: frozenset[int]) -> tuple[float, ...]:
         """Estimated rows of each partial index on these leading columns, as a part of all."""
         return tuple(
             selectivity(i.filter)
-            for i in self._indexes
-            if i.filter is not None
-            and frozenset(i.columns[: len(columns)]) == columns
-            and i.relation == node
+            for i in self._indexes.get(node, ())
+            if i.filter is not None and frozenset(i.columns[: len(columns)]) == columns
         )
 
     def choose(self, index: Arrangement) -> Arrangement:
-        if index not in self._indexes:
-            self._indexes.append(index)
+        if not self.is_known(index):
+            self._indexes.setdefault(index.relation, []).append(index)
         return index
 
     def _primary_key(self, source: dataflow.Source) -> Key | None:
@@ -151,9 +154,25 @@ class Facts:
         return None if info is None else info.primary_key
 
 
-#: A partial order in the search: its cost, the order, the rows that it has found, and which of the
-#: occurrences are the source or were reached one to many.
-_Prefix = tuple[float, tuple[int, ...], float, tuple[int, ...]]
+#: A partial order in the search: its cost, the order, the rows that it has found, which of the
+#: occurrences are the source or were reached one to many, and a bit for each that is visited.
+_Prefix = tuple[float, tuple[int, ...], float, tuple[int, ...], int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    """What it costs to look occurrence `input` up by what is bound, for each row so far.
+
+    `unique`: through a unique key. `known_by`: the occurrences of which what is bound has a key;
+    None where rows that are not known do not matter.
+    """
+
+    input: int
+    unique: bool
+    reads: float
+    known_by: frozenset[int] | None
+    keeps: float  # of the rows that are read
+    linked: bool  # by an equality
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +213,12 @@ class JoinGraph:
         #: By class: the occurrences that have a column in it.
         self._homes = [frozenset(self._home[m.index] for m in c.columns) for c in links]
         self._linked = [
-            tuple(k for k, homes in enumerate(self._homes) if i in homes)
+            frozenset(k for k, homes in enumerate(self._homes) if i in homes)
             for i in range(len(inputs))
         ]
         self._values: dict[tuple[int, frozenset[int]], float] = {}  # see _distinct
+        self._next: dict[int, tuple[_Lookup, ...]] = {}  # see _lookups
+        self._known_lookups: dict[tuple[int, frozenset[int]], _Lookup] = {}  # see _lookup
         self._residuals = residuals
         self._comparisons = comparisons(residuals, self._home)
         self._keys = [self._key_classes(i) for i in range(len(inputs))]
@@ -216,42 +237,64 @@ class JoinGraph:
     # -- order ---------------------------------------------------------------------------------
 
     def _order(self, source: int) -> tuple[int, ...]:
-        beam: list[_Prefix] = [(0.0, (source,), 1.0, (source,))]
+        width = max(_LEAST_BEAM, min(_BEAM, _SQUARE // len(self.inputs) ** 2))
+        beam: list[_Prefix] = [(0.0, (source,), 1.0, (source,), 1 << source)]
         for _ in range(len(self.inputs) - 1):
-            best: dict[frozenset[int], _Prefix] = {}
-            for cost, order, rows, many in beam:
-                for j, classes in self._next(order):
-                    bound = frozenset(classes)
-                    unique = self._unique(j, bound)
-                    reads, keeps = self._factors(j, bound, unique, many)
-                    ranged = None if classes else self._range(j, order)
+            best: dict[int, _Prefix] = {}
+            for cost, order, rows, many, visited in beam:
+                for lookup in self._lookups(visited):
+                    j, reads = lookup.input, lookup.reads
+                    if lookup.known_by is not None and lookup.known_by.isdisjoint(many):
+                        reads *= _MANY_TO_MANY
+                    keeps = reads * lookup.keeps
+                    ranged = None if lookup.linked else self._range(j, order)
                     if ranged is not None:
                         found = _TWO_ENDS if ranged.ends == 2 else _ONE_END
                         reads, keeps = reads * found, keeps * found
-                    prefix = (
-                        cost + rows * reads,
-                        (*order, j),
-                        rows * keeps,
-                        many if unique is not None else (*many, j),
-                    )
-                    group = frozenset(prefix[1])
-                    if group not in best or prefix < best[group]:
-                        best[group] = prefix
-            beam = sorted(best.values())[:_BEAM]
+                    group, total = visited | 1 << j, cost + rows * reads
+                    other = best.get(group)
+                    if other is None or total <= other[0]:
+                        beyond = many if lookup.unique else (*many, j)
+                        prefix = (total, (*order, j), rows * keeps, beyond, group)
+                        if other is None or prefix < other:
+                            best[group] = prefix
+            beam = sorted(best.values())[:width]
         return beam[0][1]
 
-    def _next(self, order: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
-        """Occurrences that can be next, and the classes that reach them: linked ones and single
-        rows; any others only where none is left that is linked."""
-        reached = {k for i in order for k in self._linked[i]}
+    def _lookups(self, visited: int) -> tuple[_Lookup, ...]:
+        """Those that can be next: of linked occurrences and single rows; of any others only where
+        none is left that is linked."""
+        known = self._next.get(visited)
+        if known is None:
+            known = self._next[visited] = tuple(self._estimate_lookups(visited))
+        return known
+
+    def _estimate_lookups(self, visited: int) -> Iterator[_Lookup]:
+        order = [i for i in range(len(self.inputs)) if visited >> i & 1]
+        reached = frozenset[int]().union(*(self._linked[i] for i in order))
         linked = self._single_rows.union(*(self._homes[k] for k in reached)).difference(order)
-        if not linked:
-            return [(j, ()) for j in range(len(self.inputs)) if j not in order]
-        return [(j, tuple(k for k in self._linked[j] if k in reached)) for j in sorted(linked)]
+        for j in sorted(linked) or (j for j in range(len(self.inputs)) if j not in order):
+            yield self._lookup(j, self._linked[j] & reached)
+
+    def _lookup(self, j: int, bound: frozenset[int]) -> _Lookup:
+        known = self._known_lookups.get((j, bound))
+        if known is None:
+            known = self._known_lookups[j, bound] = self._estimate_lookup(j, bound)
+        return known
+
+    def _estimate_lookup(self, j: int, bound: frozenset[int]) -> _Lookup:
+        unique = min((k for k in self._keys[j] if k <= bound), key=len, default=None)
+        if unique is not None:
+            further = math.prod(self._distinct(j, frozenset((k,))) for k in bound - unique)
+            return _Lookup(j, True, 1.0, None, self._selectivity[j] / further, bool(bound))
+        by = None
+        if self._assumed[j]:
+            by = frozenset(i for i, keys in enumerate(self._keys) if any(k <= bound for k in keys))
+        return _Lookup(j, False, self._fan_out(j, bound), by, self._selectivity[j], bool(bound))
 
     def _bound_classes(self, j: int, order: tuple[int, ...]) -> tuple[int, ...]:
         """Classes with a column in j and a column in a visited occurrence."""
-        return tuple(k for k in self._linked[j] if not self._homes[k].isdisjoint(order))
+        return tuple(k for k in sorted(self._linked[j]) if not self._homes[k].isdisjoint(order))
 
     def _range(self, j: int, order: tuple[int, ...]) -> Range | None:
         """The range to look j up by, where no equality does and it is no single row."""
@@ -263,26 +306,6 @@ class JoinGraph:
         return self._home[comparison.column.index] == j and all(
             self._home[c] in order for c in columns_used(comparison.value)
         )
-
-    def _unique(self, j: int, bound: frozenset[int]) -> frozenset[int] | None:
-        """Of the bound classes, those of a unique key of j; the shortest."""
-        return min((k for k in self._keys[j] if k <= bound), key=len, default=None)
-
-    def _factors(
-        self,
-        j: int,
-        bound: frozenset[int],
-        unique: frozenset[int] | None,
-        many: tuple[int, ...],
-    ) -> tuple[float, float]:
-        """Rows that a lookup reads, and rows that it keeps, for each row so far."""
-        if unique is not None:
-            further = math.prod(self._distinct(j, frozenset((k,))) for k in bound - unique)
-            return 1.0, self._selectivity[j] / further
-        reads = self._fan_out(j, bound)
-        if self._assumed[j] and not any(k <= bound for i in many for k in self._keys[i]):
-            reads *= _MANY_TO_MANY
-        return reads, reads * self._selectivity[j]
 
     def _fan_out(self, j: int, classes: frozenset[int]) -> float:
         return max(1.0, self._rows[j] / self._distinct(j, classes))
@@ -326,8 +349,8 @@ class JoinGraph:
                 k
                 for k in range(n)
                 if k != i
-                and any(key and key <= self._classes_of(i) for key in self._keys[k])
-                and not any(key and key <= self._classes_of(k) for key in self._keys[i])
+                and any(key and key <= self._linked[i] for key in self._keys[k])
+                and not any(key and key <= self._linked[k] for key in self._keys[i])
             }
             for i in range(n)
         ]
@@ -338,9 +361,6 @@ class JoinGraph:
             float(self._facts.rows(x.relation)) or 10.0 ** (3 + depth[i])
             for i, x in enumerate(self.inputs)
         ]
-
-    def _classes_of(self, i: int) -> frozenset[int]:
-        return frozenset(k for k, homes in enumerate(self._homes) if i in homes)
 
     # -- indexes -------------------------------------------------------------------------------
 

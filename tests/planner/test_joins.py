@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from planner.calculus.algebra import Plan, SortKey
@@ -23,6 +25,7 @@ from planner.dataflow import (
     topological,
 )
 from planner.explain import explain_dataflow
+from planner.lower.join_order import JoinGraph
 from planner.lower.views import lower
 from planner.rewrite.optimizer import optimize
 from planner.validate import check_dataflow
@@ -584,3 +587,27 @@ def test_an_index_is_not_built_to_save_a_few_rows() -> None:
     found = step(joined(plan, catalog), 0, 1)
     assert found.index == Arrangement(source("lineitem", catalog), (0, 1))
     assert len(found.probe) == len(found.residual) == 1
+
+
+def test_the_search_for_an_order_grows_with_the_inputs_and_not_with_their_cube(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    weighed: list[int] = []
+    sought = JoinGraph._lookups
+
+    def counted(graph: JoinGraph, visited: int) -> tuple[Any, ...]:
+        found = sought(graph, visited)
+        weighed.append(len(found))
+        return found
+
+    monkeypatch.setattr(JoinGraph, "_lookups", counted)
+
+    def weighed_by(inputs: int) -> int:
+        weighed.clear()
+        product = cross(*[A] * inputs)
+        first = col(product, "x")
+        joined(where(product, *(eq(first, col(product, "x", i)) for i in range(1, inputs))))
+        return sum(weighed)
+
+    small, large = weighed_by(24), weighed_by(48)
+    assert large < 3 * small  # eight times, were each source's search as wide
