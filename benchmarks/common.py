@@ -197,7 +197,7 @@ def measuring() -> Iterator[Callable[[], tuple[float, float, float, int]]]:
     finally:
         theirs = children.seconds()
     seconds = time.perf_counter() - started
-    own = time.process_time() - cpu
+    own = time.process_time() - cpu - children.looking_seconds
     budget.release()
     heap = budget.anonymous_bytes() - heap
     taken.append((seconds, own, own + theirs, heap))
@@ -211,9 +211,13 @@ class _Children:
     def __init__(self) -> None:
         self._before = _children_ticks()
         self._seen = dict(self._before)
+        #: This process's CPU time that went into looking.
+        self.looking_seconds = 0.0
 
     def look(self) -> None:
+        began = time.thread_time()
         self._seen.update(_children_ticks())
+        self.looking_seconds += time.thread_time() - began
 
     def seconds(self) -> float:
         """Since the beginning."""

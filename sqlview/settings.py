@@ -115,7 +115,7 @@ class Settings:
         spark = self._spark()
         if spark is None:
             return
-        said = _all_set(spark)
+        said = all_set(spark)
         if said is not None and said == self._checked:
             return
         self._check(spark)
@@ -137,10 +137,10 @@ class Settings:
         return self._active() if self._given is None else self._given
 
 
-def _all_set(spark: SparkSession) -> str | None:
+def all_set(spark: SparkSession) -> str | None:
     """All that is set in a session, as the JVM writes it; None if there is no such call."""
-    conf = getattr(spark, "_jconf", None)
     try:
+        conf = getattr(spark.conf, "_jconf", None)  # over Spark Connect there is none
         return None if conf is None else str(conf.getAllAsJava().toString())
     except Exception:  # what a dead session raises is told by who asks for a setting
         return None

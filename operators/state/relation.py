@@ -178,6 +178,8 @@ class Relation(Rows):
         #: bits were handed out, and of each block how often when its own were made.
         self._version: Rows | None = None
         self._versions = 0
+        #: What is in use, once somebody asked and until it changes.
+        self._nbytes: int | None = None
         self._dead_since: list[int] = []
         #: Which full blocks have other values or dead bits than before, for who told of them.
         self.touched = Touched()
@@ -198,7 +200,7 @@ class Relation(Rows):
         if n == 0:
             return self.next_row
         self.undo.before(self)
-        self._version = None
+        self._changed()
         if n >= BULK_ROWS:
             first = self._adopt(columns, n)
         else:
@@ -223,7 +225,7 @@ class Relation(Rows):
         one before. Cost: O(blocks).
         """
         self.undo.before(self)
-        self._version = None
+        self._changed()
         self.leave_fresh()
         first, kinds = self._next_block(), self.kinds
         for home, rows in blocks:
@@ -271,7 +273,7 @@ class Relation(Rows):
         if len(rows) == 0:
             return
         self.undo.before(self)
-        self._version = None
+        self._changed()
         if (rows[1:] < rows[:-1]).any():
             order = order_of(rows)
             rows, times = rows[order], times[order]
@@ -300,7 +302,7 @@ class Relation(Rows):
 
     def restore(self, mark: _Mark) -> None:
         """The rows that were appended are gone, and those that died live."""
-        self._version = None
+        self._changed()
         self.touched.forget()
         self.leave_fresh()
         for waiting in self._waiting:
@@ -340,7 +342,7 @@ class Relation(Rows):
         copy of the rows that a rewritten block keeps: at most a quarter of what it had.
         """
         self.leave_fresh()
-        self._dying = []
+        self._dying, self._nbytes = [], None
         if len(self._born_time):
             kept = int(np.searchsorted(self._born_time, since, side="right"))
             born = self._born_first[kept:], self._born_time[kept:]
@@ -397,7 +399,7 @@ class Relation(Rows):
         self._waiting += tuple({} for _ in fields)
         self._stored = [Stored() for _ in self._stored]
         self._stored_dead = [Stored() for _ in self._stored]
-        self._version = None
+        self._changed()
         self.touched.forget()
         self.leave_fresh()
 
@@ -552,8 +554,17 @@ class Relation(Rows):
 
     @property
     def nbytes(self) -> int:
-        """Bytes in use: buffers filled so far, validity, bitmaps and row id lists. Cost: a pass
-        over the columns, and of texts over their blocks."""
+        """Bytes in use: buffers filled so far, validity, bitmaps and row id lists. Cost: once for
+        each change, a pass over the columns, and of texts over their blocks."""
+        if self._nbytes is None:
+            self._nbytes = self._count()
+        return self._nbytes
+
+    def _changed(self) -> None:
+        """Forget what is known of the rows as they were."""
+        self._version = self._nbytes = None
+
+    def _count(self) -> int:
         total = self._died_row.nbytes * 2 + self._born_first.nbytes * 2
         for i, waiting in enumerate(self._waiting):
             total += sum(arrow.nbytes(i, block) for block, arrow in waiting.items())
@@ -580,6 +591,7 @@ class Relation(Rows):
 
     def go_on(self) -> None:
         """Take rows behind those that were mapped, in blocks of their own; kill some of those."""
+        self._changed()
         blocks = len(self._buffers)
         self._dead_since += [0] * blocks
         self._block_rows += [0] * blocks
@@ -706,7 +718,7 @@ class Relation(Rows):
         blocks stay in `files`; `last`: those of the one that was being filled, by slot, as bytes.
         """
         assert self.next_row == 0, "a relation is loaded before it has rows"
-        self._version = None
+        self._changed()
         self.live_rows, self.deaths = numbers["live_rows"], numbers["deaths"]
         self._full_blocks, self._has_nulls = numbers["full_blocks"], list(numbers["has_nulls"])
         self._born_first, self._born_time = arrays["born_first"], arrays["born_time"]
@@ -738,7 +750,7 @@ class Relation(Rows):
                 for column, waiting in enumerate(self._waiting):
                     if block in waiting:
                         waiting.pop(block).leave(column)
-                self._version = None
+                self._changed()
 
     def _load_last(
         self,
@@ -796,6 +808,7 @@ class Relation(Rows):
 
     def _settle(self, column: int, blocks: Iterable[int]) -> None:
         """Give blocks that wait for a column their buffers of it."""
+        self._nbytes = None
         slot, layout, waiting = (
             self._value_slot[column],
             self._layouts[column],
@@ -1034,7 +1047,7 @@ class _Columns:
     def restore(self, mark: tuple[Any, ...]) -> None:
         for name, value in zip(self._NAMES, mark, strict=True):
             setattr(self._relation, name, value)
-        self._relation._version = None
+        self._relation._changed()
         # Of what was told of columns that are no more, none counts.
         self._relation.touched.forget()
         self._relation.published.intersection_update(range(len(self._relation.schema)))

@@ -216,8 +216,7 @@ def test_columns_wait_in_blocks_of_their_own_until_they_are_read(
                     field = (FIELDS[number],)
                     expected = to_columns([(v,) for v in wanted[place:][::2]], field)
                     assert to_rows([found], field) == to_rows(expected, field)
-                case _:
-                    assert relation.nbytes == _in_use(relation)
+            assert relation.nbytes == _in_use(relation)
         lockstep.check()
 
 

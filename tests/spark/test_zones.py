@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sqlview
-from sqlview.settings import RELIED_ON, TIME_ZONE
+from sqlview.settings import RELIED_ON, TIME_ZONE, all_set
 from sqlview.spark import running
 from tests.sql.zone_cases import QUERIES, TABLE, plain, rows
 
@@ -164,3 +164,11 @@ def test_spark_verifies_in_the_views_zone(spark: Any, conf: Any) -> None:
             assert outcome.equal and outcome.engine == "Spark", outcome
             assert "the time zone Europe/Paris" in str(outcome.note)
         assert conf.get(TIME_ZONE) == "UTC"
+
+
+def test_all_settings_are_told_at_once(spark: Any, conf: Any) -> None:
+    conf.set(TIME_ZONE, "Asia/Tokyo")
+    before = all_set(spark)
+    assert before is not None and "Asia/Tokyo" in before and all_set(spark) == before
+    conf.set(TIME_ZONE, "UTC")
+    assert all_set(spark) != before

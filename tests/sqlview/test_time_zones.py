@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import types
 from typing import Any
 
 import pyarrow as pa
@@ -293,7 +294,10 @@ class Jvm:
 
     def __init__(self) -> None:
         self.set, self.asked = {TIME_ZONE: "UTC"}, 0
-        self.conf = self._jconf = self
+
+    @property
+    def conf(self) -> Any:
+        return types.SimpleNamespace(_jconf=self, get=self.get)
 
     def getAllAsJava(self) -> Any:
         said = str(self.set)
