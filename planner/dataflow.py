@@ -262,7 +262,7 @@ class OrderedArrangement:
 class JoinInput:
     """One occurrence of a relation in a join, with the filter on its own columns, if any.
 
-    The filter cannot fail (expr.may_fail is False): it is evaluated once per stored row into a
+    The filter cannot fail (failing.may_fail is False): it is evaluated once per stored row into a
     bitmap that views share. An input that gives events is any node, with no filter here. `width`:
     how many columns of the relation are the join's; -1: those that its schema says.
     """

@@ -37,18 +37,9 @@ from planner.calculus.algebra import (
     Window,
     inputs,
 )
-from planner.calculus.expr import (
-    FUNCTIONS,
-    Call,
-    Column,
-    Expr,
-    Literal,
-    Outer,
-    Parameter,
-    columns_used,
-    may_fail,
-    walk,
-)
+from planner.calculus.expr import Call, Column, Expr, Literal, Outer, Parameter, columns_used, walk
+from planner.calculus.failing import may_fail
+from planner.calculus.primitives import FUNCTIONS
 from planner.calculus.types import (
     BIGINT,
     BINARY,

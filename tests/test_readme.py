@@ -21,7 +21,7 @@ from planner.bind.calls import CALLS
 from planner.bind.group_aggregates import GROUP_AGGREGATES
 from planner.bind.named import NAMED
 from planner.bind.tables import NAMED_AGGREGATES, PLAIN
-from planner.calculus.expr import FUNCTIONS
+from planner.calculus.primitives import FUNCTIONS
 from planner.parse import parse_query
 from tests import fuzz
 from tpch import cli, refresh_run, runner

@@ -77,7 +77,7 @@ __all__ = ["BUILDERS", "Compiled", "Errors", "Fetch", "Value", "compile", "liter
 
 Value: TypeAlias = tuple[Column, Errors | None]
 
-#: How to compile each function of planner.calculus.expr.FUNCTIONS.
+#: How to compile each function of planner.calculus.primitives.FUNCTIONS.
 BUILDERS: dict[str, Builder] = {
     **arithmetic.BUILDERS,
     **comparison.BUILDERS,

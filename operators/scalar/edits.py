@@ -26,7 +26,8 @@ from operators.scalar.value import (
     first_of,
     unary,
 )
-from planner.calculus.expr import FEW_COPIES, LONGEST_TEXT, Call
+from planner.calculus.expr import Call
+from planner.calculus.failing import FEW_COPIES, LONGEST_TEXT
 
 _TRIMS = {
     "trim": ("utf8_trim", str.strip),

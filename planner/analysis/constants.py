@@ -1,7 +1,7 @@
 """Constant folding: what an expression over literals is worth, and trivial boolean forms.
 
 Folding matters beyond speed: `l_shipdate <= DATE '1998-12-01' - 90 days` could fail as far as
-`expr.may_fail` can tell, so it could not be evaluated below a join; folded, it is a comparison
+`failing.may_fail` can tell, so it could not be evaluated below a join; folded, it is a comparison
 with a literal, which cannot.
 
 Invariant: only a call that would succeed, with a result of its type, is folded. One that would
@@ -16,6 +16,8 @@ import decimal
 from decimal import Decimal
 
 from planner.calculus.expr import Call, Expr, Literal, Scalar, transform
+from planner.calculus.failing import NEGATED_DIGITS
+from planner.calculus.primitives import STRICT
 from planner.calculus.types import (
     BOOLEAN,
     DateType,
@@ -55,7 +57,7 @@ def _fold_call(expr: Expr) -> Expr:
     literals = [a for a in expr.args if isinstance(a, Literal)]
     if not literals or len(literals) < len(expr.args):
         return expr
-    if expr.function in _STRICT and any(a.value is None for a in literals):
+    if expr.function in STRICT and any(a.value is None for a in literals):
         return Literal(None, expr.type)
     try:
         value = _evaluate(expr, [a.value for a in literals])
@@ -98,13 +100,7 @@ def _computes(expr: Expr) -> bool:
     return isinstance(expr, Call)
 
 
-#: The executor rounds decimals that are longer when it changes their sign, as Spark does.
-_NEGATED_DIGITS = 34
 _COMPARISONS = frozenset("eq ne lt le gt ge".split())
-_STRICT = _COMPARISONS | frozenset(
-    "add subtract multiply divide negate cast not date_add add_months "
-    "year month day upper lower length".split()
-)
 
 
 def _evaluate(call: Call, values: list[Scalar]) -> Scalar:
@@ -118,7 +114,7 @@ def _evaluate(call: Call, values: list[Scalar]) -> Scalar:
             return _fit(_EXACT.subtract(_dec(a), _dec(b)), call.type)
         case "multiply", [a, b] if _numbers(a, b):
             return _fit(_EXACT.multiply(_dec(a), _dec(b)), call.type)
-        case "negate", [a] if _numbers(a) and len(str(a)) <= _NEGATED_DIGITS:
+        case "negate", [a] if _numbers(a) and len(str(a)) <= NEGATED_DIGITS:
             return _fit(_EXACT.minus(_dec(a)), call.type)
         case "cast", [a]:
             return _cast(a, call.args[0].type, call.type)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from planner.analysis.equality import encode_alike, strip_widening
 from planner.calculus.algebra import SortKey
-from planner.calculus.expr import Call, Column, Expr, columns_used, may_fail
+from planner.calculus.expr import Call, Column, Expr, columns_used
+from planner.calculus.failing import may_fail
 from planner.calculus.types import BINARY, STRING
 from planner.dataflow import OrderedArrangement, RangeEnd, Stored
 

@@ -16,15 +16,8 @@ from planner.analysis.equality import Link, as_link, classes, equality
 from planner.analysis.keys import TableKey, matches_once
 from planner.analysis.selectivity import selectivity
 from planner.calculus.algebra import Filter, Join, Plan, Project, Scan
-from planner.calculus.expr import (
-    Column,
-    Expr,
-    columns_used,
-    conjunction,
-    conjuncts,
-    may_fail,
-    remap,
-)
+from planner.calculus.expr import Column, Expr, columns_used, conjunction, conjuncts, remap
+from planner.calculus.failing import may_fail
 from planner.calculus.visit import walk
 
 #: Rows left of a hundred for which it is worth while to keep them apart.

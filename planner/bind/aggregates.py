@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from planner.calculus import intervals
 from planner.calculus.algebra import AggregateCall
 from planner.calculus.coercion import TypeMismatch, cast, explicit_cast
-from planner.calculus.expr import Call, Expr, Literal, may_fail
+from planner.calculus.expr import Call, Expr, Literal
+from planner.calculus.failing import may_fail
 from planner.calculus.functions import boolean, compare, is_null, logic, negation, scalar
 from planner.calculus.types import (
     BIGINT,

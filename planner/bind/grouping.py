@@ -24,6 +24,7 @@ from planner.bind.subqueries import FIRST, Placement, Subqueries
 from planner.bind.tables import aggregate_name
 from planner.calculus.algebra import Aggregate, AggregateCall, identity
 from planner.calculus.expr import Call, Column, Expr, Literal, Outer, Parameter, walk
+from planner.calculus.primitives import FUNCTIONS, Nulls
 from planner.calculus.types import BIGINT, INT, TINYINT, Field
 from planner.names import folded
 
@@ -292,12 +293,9 @@ class Grouped:
             case Call():
                 args = tuple(self.above(a, node) for a in expr.args)
                 nullable = expr.nullable
-                if self._sets is not None and expr.function not in _NEVER_NULL:
+                if self._sets is not None and FUNCTIONS[expr.function].nulls is not Nulls.NEVER:
                     nullable |= any(a.nullable for a in args)  # a key may be NULL
                 return Call(expr.function, args, expr.type, nullable)
-
-
-_NEVER_NULL = ("is_null", "eq_null_safe")
 
 
 def _is_argument(node: object) -> bool:

@@ -458,7 +458,7 @@ _CLOCK = frozenset(("hour", "minute", "second", "second_fraction"))
 
 
 def scalar(name: str, args: Sequence[Expr]) -> Expr:
-    """A function of `expr.FUNCTIONS` with coerced arguments. The count of args is right."""
+    """A function of `primitives.FUNCTIONS` with coerced arguments. The count of args is right."""
     shown = name.upper()
     if name in _FIXED:
         coercions, kind = _FIXED[name]

@@ -59,11 +59,11 @@ from planner.calculus.expr import (
     conjunction,
     conjuncts,
     disjunction,
-    may_fail,
     remap,
     substitute,
     transform,
 )
+from planner.calculus.failing import may_fail
 from planner.calculus.types import BIGINT, BOOLEAN
 from planner.dataflow import (
     DeltaJoin,

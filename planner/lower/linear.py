@@ -14,11 +14,12 @@ from planner.calculus.expr import (
     Column,
     Expr,
     conjuncts,
-    may_fail,
     substitute,
     substitution_grows,
     walk,
 )
+from planner.calculus.failing import may_fail
+from planner.calculus.primitives import FUNCTIONS
 from planner.calculus.types import BINARY, STRING, Field, Schema
 from planner.dataflow import Map, Node, is_open
 
@@ -81,14 +82,11 @@ def in_order(predicates: tuple[Expr, ...]) -> tuple[Expr, ...]:
     return (*safe, *(p for p in unique if may_fail(p)))
 
 
-_PATTERNS = frozenset("like rlike contains starts_with ends_with replace split_part".split())
-
-
 def _cost(predicate: Expr) -> int:
     """0 for numbers, 1 for strings, 2 for patterns in strings."""
     cost = 0
     for e in walk(predicate):
-        if isinstance(e, Call) and e.function in _PATTERNS:
+        if isinstance(e, Call) and FUNCTIONS[e.function].seeks:
             return 2
         if e.type in (STRING, BINARY):
             cost = 1

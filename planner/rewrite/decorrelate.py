@@ -62,11 +62,11 @@ from planner.calculus.expr import (
     columns_used,
     conjunction,
     conjuncts,
-    may_fail,
     remap,
     transform,
     walk,
 )
+from planner.calculus.failing import may_fail
 from planner.calculus.types import BIGINT, BOOLEAN, Field, Schema
 from planner.calculus.visit import expressions, with_expressions, with_inputs
 from planner.errors import UnsupportedError

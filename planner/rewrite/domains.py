@@ -30,10 +30,10 @@ from planner.calculus.expr import (
     columns_used,
     conjunction,
     conjuncts,
-    may_fail,
     remap,
     walk,
 )
+from planner.calculus.failing import may_fail
 
 
 def domain(plan: Plan, columns: tuple[int, ...]) -> Aggregate:

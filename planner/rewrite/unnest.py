@@ -46,11 +46,11 @@ from planner.calculus.expr import (
     columns_used,
     conjunction,
     conjuncts,
-    may_fail,
     substitute,
     transform,
     walk,
 )
+from planner.calculus.failing import may_fail
 from planner.calculus.types import BIGINT, BOOLEAN, Field
 from planner.calculus.visit import expressions
 from planner.errors import UnsupportedError

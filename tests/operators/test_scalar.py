@@ -20,7 +20,9 @@ from operators.scalar import text
 from planner.bind.lambdas import LAMBDAS
 from planner.calculus import expr as e
 from planner.calculus import types as t
+from planner.calculus.failing import may_fail
 from planner.calculus.library import LIBRARY
+from planner.calculus.primitives import FUNCTIONS, Nulls
 from planner.errors import BindError, UnsupportedError
 from tests.operators.scalar_cases import (
     DECIMALS,
@@ -230,12 +232,12 @@ _FORMS = {
 
 
 def test_every_function_is_implemented() -> None:
-    assert set(scalar.BUILDERS) == set(e.FUNCTIONS)
+    assert set(scalar.BUILDERS) == set(FUNCTIONS)
     # The planner's own functions are tested in test_exact_sum.py and tests/recursion.
     internal = {"exact_sum_to_double", "checked_sum", "single_value", "variance", "magnitude"}
     tested = {c.function for c in SIMPLE + CASTS} | {"in"} | internal
     # Spark's own answers to the others are in tests/sql/function_answers.json.
-    assert tested >= e.FUNCTIONS.keys() - LIBRARY.keys() - _FORMS
+    assert tested >= FUNCTIONS.keys() - LIBRARY.keys() - _FORMS
 
 
 @given(st.data())
@@ -244,6 +246,30 @@ def test_function_agrees_with_twin(function: str, data: st.DataObject) -> None:
     expr = data.draw(st.sampled_from([c for c in SIMPLE if c.function == function]))
     kinds = kinds_of(expr)
     check(expr, data.draw(columns(kinds)), kinds)
+
+
+@given(st.data())
+@pytest.mark.parametrize("function", sorted({c.function for c in SIMPLE + CASTS}))
+def test_what_a_record_says_of_nulls_and_errors(function: str, data: st.DataObject) -> None:
+    expr = data.draw(st.sampled_from([c for c in SIMPLE + CASTS if c.function == function]))
+    kinds = kinds_of(expr)
+    rows = data.draw(columns(kinds))
+    inputs = [column_of(kind, values) for kind, values in zip(kinds, rows, strict=True)]
+    results = evaluate(expr, inputs, len(rows[0]))
+    record = FUNCTIONS[function]
+    for row, result in zip(zip(*rows, strict=True), results, strict=True):
+        if record.nulls is Nulls.NEVER:
+            assert result is not None
+        if record.nulls is Nulls.STRICT and None in row:
+            assert result is None
+        if not may_fail(expr):
+            assert not isinstance(result, tuple)
+
+
+def test_what_fails_by_its_meaning_fails_by_its_record() -> None:
+    for name, record in FUNCTIONS.items():
+        if re.search(r"\bfails\b", record.meaning):
+            assert record.fails, name
 
 
 @given(st.data())

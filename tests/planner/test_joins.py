@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from planner.calculus.algebra import Plan, SortKey
-from planner.calculus.expr import Call, Column, may_fail
+from planner.calculus.expr import Call, Column
+from planner.calculus.failing import may_fail
 from planner.calculus.types import BIGINT, BOOLEAN, DecimalType, Field
 from planner.dataflow import (
     Arrangement,

@@ -9,7 +9,7 @@ from functools import partial
 from hypothesis import HealthCheck, assume, event, given, settings
 
 from planner.calculus.algebra import Apply, Filter, Join, MarkJoin, OuterJoin, Plan, SemiJoin
-from planner.calculus.expr import may_fail
+from planner.calculus.failing import may_fail
 from planner.calculus.visit import expressions, walk
 from planner.errors import UnsupportedError
 from planner.lower.views import lower

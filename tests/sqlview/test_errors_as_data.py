@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import sqlview
 from planner.errors import ViewError
 from tests.conftest import Connect
 from tests.harness import Checked
@@ -181,3 +182,30 @@ def test_an_unused_wrong_value_is_no_error(connect: Connect) -> None:
     checked.create_view("v", "SELECT id FROM (SELECT id, a / b AS q FROM t) s")
     checked.step(insert("t", (1, 1, 0, None)))
     assert checked.rows("v") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "wrong"),
+    [
+        ("INTERVAL '5' MONTH / a.x > INTERVAL '1' MONTH", "0"),
+        ("INTERVAL '5' MONTH * a.x > INTERVAL '1' MONTH", "9223372036854775807"),
+        ("-CAST(a.d AS DECIMAL(38, 0)) < 0", "99999999999999999999999999999999999999"),
+    ],
+    ids=["interval by zero", "interval beyond its type", "sign of a long decimal"],
+)
+def test_a_row_that_no_join_reaches_is_no_error(predicate: str, wrong: str) -> None:
+    with sqlview.connect(placement="inline") as db:
+        db.sql("CREATE TABLE a (k INT, x BIGINT, d DECIMAL(38, 0))")
+        db.sql("CREATE TABLE b (k INT)")
+        db.sql(
+            f"CREATE MATERIALIZED VIEW v AS SELECT a.k FROM a JOIN b ON a.k = b.k WHERE {predicate}"
+        )
+        row = f"1, {wrong}, 0" if "a.x" in predicate else f"1, 1, {wrong}"
+        db.sql(f"INSERT INTO a VALUES ({row}), (2, 2, 2)")
+        db.sql("INSERT INTO b VALUES (2)")
+        assert db.view("v").rows() == [(2,)]
+        db.sql("INSERT INTO b VALUES (1)")
+        with pytest.raises(ViewError):
+            db.view("v").rows()
+        db.sql("DELETE FROM b WHERE k = 1")
+        assert db.view("v").rows() == [(2,)]

@@ -8,6 +8,6 @@ one law about errors, since under ANSI rules an expression can put a row in erro
 
 The conjuncts of a condition are evaluated in turn, each only where those before it are TRUE.
 
-Hence a predicate that cannot fail (`expr.may_fail` False) moves freely; one that may fail moves
+Hence a predicate that cannot fail (`failing.may_fail` False) moves freely; one that may fail moves
 only to where it meets exactly the same rows, or fewer.
 """

@@ -21,9 +21,9 @@ from planner.calculus.expr import (
     conjuncts,
     disjunction,
     disjuncts,
-    may_fail,
     remap,
 )
+from planner.calculus.failing import may_fail
 from planner.calculus.visit import transform
 from planner.rewrite.rules.push_filters import filtered
 

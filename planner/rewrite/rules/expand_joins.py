@@ -59,9 +59,9 @@ from planner.calculus.expr import (
     columns_used,
     conjunction,
     conjuncts,
-    may_fail,
     remap,
 )
+from planner.calculus.failing import may_fail
 from planner.calculus.types import BOOLEAN, Field, Schema
 from planner.calculus.visit import transform
 from planner.rewrite.domains import provider

@@ -13,15 +13,8 @@ out, as they come to be evaluated first.
 from __future__ import annotations
 
 from planner.calculus.algebra import Filter, Join, Plan
-from planner.calculus.expr import (
-    Call,
-    Expr,
-    conjunction,
-    conjuncts,
-    disjunction,
-    disjuncts,
-    may_fail,
-)
+from planner.calculus.expr import Call, Expr, conjunction, conjuncts, disjunction, disjuncts
+from planner.calculus.failing import may_fail
 from planner.calculus.visit import transform
 
 

@@ -29,7 +29,8 @@ from planner.analysis.restriction import (
     starts_of,
 )
 from planner.calculus.algebra import Join, Plan, Project, UnionAll, identity
-from planner.calculus.expr import Expr, columns_used, conjunction, conjuncts, may_fail, remap
+from planner.calculus.expr import Expr, columns_used, conjunction, conjuncts, remap
+from planner.calculus.failing import may_fail
 from planner.calculus.visit import transform
 
 _WORTH_WHILE = 0.1

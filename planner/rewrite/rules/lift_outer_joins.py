@@ -24,7 +24,8 @@ from planner.calculus.algebra import (
     SemiJoin,
     identity,
 )
-from planner.calculus.expr import Call, Expr, columns_used, conjunction, conjuncts, may_fail, remap
+from planner.calculus.expr import Call, Expr, columns_used, conjunction, conjuncts, remap
+from planner.calculus.failing import may_fail
 from planner.calculus.visit import transform
 
 

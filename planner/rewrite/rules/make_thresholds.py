@@ -35,16 +35,8 @@ from planner.calculus.algebra import (
     TopK,
     identity,
 )
-from planner.calculus.expr import (
-    Call,
-    Column,
-    Expr,
-    columns_used,
-    conjunction,
-    conjuncts,
-    may_fail,
-    remap,
-)
+from planner.calculus.expr import Call, Column, Expr, columns_used, conjunction, conjuncts, remap
+from planner.calculus.failing import may_fail
 from planner.calculus.types import BOOLEAN
 from planner.calculus.visit import expressions, is_recursive, transform
 from planner.rewrite.unnest import project

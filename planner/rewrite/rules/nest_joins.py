@@ -19,16 +19,8 @@ from dataclasses import dataclass
 from planner.analysis.connection import components, homes, is_equality, linked
 from planner.analysis.keys import TableKey, matches_once
 from planner.calculus.algebra import Join, Plan, Project, identity
-from planner.calculus.expr import (
-    Call,
-    Column,
-    Expr,
-    columns_used,
-    conjunction,
-    conjuncts,
-    may_fail,
-    remap,
-)
+from planner.calculus.expr import Call, Column, Expr, columns_used, conjunction, conjuncts, remap
+from planner.calculus.failing import may_fail
 from planner.calculus.types import Field
 from planner.calculus.visit import transform
 

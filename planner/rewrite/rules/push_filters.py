@@ -59,11 +59,11 @@ from planner.calculus.expr import (
     columns_used,
     conjunction,
     conjuncts,
-    may_fail,
     remap,
     substitute,
     substitution_grows,
 )
+from planner.calculus.failing import may_fail
 from planner.calculus.visit import transform
 
 

@@ -14,15 +14,8 @@ from __future__ import annotations
 from planner.calculus.algebra import Filter, Join, OuterJoin, Plan, Project, identity
 from planner.calculus.expr import Call, Column, Expr, Literal, columns_used, conjuncts, remap
 from planner.calculus.expr import transform as transform_expr
+from planner.calculus.primitives import STRICT
 from planner.calculus.visit import transform, with_inputs
-
-_STRICT = frozenset(
-    """add subtract multiply divide integral_divide remainder negate abs eq ne lt le gt ge not cast
-    like rlike substring upper lower trim ltrim rtrim length concat replace split_part starts_with
-    ends_with contains round floor ceil sqrt power year quarter month day day_of_week day_of_year
-    week hour minute second date_add date_diff add_months add_microseconds date_trunc
-    exact_sum_to_double""".split()
-)
 
 
 def apply(plan: Plan) -> Plan:
@@ -137,7 +130,7 @@ def _is_null_then(expr: Expr, columns: frozenset[int]) -> bool:
             return all(_is_null_then(a, columns) for a in expr.args)
         case Call(function="case", args=args):
             return all(_is_null_then(a, columns) for a in (*args[1:-1:2], args[-1]))
-        case Call() if expr.function in _STRICT:
+        case Call() if expr.function in STRICT:
             return any(_is_null_then(a, columns) for a in expr.args)
         case _:
             return False

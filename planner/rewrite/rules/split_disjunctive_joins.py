@@ -13,7 +13,8 @@ from __future__ import annotations
 from planner.analysis.connection import components, homes, linked
 from planner.analysis.constants import FALSE
 from planner.calculus.algebra import Join, Plan, UnionAll
-from planner.calculus.expr import Call, Expr, conjunction, conjuncts, disjuncts, may_fail
+from planner.calculus.expr import Call, Expr, conjunction, conjuncts, disjuncts
+from planner.calculus.failing import may_fail
 from planner.calculus.types import BOOLEAN
 from planner.calculus.visit import transform
 
