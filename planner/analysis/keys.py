@@ -119,8 +119,7 @@ def _signs(plan: UnionAll) -> tuple[bool, ...]:
 
 
 def _links(predicate: Expr | None) -> tuple[Link, ...]:
-    parts = () if predicate is None else conjuncts(predicate)
-    return tuple(link for link in map(as_link, parts) if link is not None)
+    return tuple(link for link in map(as_link, conjuncts(predicate)) if link is not None)
 
 
 def _join_keys(

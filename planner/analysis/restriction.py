@@ -13,10 +13,11 @@ input adds no rows is proved from keys.
 from __future__ import annotations
 
 from planner.analysis.equality import Link, as_link, classes, equality
+from planner.analysis.join_view import JoinView
 from planner.analysis.keys import TableKey, matches_once
 from planner.analysis.selectivity import selectivity
 from planner.calculus.algebra import Filter, Join, Plan, Project, Scan
-from planner.calculus.expr import Column, Expr, columns_used, conjunction, conjuncts, remap
+from planner.calculus.expr import Column, Expr, condition, remap
 from planner.calculus.failing import may_fail
 from planner.calculus.visit import walk
 
@@ -35,7 +36,7 @@ def is_selective(plan: Plan, columns: tuple[int, ...], table_key: TableKey) -> b
         plan, columns = plan.input, tuple(plain)
     if not isinstance(plan, Join) or has_stream(plan):
         return False
-    home = [i for i, x in enumerate(plan.inputs) for _ in x.schema]
+    home = JoinView.of(plan).home
     start = frozenset(home[c] for c in columns)
     found_inputs = led_to(plan, start, table_key)
     if len(start) + len(found_inputs) < len(plan.inputs):
@@ -49,11 +50,9 @@ def is_selective(plan: Plan, columns: tuple[int, ...], table_key: TableKey) -> b
 def led_to(plan: Join, start: frozenset[int], table_key: TableKey) -> tuple[int, ...]:
     """Inputs of the join of which at most one row matches given rows of the inputs `start`, each
     found through a key that equals columns of these and of those before it."""
-    home = [i for i, x in enumerate(plan.inputs) for _ in x.schema]
-    starts = [home.index(i) for i in range(len(plan.inputs))]
-    parts = () if plan.predicate is None else conjuncts(plan.predicate)
-    links = tuple(link for link in map(as_link, parts) if link is not None and not link.null_safe)
-    groups = [frozenset(c.index for c in g.columns) for g in classes(links)]
+    view = JoinView.of(plan)
+    home, starts = view.home, view.starts
+    groups = [frozenset(c.index for c in g.columns) for g in view.classes(null_safe=False)]
     known = set(start)
     found: list[int] = []
     while True:
@@ -111,18 +110,18 @@ def _led(join: Join, members: tuple[int, ...], seed: int, table_key: TableKey) -
 def join_of(join: Join, members: tuple[int, ...]) -> tuple[Join, dict[int, int]]:
     """The join of some inputs, with what the condition says or implies of them alone and cannot
     fail, and where the join's columns are in it."""
-    starts = starts_of(join)
-    at: dict[int, int] = {}
-    for m in members:
-        for c in range(len(join.inputs[m].schema)):
-            at[starts[m] + c] = len(at)
-    parts = () if join.predicate is None else conjuncts(join.predicate)
-    inside = [
-        p for p in parts if not may_fail(p) and columns_used(p) and columns_used(p) <= set(at)
-    ]
-    inside += _implied(parts, frozenset(at), tuple(inside))
-    predicate = conjunction(tuple(remap(p, at) for p in inside)) if inside else None
+    view = JoinView.of(join)
+    at = view.together(members)
+    inside = [p for p in view.parts if is_inside(view, p, members)]
+    inside += _implied(view.parts, frozenset(at), tuple(inside))
+    predicate = condition([remap(p, at) for p in inside])
     return Join(tuple(join.inputs[m] for m in members), predicate), at
+
+
+def is_inside(view: JoinView, predicate: Expr, members: tuple[int, ...]) -> bool:
+    """Whether `join_of` takes a conjunct: it cannot fail and reads inputs of `members` alone."""
+    readers = view.readers(predicate)
+    return bool(readers) and readers.issubset(members) and not may_fail(predicate)
 
 
 def is_table(plan: Plan) -> bool:
@@ -133,13 +132,6 @@ def is_table(plan: Plan) -> bool:
             return False
         plan = plan.input
     return isinstance(plan, Scan) and not plan.stream
-
-
-def starts_of(join: Join) -> list[int]:
-    starts = [0]
-    for i in join.inputs:
-        starts.append(starts[-1] + len(i.schema))
-    return starts
 
 
 def _implied(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from operator import is_
 from typing import TypeAlias
@@ -186,8 +186,10 @@ def substitute(expr: Expr, replacements: tuple[Expr, ...]) -> Expr:
     return transform(expr, lambda e: replacements[e.index] if isinstance(e, Column) else e)
 
 
-def conjuncts(expr: Expr) -> tuple[Expr, ...]:
-    """Operands of nested ANDs, left to right."""
+def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
+    """Operands of nested ANDs, left to right; none of None, which is no condition."""
+    if expr is None:
+        return ()
     if isinstance(expr, Call) and expr.function == "and":
         return tuple(c for arg in expr.args for c in conjuncts(arg))
     return (expr,)
@@ -196,6 +198,11 @@ def conjuncts(expr: Expr) -> tuple[Expr, ...]:
 def conjunction(exprs: tuple[Expr, ...]) -> Expr:
     """The AND of one or more predicates, left to right."""
     return _chain("and", exprs)
+
+
+def condition(exprs: Sequence[Expr]) -> Expr | None:
+    """The AND of any number of predicates, None of none."""
+    return conjunction(tuple(exprs)) if exprs else None
 
 
 def disjuncts(expr: Expr) -> tuple[Expr, ...]:

@@ -104,7 +104,7 @@ def lower_join(plan: Join, nodes: tuple[Node, ...], facts: Facts) -> Node:
     State: none, but the indexes of the relations it looks up, and a bag for each input that has to
     be stored.
     """
-    condition = () if plan.predicate is None else conjuncts(plan.predicate)
+    condition = conjuncts(plan.predicate)
     nodes, condition = _with_computed_keys(nodes, condition, facts)
     return _Lowering(nodes, condition, facts).node(plan)
 

@@ -9,6 +9,7 @@ Invariant: `provider` returns a plan whose projection to the columns contains th
 
 from __future__ import annotations
 
+from planner.analysis.join_view import JoinView
 from planner.calculus.algebra import (
     Aggregate,
     Apply,
@@ -27,7 +28,7 @@ from planner.calculus.expr import (
     Column,
     Expr,
     Outer,
-    columns_used,
+    condition,
     conjunction,
     conjuncts,
     remap,
@@ -93,29 +94,21 @@ def _projected(plan: Project, columns: tuple[int, ...]) -> tuple[Plan, tuple[int
 def _joined(plan: Join, columns: tuple[int, ...]) -> tuple[Plan, tuple[int, ...]]:
     """Only the inputs that have the columns, under the part of the condition that is about them,
     as long as it connects them."""
-    home: list[int] = []
-    starts: list[int] = []
-    for i, p in enumerate(plan.inputs):
-        starts.append(len(home))
-        home.extend([i] * len(p.schema))
-    wanted = sorted({home[c] for c in columns})
+    view = JoinView.of(plan)
+    wanted = sorted({view.home[c] for c in columns})
     if len(wanted) == 1:
-        start = starts[wanted[0]]
+        start = view.starts[wanted[0]]
         return provider(plan.inputs[wanted[0]], tuple(c - start for c in columns))
-    parts = () if plan.predicate is None else conjuncts(plan.predicate)
-    inside = tuple(p for p in parts if {home[c] for c in columns_used(p)} <= set(wanted))
-    if not _connected(wanted, [{home[c] for c in columns_used(p)} for p in inside]):
+    inside = tuple(p for p in view.parts if view.readers(p).issubset(wanted))
+    if not _connected(wanted, [view.readers(p) for p in inside]):
         return plan, columns
-    at: dict[int, int] = {}
-    for i in wanted:
-        for c in range(len(plan.inputs[i].schema)):
-            at[starts[i] + c] = len(at)
-    predicate = conjunction(tuple(remap(p, at) for p in inside)) if inside else None
+    at = view.together(wanted)
+    predicate = condition([remap(p, at) for p in inside])
     join = Join(tuple(plan.inputs[i] for i in wanted), predicate)
     return join, tuple(at[c] for c in columns)
 
 
-def _connected(inputs: list[int], edges: list[set[int]]) -> bool:
+def _connected(inputs: list[int], edges: list[frozenset[int]]) -> bool:
     reached = {inputs[0]}
     for _ in inputs:
         for edge in edges:

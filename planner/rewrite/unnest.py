@@ -359,7 +359,7 @@ def _join(plan: Join, around: Around) -> Parts:
 def _semi_join(plan: SemiJoin | MarkJoin, around: Around) -> Parts:
     left = _plain(unnest(plan.left, around), around)
     right = _plain(unnest(plan.right, around), around)
-    tests = () if plan.condition is None else conjuncts(plan.condition)
+    tests = conjuncts(plan.condition)
     width = len(left.outputs)
     values = (*identity(plan.left.schema), *(_shifted(e, width) for e in right.outputs))
     over_left = tuple(substitute(t, values) for t in tests)
@@ -389,7 +389,7 @@ def _left_join(plan: OuterJoin, around: Around) -> Parts:
     # Computed columns of the right side are NULL where it has no match: they are computed below.
     below = project(right.core, (*identity(right.core.schema), *right.outputs))
     first = len(right.core.schema)
-    tests = () if plan.condition is None else conjuncts(plan.condition)
+    tests = conjuncts(plan.condition)
     width = len(left.outputs)
     columns = identity(below.schema, width)[first:]
     values = (*identity(plan.left.schema), *columns)

@@ -12,6 +12,7 @@ cannot fail and follows from the OR.
 
 from __future__ import annotations
 
+from planner.analysis.join_view import JoinView
 from planner.calculus.algebra import Join, Plan
 from planner.calculus.expr import (
     Call,
@@ -21,7 +22,6 @@ from planner.calculus.expr import (
     conjuncts,
     disjunction,
     disjuncts,
-    remap,
 )
 from planner.calculus.failing import may_fail
 from planner.calculus.visit import transform
@@ -36,13 +36,10 @@ def _derive(plan: Plan) -> Plan:
     if not isinstance(plan, Join) or plan.predicate is None:
         return plan
     inputs: list[Plan] = []
-    start = 0
-    for i in plan.inputs:
-        columns = frozenset(range(start, start + len(i.schema)))
-        back = {c: c - start for c in columns}
-        implied = (_implied(e, columns) for e in conjuncts(plan.predicate))
-        inputs.append(filtered(i, tuple(remap(e, back) for e in implied if e is not None)))
-        start += len(i.schema)
+    view = JoinView.of(plan)
+    for k, i in enumerate(plan.inputs):
+        implied = (_implied(p, frozenset(view.columns(k))) for p in view.parts)
+        inputs.append(filtered(i, tuple(view.local(e, k) for e in implied if e is not None)))
     if all(a is b for a, b in zip(inputs, plan.inputs, strict=True)):
         return plan
     return Join(tuple(inputs), plan.predicate)

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 
 from planner.analysis.constants import FALSE, TRUE
 from planner.analysis.equality import plain_column
+from planner.analysis.join_view import JoinView
 from planner.analysis.keys import TableKey, matches_once
 from planner.analysis.ranges import MIRRORED
 from planner.analysis.restriction import is_selective
@@ -58,9 +59,9 @@ from planner.calculus.expr import (
     Literal,
     columns_used,
     conjunction,
-    conjuncts,
     remap,
 )
+from planner.calculus.expr import condition as condition_of
 from planner.calculus.failing import may_fail
 from planner.calculus.types import BOOLEAN, Field, Schema
 from planner.calculus.visit import transform
@@ -136,41 +137,29 @@ class _Condition:
     other: tuple[Expr, ...]
 
 
-def _sorted(condition: Expr | None, width: int) -> _Condition:
+def _sorted(view: JoinView) -> _Condition:
     equal: list[tuple[Expr, Expr, Expr]] = []
     left: list[Expr] = []
     right: list[Expr] = []
     other: list[Expr] = []
-    for p in () if condition is None else conjuncts(condition):
-        used = columns_used(p)
-        sides = _sides(p, width)
+    for p in view.parts:
+        readers, sides = view.readers(p), view.sides(p)
         if sides is not None:
             equal.append((p, *sides))
-        elif all(c < width for c in used):
+        elif 1 not in readers:
             left.append(p)
-        elif all(c >= width for c in used):
+        elif 0 not in readers:
             right.append(p)
         else:
             other.append(p)
     return _Condition(tuple(equal), tuple(left), tuple(right), tuple(other))
 
 
-def _sides(predicate: Expr, width: int) -> tuple[Expr, Expr] | None:
-    if not (isinstance(predicate, Call) and predicate.function in ("eq", "eq_null_safe")):
-        return None
-    a, b = predicate.args
-    for x, y in ((a, b), (b, a)):
-        of_left, of_right = columns_used(x), columns_used(y)
-        if of_left and of_right and max(of_left) < width <= min(of_right):
-            return x, y
-    return None
-
-
 def _kept(left: Plan, right: Plan, condition: Expr | None, table_key: TableKey) -> Plan:
     """`left` as it is to be read: kept, where its own rows are the bindings to choose."""
-    width = len(left.schema)
-    parts = _sorted(condition, width)
-    by_key = not parts.other or _extreme(parts.other, width) is not None
+    view = JoinView.over((left, right), condition)
+    width, parts = len(left.schema), _sorted(view)
+    by_key = not parts.other or _extreme(view, parts.other) is not None
     if by_key or _is_unique(parts, right, width, table_key):
         return left
     if is_selective(left, _bound(parts, width), table_key):
@@ -193,22 +182,21 @@ def _bound(parts: _Condition, width: int) -> tuple[int, ...]:
 
 def _matching(left: Plan, right: Plan, condition: Expr | None, table_key: TableKey) -> Plan:
     """The rows of `left` that have a match."""
-    width = len(left.schema)
-    parts = _sorted(condition, width)
-    local = {width + c: c for c in range(len(right.schema))}
+    view = JoinView.over((left, right), condition)
+    width, parts = len(left.schema), _sorted(view)
     if parts.right:
-        right = Filter(right, conjunction(tuple(remap(p, local) for p in parts.right)))
+        right = Filter(right, conjunction(tuple(view.local(p, 1) for p in parts.right)))
     predicates: list[Expr]
     if _is_unique(parts, right, width, table_key):
         predicates = [*(p for p, _, _ in parts.equal), *parts.left, *parts.other]
         return _joined(left, right, predicates)
-    extreme = _extreme(parts.other, width)
+    extreme = _extreme(view, parts.other)
     if parts.other and extreme is None:
         return _by_bindings(left, right, parts)
-    keys = tuple(remap(e, local) for _, _, e in parts.equal)
+    keys = tuple(view.local(e, 1) for _, _, e in parts.equal)
     calls: tuple[AggregateCall, ...] = ()
     if extreme is not None:
-        value = remap(extreme.value, local)
+        value = view.local(extreme.value, 1)
         calls = (AggregateCall(extreme.aggregate, value, value.type, True),)
     elif not keys:
         keys = (TRUE,)
@@ -240,7 +228,7 @@ class _Extreme:
     aggregate: str
 
 
-def _extreme(conditions: tuple[Expr, ...], width: int) -> _Extreme | None:
+def _extreme(view: JoinView, conditions: tuple[Expr, ...]) -> _Extreme | None:
     """The one condition that is left, if an extreme decides it; it cannot fail."""
     if len(conditions) != 1 or may_fail(conditions[0]):
         return None
@@ -250,8 +238,7 @@ def _extreme(conditions: tuple[Expr, ...], width: int) -> _Extreme | None:
     left, right = p.args
     mirrored = MIRRORED[p.function]
     for a, b, comparison in ((left, right, p.function), (right, left, mirrored)):
-        of_left, of_right = columns_used(a), columns_used(b)
-        if of_left and of_right and max(of_left) < width <= min(of_right):
+        if view.readers(a) == {0} and view.readers(b) == {1}:
             aggregate = "max" if comparison in ("lt", "le") else "min"
             return _Extreme(a, comparison, b, aggregate)
     return None
@@ -286,5 +273,5 @@ def _by_bindings(left: Plan, right: Plan, parts: _Condition) -> Plan:
 
 
 def _joined(left: Plan, right: Plan, predicates: list[Expr]) -> Plan:
-    join = Join((left, right), conjunction(tuple(predicates)) if predicates else None)
+    join = Join((left, right), condition_of(predicates))
     return Project(join, identity(left.schema), left.schema)

@@ -18,7 +18,7 @@ from planner.calculus.algebra import Filter, Join, Plan, Project, identity
 from planner.calculus.expr import (
     Column,
     Expr,
-    conjunction,
+    condition,
     conjuncts,
     remap,
     substitute,
@@ -62,7 +62,7 @@ def _flatten(plan: Plan) -> Plan:
         if substitution_grows((plan.predicate,), values):
             return plan
         predicates.extend(conjuncts(substitute(plan.predicate, values)))
-    flat = Join(tuple(inputs), conjunction(tuple(predicates)) if predicates else None)
+    flat = Join(tuple(inputs), condition(predicates))
     if values == identity(flat.schema):
         return flat
     return Project(flat, values, plan.schema)
@@ -75,8 +75,7 @@ def _bare(piece: _Parts) -> bool:
 def _parts(plan: Plan) -> _Parts:
     match plan:
         case Join():
-            own = () if plan.predicate is None else conjuncts(plan.predicate)
-            return _Parts(plan.inputs, own, identity(plan.schema))
+            return _Parts(plan.inputs, conjuncts(plan.predicate), identity(plan.schema))
         case Project():
             inner = _parts(plan.input)
             if not substitution_grows(plan.exprs, inner.outputs):

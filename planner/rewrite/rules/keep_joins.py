@@ -17,20 +17,19 @@ from __future__ import annotations
 
 from math import prod
 
-from planner.analysis.equality import as_link, classes
+from planner.analysis.join_view import JoinView
 from planner.analysis.keys import TableKey
 from planner.analysis.restriction import (
     chain,
     has_stream,
+    is_inside,
     is_table,
     join_of,
     led_to,
     passing,
-    starts_of,
 )
 from planner.calculus.algebra import Join, Plan, Project, UnionAll, identity
-from planner.calculus.expr import Expr, columns_used, conjunction, conjuncts, remap
-from planner.calculus.failing import may_fail
+from planner.calculus.expr import condition, remap
 from planner.calculus.visit import transform
 
 _WORTH_WHILE = 0.1
@@ -85,33 +84,18 @@ def _candidate(
 
 def _spares(plan: Join, fact: int, members: tuple[int, ...]) -> bool:
     """Whether inputs that are not members are linked with the fact."""
-    home = [i for i, x in enumerate(plan.inputs) for _ in x.schema]
-    parts = () if plan.predicate is None else conjuncts(plan.predicate)
-    links = tuple(link for link in map(as_link, parts) if link is not None)
-    linked = ({home[c.index] for c in g.columns} for g in classes(links))
+    view = JoinView.of(plan)
+    linked = ({view.home[c.index] for c in g.columns} for g in view.classes())
     return any(fact in some and some - set(members) for some in linked)
 
 
-def _inside(predicate: Expr, home: list[int], members: tuple[int, ...]) -> bool:
-    """Whether `join_of` takes a conjunct: it cannot fail and reads columns of `members` alone."""
-    inputs = {home[c] for c in columns_used(predicate)}
-    return bool(inputs) and inputs <= set(members) and not may_fail(predicate)
-
-
 def _kept(plan: Join, members: tuple[int, ...]) -> Plan:
-    small, at = join_of(plan, members)
-    starts = starts_of(plan)
+    small, _ = join_of(plan, members)
+    view = JoinView.of(plan)
     rest = [i for i in range(len(plan.inputs)) if i not in members]
-    at = dict(at)
-    for i in rest:
-        for c in range(len(plan.inputs[i].schema)):
-            at[starts[i] + c] = len(at)
-    home = [i for i, x in enumerate(plan.inputs) for _ in x.schema]
-    parts = () if plan.predicate is None else conjuncts(plan.predicate)
-    outside = [remap(p, at) for p in parts if not _inside(p, home, members)]
+    at = view.together((*members, *rest))
+    outside = [remap(p, at) for p in view.parts if not is_inside(view, p, members)]
     kept = UnionAll((small,), small.schema)
-    join = Join(
-        (kept, *(plan.inputs[i] for i in rest)), conjunction(tuple(outside)) if outside else None
-    )
+    join = Join((kept, *(plan.inputs[i] for i in rest)), condition(outside))
     columns = identity(join.schema)
     return Project(join, tuple(columns[at[c]] for c in range(len(plan.schema))), plan.schema)

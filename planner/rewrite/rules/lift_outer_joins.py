@@ -13,6 +13,7 @@ inner joins themselves.
 
 from __future__ import annotations
 
+from planner.analysis.join_view import JoinView, is_equality
 from planner.analysis.keys import plan_keys
 from planner.calculus.algebra import (
     Filter,
@@ -24,7 +25,7 @@ from planner.calculus.algebra import (
     SemiJoin,
     identity,
 )
-from planner.calculus.expr import Call, Expr, columns_used, conjunction, conjuncts, remap
+from planner.calculus.expr import Expr, columns_used, condition, conjunction, remap
 from planner.calculus.failing import may_fail
 from planner.calculus.visit import transform
 
@@ -36,13 +37,11 @@ def apply(plan: Plan) -> Plan:
 def _lift(plan: Plan) -> Plan:
     if not isinstance(plan, Join):
         return plan
-    start = 0
     for position, i in enumerate(plan.inputs):
         if _rises(i):
-            lifted = _lifted(plan, position, start)
+            lifted = _lifted(JoinView.of(plan), position)
             if lifted is not None:
                 return lifted
-        start += len(i.schema)
     return plan
 
 
@@ -58,44 +57,44 @@ def _rises(plan: Plan) -> bool:
             return False
 
 
-def _lifted(plan: Join, position: int, start: int) -> Plan | None:
-    node = plan.inputs[position]
+def _lifted(view: JoinView, position: int) -> Plan | None:
+    node, start = view.inputs[position], view.starts[position]
     assert isinstance(node, (SemiJoin, MarkJoin, OuterJoin))
     kept = len(node.left.schema)
     gone = len(node.schema) - kept
     own = range(start + kept, start + kept + gone)
-    parts = () if plan.predicate is None else conjuncts(plan.predicate)
-    if any(() in plan_keys(i) for i in plan.inputs if i is not node) and not any(
-        isinstance(p, Call) and p.function in ("eq", "eq_null_safe") for p in parts
+    if any(() in plan_keys(i) for i in view.inputs if i is not node) and not any(
+        map(is_equality, view.parts)
     ):
         return None
     inside: list[Expr] = []
     above: list[Expr] = []
-    for p in parts:
+    for p in view.parts:
         (above if may_fail(p) or columns_used(p) & set(own) else inside).append(p)
     if any(not may_fail(p) for p in above):
         return None
-    width = len(plan.schema) - gone
+    every = range(len(view.home))
+    width = len(every) - gone
     # Columns of the join, without those that the node adds; these come last then.
-    at = {c: c if c < own.start else c - gone for c in range(len(plan.schema)) if c not in own}
+    at = {c: c if c < own.start else c - gone for c in every if c not in own}
     at.update({c: width + k for k, c in enumerate(own)})
-    inputs = (*plan.inputs[:position], node.left, *plan.inputs[position + 1 :])
-    join = Join(inputs, conjunction(tuple(remap(p, at) for p in inside)) if inside else None)
+    inputs = (*view.inputs[:position], node.left, *view.inputs[position + 1 :])
+    join = Join(inputs, condition([remap(p, at) for p in inside]))
     moved = {c: start + c for c in range(kept)}
     moved.update({kept + c: width + c for c in range(len(node.right.schema))})
-    condition = None if node.condition is None else remap(node.condition, moved)
+    own_condition = None if node.condition is None else remap(node.condition, moved)
     result: Plan
     match node:
         case SemiJoin():
-            result = SemiJoin(join, node.right, condition, node.anti)
+            result = SemiJoin(join, node.right, own_condition, node.anti)
         case MarkJoin():
-            result = MarkJoin(join, node.right, condition, node.name)
+            result = MarkJoin(join, node.right, own_condition, node.name)
         case OuterJoin():
-            result = OuterJoin(join, node.right, node.full, condition)
+            result = OuterJoin(join, node.right, node.full, own_condition)
     if above:
         result = Filter(result, conjunction(tuple(remap(p, at) for p in above)))
     columns = identity(result.schema)
-    exprs = tuple(columns[at[c]] for c in range(len(plan.schema)))
+    exprs = tuple(columns[at[c]] for c in every)
     if exprs == columns:
         return result
     return Project(result, exprs, tuple(result.schema[e.index] for e in exprs))

@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner.analysis.equality import as_link, classes
+from planner.analysis.join_view import JoinView
 from planner.analysis.keys import TableKey, matches_once
 from planner.analysis.ranges import MIRRORED
 from planner.analysis.streams import gives_events
@@ -35,7 +36,7 @@ from planner.calculus.algebra import (
     TopK,
     identity,
 )
-from planner.calculus.expr import Call, Column, Expr, columns_used, conjunction, conjuncts, remap
+from planner.calculus.expr import Call, Column, Expr, columns_used, conjunction, remap
 from planner.calculus.failing import may_fail
 from planner.calculus.types import BOOLEAN
 from planner.calculus.visit import expressions, is_recursive, transform
@@ -84,15 +85,14 @@ def _threshold(
     join."""
     if gives_events(join) or is_recursive(join):
         return None
-    start = 0
-    for position, i in enumerate(join.inputs):
-        own = range(start, start + len(i.schema))
-        bound = _bound(join, position, own, table_key)
+    view = JoinView.of(join)
+    for position in range(len(join.inputs)):
+        own = view.columns(position)
+        bound = _bound(view, position, table_key)
         if bound is not None and all(c not in own or _linked(bound, c) is not None for c in needed):
             made = _made(join, bound, own, needed, table_key)
             if made is not None:
                 return made
-        start += len(i.schema)
     return None
 
 
@@ -104,49 +104,49 @@ def _linked(bound: _Bound, column: int) -> Column | None:
     )
 
 
-def _bound(join: Join, position: int, own: range, table_key: TableKey) -> _Bound | None:
-    if not _is_computed(join.inputs[position]):
+def _bound(view: JoinView, position: int, table_key: TableKey) -> _Bound | None:
+    if not _is_computed(view.inputs[position]):
         return None
-    inside = frozenset(own)
+    own = view.columns(position)
     links: list[tuple[Column, Column]] = []
     comparisons: list[tuple[str, Expr, Expr]] = []
     rest: list[Expr] = []
-    for p in () if join.predicate is None else conjuncts(join.predicate):
-        used = columns_used(p)
-        if not used & inside:
+    for p in view.parts:
+        readers = view.readers(p)
+        if position not in readers:
             rest.append(p)
             continue
         link = as_link(p)
-        if link is not None and not link.null_safe and not used <= inside:
+        if link is not None and not link.null_safe and len(readers) > 1:
             a, b = (link.left, link.right)
-            links.append((a, b) if b.index in inside else (b, a))
+            links.append((a, b) if b.index in own else (b, a))
             continue
-        comparison = _comparison(p, inside)
+        comparison = _comparison(view, p, position)
         if comparison is None:
             return None
         comparisons.append(comparison)
     if not comparisons:
         return None
     keys = frozenset(b.index - own.start for _, b in links)
-    if not matches_once(join.inputs[position], keys, table_key):
+    if not matches_once(view.inputs[position], keys, table_key):
         return None
     for _, value, scalar in comparisons:
         if links and (may_fail(value) or may_fail(scalar)):
             return None
-        if may_fail(value) and not _is_one_row(join.inputs[position]):
+        if may_fail(value) and not _is_one_row(view.inputs[position]):
             return None
     return _Bound(position, tuple(links), tuple(comparisons), tuple(rest))
 
 
-def _comparison(predicate: Expr, inside: frozenset[int]) -> tuple[str, Expr, Expr] | None:
+def _comparison(view: JoinView, predicate: Expr, position: int) -> tuple[str, Expr, Expr] | None:
     """(function, the side of the others, the side of the bound)."""
     if not (isinstance(predicate, Call) and predicate.function in MIRRORED):
         return None
     a, b = predicate.args
-    of_a, of_b = columns_used(a), columns_used(b)
-    if of_a and of_b and not of_a & inside and of_b <= inside:
+    of_a, of_b = view.readers(a), view.readers(b)
+    if of_a and position not in of_a and of_b == {position}:
         return predicate.function, a, b
-    if of_a and of_b and not of_b & inside and of_a <= inside:
+    if of_b and position not in of_b and of_a == {position}:
         return MIRRORED[predicate.function], b, a
     return None
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.analysis.connection import components, homes, is_equality, linked
+from planner.analysis.join_view import JoinView, is_equality
 from planner.analysis.keys import TableKey, matches_once
 from planner.calculus.algebra import Join, Plan, Project, identity
-from planner.calculus.expr import Call, Column, Expr, columns_used, conjunction, conjuncts, remap
+from planner.calculus.expr import Call, Column, Expr, condition, conjunction, remap
 from planner.calculus.failing import may_fail
 from planner.calculus.types import Field
 from planner.calculus.visit import transform
@@ -41,33 +41,31 @@ class _Key:
 def _nest(plan: Plan, table_key: TableKey) -> Plan:
     if not isinstance(plan, Join) or plan.predicate is None:
         return plan
-    parts = conjuncts(plan.predicate)
-    home = homes(plan)
-    component = components(plan, parts, home)
+    view = JoinView.of(plan)
+    component = view.components()
     if len(set(component)) == 1:
         return plan
-    key = _find(plan, parts, home, component, table_key)
+    key = _find(view, component, table_key)
     if key is None:
         return plan
-    join, outputs = _nested(plan, parts, home, key)
+    join, moved = _nested(view, key)
+    outputs = tuple(remap(e, moved) for e in identity(plan.schema))
     return Project(_nest(join, table_key), outputs, plan.schema)
 
 
-def _find(
-    plan: Join, parts: tuple[Expr, ...], home: list[int], component: list[int], table_key: TableKey
-) -> _Key | None:
+def _find(view: JoinView, component: list[int], table_key: TableKey) -> _Key | None:
     """A key of several inputs that links two components of many rows; one that cannot fail first,
     then in the order of the query."""
     many = {
         c
-        for c, i in zip(component, plan.inputs, strict=True)
+        for c, i in zip(component, view.inputs, strict=True)
         if not matches_once(i, frozenset(), table_key)
     }
-    found = ((may_fail(p), k) for k, p in enumerate(parts) if is_equality(p))
+    found = ((may_fail(p), k) for k, p in enumerate(view.parts) if is_equality(p))
     for _, position in sorted(found):
-        p = parts[position]
+        p = view.parts[position]
         assert isinstance(p, Call)
-        reads = [{home[c] for c in columns_used(a)} for a in p.args]
+        reads = [view.readers(a) for a in p.args]
         ends = [{component[i] for i in r} & many for r in reads]
         if len(ends[0]) != 1 or len(ends[1]) != 1 or ends[0] == ends[1]:
             continue
@@ -79,31 +77,27 @@ def _find(
     return None
 
 
-def _nested(
-    plan: Join, parts: tuple[Expr, ...], home: list[int], key: _Key
-) -> tuple[Join, tuple[Expr, ...]]:
-    """The join with the group as its first input, and the plan's columns over its columns."""
-    group = set(key.group)
-    rest = [i for i in range(len(plan.inputs)) if i not in group]
-    inside = [c for c, i in enumerate(home) if i in group]
-    outside = [c for c, i in enumerate(home) if i not in group]
-    local = {c: k for k, c in enumerate(inside)}
+def _nested(view: JoinView, key: _Key) -> tuple[Join, dict[int, int]]:
+    """The join with the group as its first input, and where the columns are in it."""
+    rest = [i for i in range(len(view.inputs)) if i not in key.group]
+    local = view.together(key.group)
 
-    equality = parts[key.position]
+    equality = view.parts[key.position]
     assert isinstance(equality, Call)
     value = remap(equality.args[key.argument], local)
-    inner = [p for k, p in enumerate(parts) if _moves(p, k, home, key)]
-    predicate = conjunction(tuple(remap(p, local) for p in inner)) if inner else None
-    join = Join(tuple(plan.inputs[i] for i in key.group), predicate)
+    inner = [p for k, p in enumerate(view.parts) if _moves(view, p, k, key)]
+    predicate = condition([remap(p, local) for p in inner])
+    join = Join(tuple(view.inputs[i] for i in key.group), predicate)
     field = Field("key", value.type, value.nullable)
     exprs = (*identity(join.schema), value)
     keyed = Project(join, exprs, (*join.schema, field))
 
-    moved = {**local, **{c: len(keyed.schema) + k for k, c in enumerate(outside)}}
+    outside = view.together(rest)
+    moved = {**local, **{c: len(keyed.schema) + k for c, k in outside.items()}}
     left: list[Expr] = []
-    for k, p in enumerate(parts):
+    for k, p in enumerate(view.parts):
         if k == key.position:
-            column = Column(len(inside), value.type, value.nullable, field.name)
+            column = Column(len(local), value.type, value.nullable, field.name)
             sides = tuple(
                 column if n == key.argument else remap(a, moved)
                 for n, a in enumerate(equality.args)
@@ -111,14 +105,13 @@ def _nested(
             left.append(Call(equality.function, sides, equality.type, equality.nullable))
         elif p not in inner:
             left.append(remap(p, moved))
-    outer = Join((keyed, *(plan.inputs[i] for i in rest)), conjunction(tuple(left)))
-    return outer, tuple(remap(e, moved) for e in identity(plan.schema))
+    return Join((keyed, *(view.inputs[i] for i in rest)), conjunction(tuple(left))), moved
 
 
-def _moves(predicate: Expr, position: int, home: list[int], key: _Key) -> bool:
+def _moves(view: JoinView, predicate: Expr, position: int, key: _Key) -> bool:
     """Whether a conjunct goes into the inner join; an equality that connects its inputs has to."""
-    used = {home[c] for c in columns_used(predicate)}
-    if not used or not used.issubset(key.group):
+    readers = view.readers(predicate)
+    if not readers or not readers.issubset(key.group):
         return False
     before = position < key.position
-    return before or not may_fail(predicate) or linked(predicate, home) is not None
+    return before or not may_fail(predicate) or view.linked(predicate) is not None

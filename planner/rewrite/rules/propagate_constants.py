@@ -9,9 +9,9 @@ Law: the copies cannot fail and follow from the predicate, so they remove no res
 
 from __future__ import annotations
 
-from planner.analysis.equality import as_link, classes
+from planner.analysis.join_view import JoinView
 from planner.calculus.algebra import Filter, Join, Plan
-from planner.calculus.expr import Call, Column, Expr, Literal, conjunction, conjuncts, remap
+from planner.calculus.expr import Call, Column, Expr, Literal, conjunction, conjuncts
 from planner.calculus.types import BOOLEAN
 from planner.calculus.visit import transform
 
@@ -23,11 +23,10 @@ def apply(plan: Plan) -> Plan:
 def _propagate(plan: Plan) -> Plan:
     if not isinstance(plan, Join) or plan.predicate is None:
         return plan
-    own = conjuncts(plan.predicate)
-    known = tuple(e for e in _all_conjuncts(plan, own) if _constant(e) is not None)
-    links = tuple(link for link in map(as_link, own) if link is not None)
+    view = JoinView.of(plan)
+    known = tuple(e for e in _all_conjuncts(view) if _constant(e) is not None)
     copies: list[Expr] = []
-    for group in classes(links):
+    for group in view.classes():
         for fact in known:
             source = _constant(fact)
             if source is None or source.index not in {c.index for c in group.columns}:
@@ -36,18 +35,15 @@ def _propagate(plan: Plan) -> Plan:
                 copy = _copy(fact, target)
                 if target.type == source.type and copy not in known and copy not in copies:
                     copies.append(copy)
-    return Join(plan.inputs, conjunction((*own, *copies))) if copies else plan
+    return Join(plan.inputs, conjunction((*view.parts, *copies))) if copies else plan
 
 
-def _all_conjuncts(plan: Join, own: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def _all_conjuncts(view: JoinView) -> tuple[Expr, ...]:
     """Those of the join, and those directly on its inputs, over the join's columns."""
-    found = list(own)
-    start = 0
-    for i in plan.inputs:
+    found = list(view.parts)
+    for k, i in enumerate(view.inputs):
         if isinstance(i, Filter):
-            shift = {c: start + c for c in range(len(i.schema))}
-            found.extend(remap(e, shift) for e in conjuncts(i.predicate))
-        start += len(i.schema)
+            found.extend(view.placed(e, k) for e in conjuncts(i.predicate))
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from planner.analysis.equality import Link, as_link, equality
+from planner.analysis.join_view import JoinView
 from planner.analysis.keys import TableKey, matches_once
 from planner.calculus.algebra import (
     Aggregate,
@@ -25,7 +26,7 @@ from planner.calculus.algebra import (
     Project,
     identity,
 )
-from planner.calculus.expr import Call, Column, Expr, Literal, conjunction, conjuncts
+from planner.calculus.expr import Call, Column, Expr, Literal, conjunction
 from planner.calculus.types import BIGINT, Field
 from planner.calculus.visit import transform
 
@@ -107,21 +108,20 @@ def _shape(plan: Aggregate) -> _Shape | None:
             args.append(outputs[call.arg.index].index)
         else:
             return None
-    pairs = [_pair(c, width) for c in conjuncts(below.condition)]
+    view = JoinView.of(below)
+    pairs = [_pair(view, c) for c in view.parts]
     known = tuple(p for p in pairs if p is not None)
     if len(known) < len(pairs):
         return None
     return _Shape(below, tuple(keys), tuple(args), known)
 
 
-def _pair(condition: Expr, width: int) -> Link | None:
+def _pair(view: JoinView, predicate: Expr) -> Link | None:
     """The equality of a column of left and one of right, in this order."""
-    link = as_link(condition)
-    if link is None or (link.left.index < width) == (link.right.index < width):
+    link = as_link(predicate)
+    if link is None or view.linked(predicate) is None:
         return None
-    if link.left.index < width:
-        return link
-    return Link(link.right, link.left, link.null_safe)
+    return link if view.home[link.left.index] == 0 else Link(link.right, link.left, link.null_safe)
 
 
 def _nullable(call: AggregateCall) -> bool:

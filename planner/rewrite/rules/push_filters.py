@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from planner.analysis.join_view import JoinView
 from planner.calculus.algebra import (
     Aggregate,
     Apply,
@@ -57,9 +58,9 @@ from planner.calculus.algebra import (
 from planner.calculus.expr import (
     Expr,
     columns_used,
+    condition,
     conjunction,
     conjuncts,
-    remap,
     substitute,
     substitution_grows,
 )
@@ -85,39 +86,36 @@ def _push(plan: Plan) -> Plan:
         case Filter():
             return _push_filter(plan)
         case Join(predicate=predicate) if predicate is not None:
-            return _push_into_join(plan, conjuncts(predicate))
+            return _push_into_join(plan)
         case OuterJoin() | SemiJoin() | MarkJoin() if plan.condition is not None:
-            return _push_condition(plan, conjuncts(plan.condition))
+            return _push_condition(plan)
         case _:
             return plan
 
 
 def _push_condition(
-    plan: OuterJoin | SemiJoin | MarkJoin, parts: tuple[Expr, ...]
+    plan: OuterJoin | SemiJoin | MarkJoin,
 ) -> OuterJoin | SemiJoin | MarkJoin:
     """Conjuncts of a condition into the input that they read."""
-    width = len(plan.left.schema)
-    local = {width + c: c for c in range(len(plan.right.schema))}
+    view = JoinView.of(plan)
     left: list[Expr] = []
     right: list[Expr] = []
     rest: list[Expr] = []
-    for p in parts:
-        used = columns_used(p)
-        movable = bool(used) and not may_fail(p)
-        if movable and min(used, default=0) >= width and not _is_full(plan):
-            right.append(remap(p, local))
-        elif movable and max(used) < width and isinstance(plan, SemiJoin) and not plan.anti:
+    for p in view.parts:
+        readers = frozenset() if may_fail(p) else view.readers(p)
+        if readers == {1} and not _is_full(plan):
+            right.append(view.local(p, 1))
+        elif readers == {0} and isinstance(plan, SemiJoin) and not plan.anti:
             left.append(p)
         else:
             rest.append(p)
     if not left and not right:
         return plan
-    condition = conjunction(tuple(rest)) if rest else None
     return replace(
         plan,
         left=_below(plan.left, tuple(left)) if left else plan.left,
         right=_below(plan.right, tuple(right)) if right else plan.right,
-        condition=condition,
+        condition=condition(rest),
     )
 
 
@@ -146,8 +144,8 @@ def _push_filter(plan: Filter) -> Plan:
         case Retain():
             return Retain(_below(inner.input, parts))
         case Join():
-            own = () if inner.predicate is None else conjuncts(inner.predicate)
-            return _push_into_join(Join(inner.inputs, conjunction(own + parts)), own + parts)
+            own = conjuncts(inner.predicate)
+            return _push_into_join(Join(inner.inputs, conjunction(own + parts)))
         case Aggregate():
             return _push_into_aggregate(plan, inner, parts)
         case OuterJoin(full=False) | SemiJoin() | MarkJoin():
@@ -191,18 +189,15 @@ def _below(plan: Plan, predicates: tuple[Expr, ...]) -> Plan:
     return _push(result) if isinstance(result, Filter) and result is not plan else result
 
 
-def _push_into_join(join: Join, parts: tuple[Expr, ...]) -> Plan:
-    start, home, positions = 0, {}, {}
-    for i, schema in enumerate(x.schema for x in join.inputs):
-        for k in range(len(schema)):
-            home[start + k], positions[start + k] = i, k
-        start += len(schema)
+def _push_into_join(join: Join) -> Plan:
+    view = JoinView.of(join)
     single: dict[int, list[Expr]] = {}
     rest = []
-    for p in parts:
-        readers = {home[c] for c in columns_used(p)}
+    for p in view.parts:
+        readers = view.readers(p)
         if len(readers) == 1 and not may_fail(p):
-            single.setdefault(readers.pop(), []).append(remap(p, positions))
+            (i,) = readers
+            single.setdefault(i, []).append(view.local(p, i))
         else:
             rest.append(p)
     if not single:
@@ -210,7 +205,7 @@ def _push_into_join(join: Join, parts: tuple[Expr, ...]) -> Plan:
     inputs = tuple(
         _below(x, tuple(single[i])) if i in single else x for i, x in enumerate(join.inputs)
     )
-    return Join(inputs, conjunction(tuple(rest)) if rest else None)
+    return Join(inputs, condition(rest))
 
 
 def _push_into_aggregate(plan: Filter, inner: Aggregate, parts: tuple[Expr, ...]) -> Plan:

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from planner.analysis.equality import as_link, classes, encode_alike, equality, plain_column
+from planner.analysis.equality import encode_alike, equality, plain_column
+from planner.analysis.join_view import JoinView
 from planner.analysis.keys import TableKey, matches_once
 from planner.analysis.restriction import (
     chain,
@@ -26,7 +27,6 @@ from planner.analysis.restriction import (
     is_table,
     join_of,
     passing,
-    starts_of,
 )
 from planner.calculus.algebra import Aggregate, Filter, Join, Plan, Project, identity, inputs
 from planner.calculus.expr import Column, Expr, conjunction, conjuncts, remap
@@ -92,8 +92,8 @@ def _proposal(join: Join, i: int, table_key: TableKey) -> tuple[Aggregate, Aggre
     aggregate, places = _aggregate(join.inputs[i])
     if aggregate is None or not aggregate.keys or has_stream(aggregate):
         return None
-    starts = starts_of(join)
-    at = {starts[i] + c: k for c, k in places.items()}
+    start = JoinView.of(join).starts[i]
+    at = {start + c: k for c, k in places.items()}
     found = [
         r
         for seed in range(len(join.inputs))
@@ -124,19 +124,16 @@ def _restriction(
     join: Join, seed: int, at: dict[int, int], aggregate: Aggregate, table_key: TableKey
 ) -> _Restriction | None:
     """How input `seed` restricts the aggregate whose key at[c] is column c of the join."""
-    home = [i for i, x in enumerate(join.inputs) for _ in x.schema]
-    parts = () if join.predicate is None else conjuncts(join.predicate)
-    links = tuple(link for link in map(as_link, parts) if link is not None and not link.null_safe)
+    view = JoinView.of(join)
     equal: dict[int, Column] = {}
-    for group in classes(links):
-        own = next((c for c in group.columns if home[c.index] == seed), None)
+    for group in view.classes(null_safe=False):
+        own = next((c for c in group.columns if view.home[c.index] == seed), None)
         for c in group.columns:
             if own is not None and c.index in at:
                 key = plain_column(aggregate.keys[at[c.index]])
                 if key is not None and encode_alike(key.type, own.type):
                     equal.setdefault(at[c.index], own)
-    start = starts_of(join)[seed]
-    unique = frozenset(c.index - start for c in equal.values())
+    unique = frozenset(c.index - view.starts[seed] for c in equal.values())
     if not equal or not is_table(join.inputs[seed]):
         return None
     if not matches_once(join.inputs[seed], unique, table_key):
@@ -156,12 +153,11 @@ def _restricted(aggregate: Aggregate, join: Join, by: _Restriction) -> Aggregate
         some, at = join_of(join, by.members)
         others = some.inputs
         shift = {c: width + c for c in range(len(some.schema))}
-        if some.predicate is not None:
-            predicates = [remap(p, shift) for p in conjuncts(some.predicate)]
+        predicates = [remap(p, shift) for p in conjuncts(some.predicate)]
     else:
         seed = by.members[0]
         others = (join.inputs[seed],)
-        at = {starts_of(join)[seed] + c: c for c in range(len(others[0].schema))}
+        at = JoinView.of(join).together(by.members)
     columns = identity(tuple(f for x in others for f in x.schema), width)
     for k, c in zip(by.keys, by.columns, strict=True):
         key = plain_column(aggregate.keys[k])

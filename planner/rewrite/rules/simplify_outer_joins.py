@@ -11,6 +11,7 @@ Law: the filter, unchanged, still stands above the join.
 
 from __future__ import annotations
 
+from planner.analysis.join_view import JoinView
 from planner.calculus.algebra import Filter, Join, OuterJoin, Plan, Project, identity
 from planner.calculus.expr import Call, Column, Expr, Literal, columns_used, conjuncts, remap
 from planner.calculus.expr import transform as transform_expr
@@ -27,16 +28,13 @@ def _simplify(plan: Plan) -> Plan:
         case Filter() if _ends_in_outer_join(plan.input):
             below = _rejecting(plan.input, conjuncts(plan.predicate))
             return with_inputs(plan, (below,))
-        case Join(predicate=predicate) if predicate is not None and any(
-            map(_ends_in_outer_join, plan.inputs)
-        ):
-            inputs: list[Plan] = []
-            start = 0
-            for i in plan.inputs:
-                parts = tuple(_localized(p, start, len(i.schema)) for p in conjuncts(predicate))
-                inputs.append(_rejecting(i, parts))
-                start += len(i.schema)
-            return with_inputs(plan, tuple(inputs))
+        case Join() if any(map(_ends_in_outer_join, plan.inputs)):
+            view = JoinView.of(plan)
+            inputs = tuple(
+                _rejecting(i, tuple(_localized(p, view.columns(k)) for p in view.parts))
+                for k, i in enumerate(plan.inputs)
+            )
+            return with_inputs(plan, inputs)
         case _:
             return plan
 
@@ -52,9 +50,9 @@ def _ends_in_outer_join(plan: Plan) -> bool:
 _UNKNOWN = 1 << 40
 
 
-def _localized(expr: Expr, start: int, width: int) -> Expr:
-    """The expression over one input; nothing is known of columns of the others."""
-    at = {c: c - start if 0 <= c - start < width else _UNKNOWN for c in columns_used(expr)}
+def _localized(expr: Expr, own: range) -> Expr:
+    """The expression over the input with columns `own`; nothing is known of the others'."""
+    at = {c: c - own.start if c in own else _UNKNOWN for c in columns_used(expr)}
     return remap(expr, at)
 
 

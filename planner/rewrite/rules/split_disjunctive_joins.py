@@ -10,8 +10,8 @@ Law: the OR cannot fail. Applied only where inputs would not be connected otherw
 
 from __future__ import annotations
 
-from planner.analysis.connection import components, homes, linked
 from planner.analysis.constants import FALSE
+from planner.analysis.join_view import JoinView
 from planner.calculus.algebra import Join, Plan, UnionAll
 from planner.calculus.expr import Call, Expr, conjunction, conjuncts, disjuncts
 from planner.calculus.failing import may_fail
@@ -28,15 +28,14 @@ def apply(plan: Plan) -> Plan:
 def _split(plan: Plan) -> Plan:
     if not isinstance(plan, Join) or plan.predicate is None:
         return plan
-    home = homes(plan)
-    parts = conjuncts(plan.predicate)
-    component = components(plan, parts, home)
-    for position, p in enumerate(parts):
+    view = JoinView.of(plan)
+    component = view.components()
+    for position, p in enumerate(view.parts):
         branches = disjuncts(p)
         if not 1 < len(branches) <= _MOST_BRANCHES or may_fail(p):
             continue
-        if all(_connects(b, home, component) for b in branches):
-            rest = (*parts[:position], *parts[position + 1 :])
+        if all(_connects(view, b, component) for b in branches):
+            rest = (*view.parts[:position], *view.parts[position + 1 :])
             return _union(plan, branches, rest)
     return plan
 
@@ -56,6 +55,6 @@ def _is_not_true(expr: Expr) -> Expr:
     return Call("not", (known,), BOOLEAN, False)
 
 
-def _connects(branch: Expr, home: list[int], component: list[int]) -> bool:
-    links = (linked(p, home) for p in conjuncts(branch))
+def _connects(view: JoinView, branch: Expr, component: list[int]) -> bool:
+    links = map(view.linked, conjuncts(branch))
     return any(x is not None and component[x[0]] != component[x[1]] for x in links)
