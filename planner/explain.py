@@ -90,8 +90,11 @@ def _logical_line(plan: algebra.Plan) -> str:
             )
             return f"Aggregate {calls}" + (f" by {keys}" if plan.keys else " of all rows")
         case algebra.UnionAll():
-            signs = ", ".join("minus" if n else "plus" for n in plan.negated)
-            return f"UnionAll: {signs}" if any(plan.negated) else "UnionAll"
+            return "UnionAll"
+        case algebra.Minus():
+            return "Minus: the first but the second"
+        case algebra.Keep():
+            return "Keep"
         case algebra.TopK():
             order = _order_text(plan.order, plan.ties, below)
             each = _each(plan.partition, below)

@@ -18,7 +18,9 @@ from planner.calculus.algebra import (
     Explode,
     Filter,
     Join,
+    Keep,
     MarkJoin,
+    Minus,
     OuterJoin,
     Plan,
     Project,
@@ -152,7 +154,9 @@ def _check_node(plan: Plan) -> None:
             _check_rounds(plan.schema, 2, "Timeline")
             if not plan.keys:
                 raise PlanError("a Timeline has a key")
-        case Scan() | Filter() | Retain() | RecursiveRef():
+        case Minus():
+            _check_minus(plan)
+        case Scan() | Filter() | Retain() | RecursiveRef() | Keep():
             pass
         case _:
             assert_never(plan)
@@ -180,6 +184,15 @@ def _check_window(plan: Window) -> None:
                for v in values):  # fmt: skip
             raise PlanError("a frame of values of another type than the order key")
     _check_positions(used, plan.input.schema, "Window")
+
+
+def _check_minus(plan: Minus) -> None:
+    """That the part can be one: it is made of what the whole is made of, and of more."""
+    whole, part = (
+        {p.relation for p in walk_plan(i) if isinstance(p, Scan)} for i in (plan.input, plan.part)
+    )
+    if not whole <= part:
+        raise PlanError(f"a part that does not read {', '.join(sorted(whole - part))}")
 
 
 def _check_threshold(plan: Threshold) -> None:

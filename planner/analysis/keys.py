@@ -19,7 +19,9 @@ from planner.calculus.algebra import (
     Explode,
     Filter,
     Join,
+    Keep,
     MarkJoin,
+    Minus,
     OuterJoin,
     Plan,
     Project,
@@ -63,9 +65,8 @@ def plan_keys(plan: Plan, table_key: TableKey = no_table_key) -> tuple[Key, ...]
         case Values():
             return ((),) if len(plan.rows) < 2 else ()
         case UnionAll():
-            kept = [i for i, minus in zip(plan.inputs, _signs(plan), strict=True) if not minus]
-            return plan_keys(kept[0], table_key) if len(kept) == 1 else ()
-        case Filter() | Threshold() | SemiJoin():
+            return ()
+        case Filter() | Threshold() | SemiJoin() | Minus() | Keep():
             below = plan.left if isinstance(plan, SemiJoin) else plan.input
             return plan_keys(below, table_key)
         case MarkJoin():
@@ -112,10 +113,6 @@ def plan_keys(plan: Plan, table_key: TableKey = no_table_key) -> tuple[Key, ...]
 def matches_once(plan: Plan, equal: frozenset[int], table_key: TableKey = no_table_key) -> bool:
     """Whether at most one row of the plan has given values in the columns `equal`."""
     return any(equal.issuperset(key) for key in plan_keys(plan, table_key))
-
-
-def _signs(plan: UnionAll) -> tuple[bool, ...]:
-    return plan.negated or (False,) * len(plan.inputs)
 
 
 def _links(predicate: Expr | None) -> tuple[Link, ...]:

@@ -18,6 +18,7 @@ from planner.calculus.algebra import (
     Aggregate,
     Filter,
     Join,
+    Keep,
     Plan,
     Project,
     Recursive,
@@ -88,8 +89,10 @@ class _Labels:
                 )
             case Filter():
                 return at not in columns_used(plan.predicate) and self.is_at(plan.input, at)
-            case UnionAll() if not any(plan.negated):
+            case UnionAll():
                 return all(self.is_at(i, at) for i in plan.inputs)
+            case Keep():
+                return self.is_at(plan.input, at)
             case SemiJoin() if not self._reads(plan.right):
                 looked_at = plan.condition is not None and at in columns_used(plan.condition)
                 return not looked_at and self.is_at(plan.left, at)

@@ -34,7 +34,9 @@ from planner.calculus.algebra import (
     Explode,
     Filter,
     Join,
+    Keep,
     MarkJoin,
+    Minus,
     OuterJoin,
     Plan,
     Project,
@@ -79,14 +81,14 @@ def gives_events(plan: Plan) -> bool:
     match plan:
         case Scan():
             return plan.stream
-        case Filter() | Project() | Repeat() | Explode() | Apply():
+        case Filter() | Project() | Repeat() | Explode() | Apply() | Keep():
             return gives_events(plan.input)
         case Join():
             return any(map(gives_events, plan.inputs))
         case OuterJoin() | SemiJoin() | MarkJoin():
             return gives_events(plan.left)
-        case UnionAll():
-            return all(map(gives_events, plan.inputs))
+        case UnionAll() | Minus():
+            return all(map(gives_events, inputs(plan)))
         case _:
             return False
 
@@ -143,7 +145,7 @@ class _Visit:
                 return new, streams[0]
             case UnionAll() | Aggregate() | TopK() | Window():
                 return _retained(new, streams), None
-            case Retain() | SingleRow() | Threshold() | Timeline():
+            case Retain() | SingleRow() | Threshold() | Timeline() | Minus() | Keep():
                 raise AssertionError(f"the binder makes no {type(plan).__name__}")
             case _:
                 assert_never(plan)

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from planner.bind.report import Refusal, Report
-from planner.calculus.algebra import Plan, Project, UnionAll, identity
+from planner.calculus.algebra import Plan, Project, identity, union_all
 from planner.calculus.expr import Expr, Literal
 from planner.calculus.functions import conditional, is_in
 from planner.calculus.types import BIGINT, INT, TINYINT, Field, IntegerType
@@ -123,7 +123,7 @@ def spread(
         )
         exprs = (*identity(plan.schema), *values, Literal(number, INT))
         branches.append(Project(plan, exprs, schema))
-    return branches[0] if len(branches) == 1 else UnionAll(tuple(branches), schema), fields
+    return union_all(branches, schema), fields
 
 
 def grouping_id(sets: Sequence[frozenset[int]], keys: int, number: Expr) -> Expr:

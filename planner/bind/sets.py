@@ -29,6 +29,7 @@ from planner.calculus.algebra import (
     UnionAll,
     Values,
     identity,
+    union_all,
 )
 from planner.calculus.expr import Call, Expr, Literal, transform
 from planner.calculus.types import BIGINT, BOOLEAN, INT, Field, Schema
@@ -146,7 +147,7 @@ def values(
             plans.append(Project(ONE_ROW, given, schema))
     if constant or not plans:
         plans.insert(0, Values(tuple(constant), schema))
-    return plans[0] if len(plans) == 1 else UnionAll(tuple(plans), schema)
+    return union_all(plans, schema)
 
 
 def _folded(expr: Expr) -> Expr:

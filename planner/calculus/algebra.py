@@ -5,7 +5,7 @@ for display. Bags throughout: a relation is a multiset of rows.
 
 Nodes: Scan, Values, Filter, Project, Join (n-way, inner), OuterJoin, SemiJoin, MarkJoin, Aggregate,
 UnionAll, Repeat, Explode, TopK, Window, Retain, SingleRow, Apply (a subquery in an expression),
-Recursive and RecursiveRef (WITH RECURSIVE), Threshold (made by the planner).
+Recursive and RecursiveRef (WITH RECURSIVE); made by the planner: Minus, Keep, Threshold, Timeline.
 
 DISTINCT is an `Aggregate` without aggregates; INTERSECT and EXCEPT are
 aggregates over a UNION ALL of tagged rows; a CTE used twice is the same subtree twice.
@@ -13,7 +13,7 @@ aggregates over a UNION ALL of tagged rows; a CTE used twice is the same subtree
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TypeAlias
 
@@ -175,24 +175,49 @@ class Aggregate:
 
 @node
 class UnionAll:
-    """The rows of all inputs. An input whose `negated` is set is taken away instead: its rows are a
-    part of the others' (planner-made: the rows without a match are all rows minus the matched).
-
-    Of one input: its rows, to be *kept*: stored once for all who read them (planner-made: a
-    selective join whose rows several others look up). A join does not dissolve into another one
-    across it.
-    """
+    """The rows of all inputs."""
 
     inputs: tuple[Plan, ...]
     schema: Schema = field(hash=False)
-    negated: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.negated and len(self.negated) != len(self.inputs):
-            raise ValueError("a UNION ALL has one sign for each input")
+        if len(self.inputs) < 2:
+            raise ValueError("a UNION ALL has at least two inputs")
         for i in self.inputs:
-            if tuple(f.type for f in i.schema) != tuple(f.type for f in self.schema):
+            if _types(i.schema) != _types(self.schema):
                 raise ValueError("the inputs of UNION ALL have the types of its schema")
+
+
+@node
+class Minus:
+    """The rows of `input` but those of `part`, each of which is a row of it, as often as it is
+    there (planner-made: what has no match is all rows minus the matched). So it is told by sign,
+    and nothing is stored for it.
+    """
+
+    input: Plan
+    part: Plan
+
+    def __post_init__(self) -> None:
+        if _types(self.part.schema) != _types(self.input.schema):
+            raise ValueError("what is taken away has the types of what it is taken from")
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@node
+class Keep:
+    """The rows of `input`, stored once for all who read them (planner-made: a selective join whose
+    rows several others look up). A join does not dissolve into another one across it.
+    """
+
+    input: Plan
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
 
 
 @node
@@ -564,6 +589,8 @@ Plan: TypeAlias = (
     | MarkJoin
     | Aggregate
     | UnionAll
+    | Minus
+    | Keep
     | Repeat
     | Explode
     | TopK
@@ -600,6 +627,8 @@ def inputs(plan: Plan) -> tuple[Plan, ...]:
             return plan.inputs
         case OuterJoin() | SemiJoin() | MarkJoin():
             return (plan.left, plan.right)
+        case Minus():
+            return (plan.input, plan.part)
         case Apply():
             return (plan.input, plan.subquery)
         case Threshold():
@@ -608,9 +637,18 @@ def inputs(plan: Plan) -> tuple[Plan, ...]:
             return (plan.input,)
 
 
+def union_all(plans: Sequence[Plan], schema: Schema) -> Plan:
+    """UNION ALL of one or more plans, the plan itself where it is the only one."""
+    return plans[0] if len(plans) == 1 else UnionAll(tuple(plans), schema)
+
+
 def identity(schema: Schema, offset: int = 0) -> tuple[Column, ...]:
     """The columns of `schema` as expressions, the first at position `offset`."""
     return tuple(Column(offset + i, f.type, f.nullable, f.name) for i, f in enumerate(schema))
+
+
+def _types(schema: Schema) -> tuple[SqlType, ...]:
+    return tuple(f.type for f in schema)
 
 
 def _check_columns(schema: Schema, *exprs: Expr) -> None:

@@ -24,7 +24,9 @@ from planner.calculus.algebra import (
     Explode,
     Filter,
     Join,
+    Keep,
     MarkJoin,
+    Minus,
     OuterJoin,
     Plan,
     Project,
@@ -60,6 +62,8 @@ def with_inputs(plan: Plan, new: tuple[Plan, ...]) -> Plan:
             return replace(plan, inputs=new)
         case OuterJoin() | SemiJoin() | MarkJoin():
             return replace(plan, left=new[0], right=new[1])
+        case Minus():
+            return replace(plan, input=new[0], part=new[1])
         case Apply():
             return replace(plan, input=new[0], subquery=new[1])
         case Threshold():
@@ -75,7 +79,7 @@ def with_inputs(plan: Plan, new: tuple[Plan, ...]) -> Plan:
             | Window()
         ):
             return replace(plan, input=new[0])
-        case Retain() | SingleRow():
+        case Retain() | SingleRow() | Keep():
             return replace(plan, input=new[0])
         case _:
             assert_never(plan)
@@ -199,6 +203,8 @@ def expressions(plan: Plan) -> tuple[Expr, ...]:
         case Scan() | Values() | UnionAll() | Repeat() | Explode() | TopK() | Retain():
             return ()
         case SingleRow() | Threshold() | Window() | Recursive() | RecursiveRef():
+            return ()
+        case Minus() | Keep():
             return ()
         case _:
             assert_never(plan)

@@ -5,7 +5,8 @@
     Join                     DeltaJoin below a Map (lower.joins, lower.join_order)
     Aggregate, DISTINCT      Reduce between two Maps (lower.reduces); Recompute for aggregates
                              that have no state to keep (lower.recomputes)
-    UnionAll                 Union; a bag of one input's rows
+    UnionAll, Minus          Union, of both where a union has differences
+    Keep                     a bag of the rows
     TopK                     TopK over the ordered index of its stored input
     Window                   Window over the ordered index of its stored input (lower.windows)
     Threshold                Threshold over the ordered index of its stored input, and the index on
@@ -37,7 +38,9 @@ from planner.calculus.algebra import (
     Explode,
     Filter,
     Join,
+    Keep,
     MarkJoin,
+    Minus,
     OuterJoin,
     Plan,
     Project,
@@ -155,8 +158,10 @@ class _Lowering:
                 recomputed = any(a.function in RECOMPUTED for a in plan.aggregates)
                 way = lower_recomputed if recomputed else lower_aggregate
                 return way(plan, self.kept(plan.input))
-            case UnionAll():
+            case UnionAll() | Minus():
                 return self._union(plan)
+            case Keep():
+                return stored(self._rows(plan.input))
             case TopK():
                 relation = stored(self.kept(plan.input))
                 index = OrderedArrangement(relation, plan.order, plan.ties, plan.partition)
@@ -211,17 +216,27 @@ class _Lowering:
         columns = identity(rows.schema)
         return map_over(node, (), tuple(columns[c] for c in at))
 
-    def _union(self, plan: UnionAll) -> Node:
-        if len(plan.inputs) == 1:
-            return stored(self._rows(plan.inputs[0]))
-        nodes = tuple(closed(self.lower(i)) for i in plan.inputs)
+    def _union(self, plan: UnionAll | Minus) -> Node:
+        parts = _signed(plan)
+        nodes = tuple(closed(self.lower(i)) for i, _ in parts)
         if any(map(dataflow.gives_events, nodes)) and not all(map(dataflow.gives_events, nodes)):
-            nodes = tuple(closed(self.kept(i)) for i in plan.inputs)
+            nodes = tuple(closed(self.kept(i)) for i, _ in parts)
         fields = tuple(
             Field(f.name, f.type, any(n.schema[i].nullable for n in nodes))
             for i, f in enumerate(nodes[0].schema)
         )
-        return Union(nodes, fields, plan.negated)
+        negated = tuple(taken for _, taken in parts)
+        return Union(nodes, fields, negated if any(negated) else ())
+
+
+def _signed(plan: UnionAll | Minus) -> tuple[tuple[Plan, bool], ...]:
+    """What one Union is made of, and whether it is taken away; differences in it are its parts."""
+    if isinstance(plan, Minus):
+        return ((plan.input, False), (plan.part, True))
+    found: list[tuple[Plan, bool]] = []
+    for i in plan.inputs:
+        found += _signed(i) if isinstance(i, Minus) else ((i, False),)
+    return tuple(found)
 
 
 def _without_retain(plan: Plan) -> Plan | None:

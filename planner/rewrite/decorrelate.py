@@ -52,6 +52,7 @@ from planner.calculus.algebra import (
     UnionAll,
     identity,
     inputs,
+    union_all,
 )
 from planner.calculus.expr import (
     Call,
@@ -379,7 +380,7 @@ class _Chain:
                         (TRUE,), (Field("any", BOOLEAN, False),))
                 for c in conditions
             ]  # fmt: skip
-            return UnionAll(tuple(found), found[0].schema), None
+            return union_all(found, found[0].schema), None
         rows = domain(self._plan, bound)
         at = dict(zip(bound, range(len(bound)), strict=True))
         at.update({width + c: len(bound) + c for c in range(len(parts.core.schema))})
@@ -392,7 +393,7 @@ class _Chain:
             Call("eq_null_safe", (columns[c], b), BOOLEAN, False)
             for c, b in zip(bound, identity(rows.schema, width), strict=True)
         )
-        return UnionAll(semis, rows.schema), conjunction(same)
+        return union_all(semis, rows.schema), conjunction(same)
 
     def _null_patterns(
         self, operands: tuple[Expr, ...], found: tuple[Expr, ...], equal: tuple[Expr, ...]

@@ -17,7 +17,9 @@ from planner.calculus.algebra import (
     Explode,
     Filter,
     Join,
+    Keep,
     MarkJoin,
+    Minus,
     OuterJoin,
     Plan,
     Project,
@@ -299,8 +301,10 @@ def unnest(plan: Plan, around: Around) -> Parts:
                 detail="It reads columns of the query around it, so there is one for each row.",
                 hint="Compute it without these columns, and join its rows with the query's.",
             )
-        case Scan() | Values() | Apply() | Threshold() | RecursiveRef() | Timeline():
+        case Scan() | Values() | Apply() | RecursiveRef():
             raise AssertionError("subqueries are removed innermost first")
+        case Threshold() | Timeline() | Minus() | Keep():
+            raise AssertionError("the planner makes these when there are no subqueries any more")
         case _:
             assert_never(plan)
 
@@ -467,7 +471,7 @@ def _union(plan: UnionAll, around: Around) -> Parts:
         for c, f in enumerate(first.plan.schema)
         if c >= first.width
     )
-    core = UnionAll(tuple(b.plan for b in bounds), (*plan.schema, *extra), plan.negated)
+    core = UnionAll(tuple(b.plan for b in bounds), (*plan.schema, *extra))
     return _by_binding(core, replace(first, plan=core))
 
 

@@ -17,7 +17,9 @@ from planner.calculus.algebra import (
     Explode,
     Filter,
     Join,
+    Keep,
     MarkJoin,
+    Minus,
     OuterJoin,
     Plan,
     Project,
@@ -63,7 +65,11 @@ def _rows(plan: Plan, tables: Tables) -> list[Row]:
         case Aggregate():
             return _aggregate(plan, _rows(plan.input, tables))
         case UnionAll():
-            return _union(plan, tables)
+            return [r for i in plan.inputs for r in _rows(i, tables)]
+        case Minus():
+            return _minus(plan, tables)
+        case Keep():
+            return _rows(plan.input, tables)
         case TopK():
             return [r for g in _groups(plan.input, plan.partition, tables) for r in _top(plan, g)]
         case Window():
@@ -104,13 +110,10 @@ def _rows(plan: Plan, tables: Tables) -> list[Row]:
             return [(*r, _applied(plan, r, tables)) for r in _rows(plan.input, tables)]
 
 
-def _union(plan: UnionAll, tables: Tables) -> list[Row]:
-    total: Counter[Row] = Counter()
-    for i, minus in zip(plan.inputs, plan.negated or (False,) * len(plan.inputs), strict=True):
-        part = Counter(_rows(i, tables))
-        assert not minus or part <= total, "a negated input is a part of those before it"
-        total = total - part if minus else total + part
-    return list(total.elements())
+def _minus(plan: Minus, tables: Tables) -> list[Row]:
+    whole, part = (Counter(_rows(i, tables)) for i in (plan.input, plan.part))
+    assert part <= whole, "what is taken away is a part of what it is taken from"
+    return list((whole - part).elements())
 
 
 def _groups(plan: Plan, keys: tuple[int, ...], tables: Tables) -> list[list[Row]]:

@@ -43,7 +43,9 @@ from planner.calculus.algebra import (
     Explode,
     Filter,
     Join,
+    Keep,
     MarkJoin,
+    Minus,
     OuterJoin,
     Plan,
     Project,
@@ -174,8 +176,10 @@ class _Carrying:
             case Project():
                 below = self.carried(plan.input)
                 return self._projected(below, (*plan.exprs, *self._last(below)), plan.schema)
-            case UnionAll() if not any(plan.negated):
+            case UnionAll():
                 return UnionAll(tuple(map(self.carried, plan.inputs)), (*plan.schema, *self.marks))
+            case Keep():
+                return Keep(self.carried(plan.input))
             case Repeat():
                 return Repeat(self.carried(plan.input), plan.count)
             case Explode():
@@ -346,7 +350,7 @@ class _Spans(_Carrying):
                 return self.carried(expand_joins.expand(plan, self._table_key))
             case SemiJoin():
                 found = replace(plan, anti=False)
-                return self.carried(_minus(plan.left, found))
+                return self.carried(Minus(plan.left, found))
             case MarkJoin():
                 sides = (plan.left, plan.right, plan.condition)
                 parts = [
@@ -361,8 +365,8 @@ class _Spans(_Carrying):
                 return self.carried(_padded(plan))
             case SingleRow():
                 return self.carried(expand_single_rows.expand(plan, self._table_key))
-            case UnionAll():
-                return self.carried(_signed(plan))
+            case Minus():
+                return self.carried(_counted(plan))
             case _:
                 raise self._refusal(plan, ref)
 
@@ -391,10 +395,6 @@ class _Spans(_Carrying):
         return Timeline(below, plan.keys, plan.aggregates, (*plan.schema, *self.marks))
 
 
-def _minus(left: Plan, less: Plan) -> UnionAll:
-    return UnionAll((left, less), left.schema, (False, True))
-
-
 def _padded(plan: OuterJoin) -> UnionAll:
     """An outer join as the pairs, and what has no match on a side."""
     join = Join((plan.left, plan.right), plan.condition)
@@ -412,12 +412,12 @@ def _padded(plan: OuterJoin) -> UnionAll:
     return UnionAll(tuple(parts), plan.schema)
 
 
-def _signed(plan: UnionAll) -> Plan:
-    """Inputs that count with the opposite sign, as how often each row is there."""
+def _counted(plan: Minus) -> Plan:
+    """What is taken away counts with the opposite sign, as how often each row is there."""
     sign = Field("sign", BIGINT, False)
     parts = tuple(
-        Project(p, (*identity(p.schema), Literal(-1 if minus else 1, BIGINT)), (*plan.schema, sign))
-        for p, minus in zip(plan.inputs, plan.negated, strict=True)
+        Project(p, (*identity(p.schema), Literal(count, BIGINT)), (*plan.schema, sign))
+        for p, count in ((plan.input, 1), (plan.part, -1))
     )
     every = UnionAll(parts, (*plan.schema, sign))
     columns = identity(every.schema)

@@ -14,7 +14,9 @@ from planner.calculus.algebra import (
     Explode,
     Filter,
     Join,
+    Keep,
     MarkJoin,
+    Minus,
     OuterJoin,
     Plan,
     Project,
@@ -68,21 +70,25 @@ def _drop(plan: Plan) -> Plan:
             return plan
         case UnionAll():
             return _union(plan)
+        case Minus():
+            return plan.input if _is_empty(plan.input) or _is_empty(plan.part) else plan
+        case Keep():
+            return plan.input if _is_empty(plan.input) else plan
         case _:
             return plan
 
 
 def _union(plan: UnionAll) -> Plan:
-    signs = plan.negated or (False,) * len(plan.inputs)
-    there = [(i, s) for i, s in zip(plan.inputs, signs, strict=True) if not _is_empty(i)]
+    there = tuple(i for i in plan.inputs if not _is_empty(i))
     if len(there) == len(plan.inputs):
         return plan
-    if all(negated for _, negated in there):
-        return Values((), plan.schema)  # what is taken away is a part of the others
-    if len(there) == 1:
-        (kept, _) = there[0]
-        return Project(kept, identity(kept.schema), plan.schema)
-    return UnionAll(tuple(i for i, _ in there), plan.schema, tuple(s for _, s in there))
+    match there:
+        case ():
+            return Values((), plan.schema)
+        case (kept,):
+            return Project(kept, identity(kept.schema), plan.schema)
+        case _:
+            return UnionAll(there, plan.schema)
 
 
 def _is_never(predicate: Expr) -> bool:

@@ -44,7 +44,9 @@ from planner.calculus.algebra import (
     AggregateCall,
     Filter,
     Join,
+    Keep,
     MarkJoin,
+    Minus,
     OuterJoin,
     Plan,
     Project,
@@ -79,16 +81,12 @@ def expand(plan: Plan, table_key: TableKey) -> Plan:
             matched = _matching(left, plan.right, plan.condition, table_key)
             if not plan.anti:
                 return matched
-            return UnionAll((left, matched), plan.schema, (False, True))
+            return Minus(left, matched)
         case MarkJoin():
             left = _kept(plan.left, plan.right, plan.condition, table_key)
             matched = _matching(left, plan.right, plan.condition, table_key)
-            parts = (
-                _with(matched, TRUE, plan.schema),
-                _with(left, FALSE, plan.schema),
-                _with(matched, FALSE, plan.schema),
-            )
-            return UnionAll(parts, plan.schema, (False, False, True))
+            without = Minus(_with(left, FALSE, plan.schema), _with(matched, FALSE, plan.schema))
+            return UnionAll((_with(matched, TRUE, plan.schema), without), plan.schema)
         case OuterJoin():
             return _outer(plan, table_key)
         case _:
@@ -106,17 +104,15 @@ def _outer(plan: OuterJoin, table_key: TableKey) -> Plan:
     # Columns of the join itself may be NOT NULL: the union's are nullable where a side is padded.
     matched = _matching(left, right, plan.condition, table_key)
     nulls = tuple(Literal(None, f.type) for f in right.schema)
-    parts = [join, _padded(left, (), nulls), _padded(matched, (), nulls)]
-    signs = [False, False, True]
+    parts: list[Plan] = [join, Minus(_padded(left, (), nulls), _padded(matched, (), nulls))]
     if plan.full:
         a, b = len(left.schema), len(right.schema)
         at = {**{c: b + c for c in range(a)}, **{a + c: c for c in range(b)}}
         mirrored = None if plan.condition is None else remap(plan.condition, at)
         matched = _matching(right, left, mirrored, table_key)
         nulls = tuple(Literal(None, f.type) for f in left.schema)
-        parts += [_padded(right, nulls, ()), _padded(matched, nulls, ())]
-        signs += [False, True]
-    return UnionAll(tuple(parts), schema, tuple(signs))
+        parts.append(Minus(_padded(right, nulls, ()), _padded(matched, nulls, ())))
+    return UnionAll(tuple(parts), schema)
 
 
 def _padded(plan: Plan, before: tuple[Expr, ...], after: tuple[Expr, ...]) -> Plan:
@@ -163,7 +159,7 @@ def _kept(left: Plan, right: Plan, condition: Expr | None, table_key: TableKey) 
     if by_key or _is_unique(parts, right, width, table_key):
         return left
     if is_selective(left, _bound(parts, width), table_key):
-        return UnionAll((left,), left.schema)
+        return Keep(left)
     return left
 
 

@@ -28,7 +28,7 @@ from planner.analysis.restriction import (
     led_to,
     passing,
 )
-from planner.calculus.algebra import Join, Plan, Project, UnionAll, identity
+from planner.calculus.algebra import Join, Keep, Plan, Project, identity
 from planner.calculus.expr import condition, remap
 from planner.calculus.visit import transform
 
@@ -95,7 +95,6 @@ def _kept(plan: Join, members: tuple[int, ...]) -> Plan:
     rest = [i for i in range(len(plan.inputs)) if i not in members]
     at = view.together((*members, *rest))
     outside = [remap(p, at) for p in view.parts if not is_inside(view, p, members)]
-    kept = UnionAll((small,), small.schema)
-    join = Join((kept, *(plan.inputs[i] for i in rest)), condition(outside))
+    join = Join((Keep(small), *(plan.inputs[i] for i in rest)), condition(outside))
     columns = identity(join.schema)
     return Project(join, tuple(columns[at[c]] for c in range(len(plan.schema))), plan.schema)

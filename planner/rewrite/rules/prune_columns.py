@@ -21,7 +21,9 @@ from planner.calculus.algebra import (
     Explode,
     Filter,
     Join,
+    Keep,
     MarkJoin,
+    Minus,
     OuterJoin,
     Plan,
     Project,
@@ -77,7 +79,7 @@ class _Pruning:
 
     def narrow(self, plan: Plan, needed: frozenset[int]) -> tuple[Plan, Positions]:
         """A plan that still has the needed columns, and where they are in it."""
-        if isinstance(plan, Aggregate) or (isinstance(plan, UnionAll) and len(plan.inputs) == 1):
+        if isinstance(plan, (Aggregate, Keep)):
             before = self.read.get(plan, needed)
             self.differs |= before != needed
             self.read[plan] = needed | before
@@ -144,7 +146,11 @@ class _Pruning:
                 kept = tuple(sorted(needed)) or (0,)
                 narrowed = tuple(self.exactly(i, kept) for i in plan.inputs)
                 fields = tuple(plan.schema[c] for c in kept)
-                return UnionAll(narrowed, fields, plan.negated), {c: i for i, c in enumerate(kept)}
+                return UnionAll(narrowed, fields), {c: i for i, c in enumerate(kept)}
+            case Minus() | Keep():
+                kept = tuple(sorted(needed)) or (0,)
+                narrowed = tuple(self.exactly(i, kept) for i in inputs(plan))
+                return with_inputs(plan, narrowed), {c: i for i, c in enumerate(kept)}
             case _:
                 assert_never(plan)
 

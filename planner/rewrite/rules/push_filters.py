@@ -5,8 +5,8 @@ Law (p a conjunct, in the order in which the query evaluates them):
     below           cannot fail                    may fail
     Filter          merges, after its conjuncts    merges, after its conjuncts
     Project         yes, columns substituted       yes: it meets the same rows
-    UnionAll        yes, into every input          yes: it meets the same rows; no if an input is
-                                                   negated: it would meet rows that cancel out
+    UnionAll, Keep  yes, into every input          yes: it meets the same rows
+    Minus           yes, into both                 no: it would meet rows that cancel out
     Join            into the one input that it     no: a join removes rows; it joins the join's
                     reads, else into the join's    predicate, at the end
                     predicate
@@ -44,7 +44,9 @@ from planner.calculus.algebra import (
     Explode,
     Filter,
     Join,
+    Keep,
     MarkJoin,
+    Minus,
     OuterJoin,
     Plan,
     Project,
@@ -134,12 +136,14 @@ def _push_filter(plan: Filter) -> Plan:
             below = tuple(substitute(p, inner.exprs) for p in parts)
             return Project(_below(inner.input, below), inner.exprs, inner.schema)
         case UnionAll():
+            return replace(inner, inputs=tuple(_below(i, parts) for i in inner.inputs))
+        case Keep():
+            return Keep(_below(inner.input, parts))
+        case Minus():
             below, above = _split(parts, frozenset(range(len(inner.schema))), True)
-            if not any(inner.negated):
-                below, above = parts, ()
             if not below:
                 return plan
-            pushed: Plan = replace(inner, inputs=tuple(_below(i, below) for i in inner.inputs))
+            pushed: Plan = Minus(_below(inner.input, below), _below(inner.part, below))
             return Filter(pushed, conjunction(above)) if above else pushed
         case Retain():
             return Retain(_below(inner.input, parts))
