@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from planner.analysis.equality import EqualityClass, as_link, classes
 from planner.calculus.algebra import Join, MarkJoin, OuterJoin, Plan, SemiJoin
 from planner.calculus.expr import Call, Expr, columns_used, conjuncts, remap
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JoinView:
     """`parts`: the conjuncts of the condition, in the order in which they are evaluated."""
 
@@ -87,10 +88,16 @@ class JoinView:
             return None
         return (a, b) if min(of_a) < min(of_b) else (b, a)
 
-    def classes(self, *, null_safe: bool = True) -> tuple[EqualityClass, ...]:
-        """The columns that are equal by the condition; `null_safe`: also by `<=>`."""
-        links = (link for link in map(as_link, self.parts) if link is not None)
-        return classes(tuple(link for link in links if null_safe or not link.null_safe))
+    @cached_property
+    def classes(self) -> tuple[EqualityClass, ...]:
+        """The columns that are equal by the condition."""
+        return classes(tuple(link for link in map(as_link, self.parts) if link is not None))
+
+    @cached_property
+    def equal(self) -> tuple[frozenset[int], ...]:
+        """The columns of each class that has no NULL."""
+        strict = (g.columns for g in self.classes if not g.null_safe)
+        return tuple(frozenset(c.index for c in columns) for columns in strict)
 
     def components(self) -> list[int]:
         """For each input one of those that equalities connect it with, the same for all."""

@@ -12,7 +12,9 @@ input adds no rows is proved from keys.
 
 from __future__ import annotations
 
-from planner.analysis.equality import Link, as_link, classes, equality
+from collections.abc import Iterable
+
+from planner.analysis.equality import equality
 from planner.analysis.join_view import JoinView
 from planner.analysis.keys import TableKey, matches_once
 from planner.analysis.selectivity import selectivity
@@ -36,9 +38,9 @@ def is_selective(plan: Plan, columns: tuple[int, ...], table_key: TableKey) -> b
         plan, columns = plan.input, tuple(plain)
     if not isinstance(plan, Join) or has_stream(plan):
         return False
-    home = JoinView.of(plan).home
-    start = frozenset(home[c] for c in columns)
-    found_inputs = led_to(plan, start, table_key)
+    view = JoinView.of(plan)
+    start = frozenset(view.home[c] for c in columns)
+    found_inputs = led_to(view, start, table_key)
     if len(start) + len(found_inputs) < len(plan.inputs):
         return False
     part = 1.0
@@ -47,23 +49,32 @@ def is_selective(plan: Plan, columns: tuple[int, ...], table_key: TableKey) -> b
     return part <= _WORTH_WHILE
 
 
-def led_to(plan: Join, start: frozenset[int], table_key: TableKey) -> tuple[int, ...]:
-    """Inputs of the join of which at most one row matches given rows of the inputs `start`, each
-    found through a key that equals columns of these and of those before it."""
-    view = JoinView.of(plan)
-    home, starts = view.home, view.starts
-    groups = [frozenset(c.index for c in g.columns) for g in view.classes(null_safe=False)]
+def led_to(
+    view: JoinView,
+    start: frozenset[int],
+    table_key: TableKey,
+    among: Iterable[int] | None = None,
+) -> tuple[int, ...]:
+    """Inputs of the join, those `among` alone (None: all), of which at most one row matches given
+    rows of the inputs `start`, each found through a key that equals columns of these and of those
+    before it."""
+    places = [[(view.home[c], c) for c in sorted(g)] for g in view.equal]
+    others = [i for i in (range(len(view.inputs)) if among is None else among) if i not in start]
     known = set(start)
     found: list[int] = []
     while True:
-        bound = {c for g in groups if any(home[k] in known for k in g) for c in g}
+        bound: dict[int, set[int]] = {}
+        for group in places:
+            if any(i in known for i, _ in group):
+                for i, c in group:
+                    bound.setdefault(i, set()).add(c - view.starts[i])
         following = next(
             (
                 i
-                for i, x in enumerate(plan.inputs)
+                for i in others
                 if i not in known
-                and (own := frozenset(c - starts[i] for c in bound if home[c] == i))
-                and matches_once(x, own, table_key)
+                and i in bound
+                and matches_once(view.inputs[i], frozenset(bound[i]), table_key)
             ),
             None,
         )
@@ -88,34 +99,29 @@ def has_stream(plan: Plan) -> bool:
     return any(isinstance(p, Scan) and p.stream for p in walk(plan))
 
 
-def chain(join: Join, seed: int, table_key: TableKey) -> tuple[int, ...]:
+def chain(view: JoinView, seed: int, table_key: TableKey) -> tuple[int, ...]:
     """The seed, and the tables with a filter that it leads to, by way of tables."""
-    tables = [i for i, x in enumerate(join.inputs) if i == seed or is_table(x)]
-    kept = [seed, *_led(join, tuple(tables), seed, table_key)]
+    start = frozenset((seed,))
+    tables = [i for i, x in enumerate(view.inputs) if i == seed or is_table(x)]
+    kept = [seed, *led_to(view, start, table_key, tables)]
     for m in reversed(kept[1:]):
-        rest = tuple(k for k in kept if k != m)
-        if passing(join.inputs[m]) == 1 and len(_led(join, rest, seed, table_key)) == len(rest) - 1:
+        rest = [k for k in kept if k != m]
+        if (
+            passing(view.inputs[m]) == 1
+            and len(led_to(view, start, table_key, rest)) == len(rest) - 1
+        ):
             kept.remove(m)
     return tuple(kept)
 
 
-def _led(join: Join, members: tuple[int, ...], seed: int, table_key: TableKey) -> tuple[int, ...]:
-    """Those of the inputs `members` that the seed leads to through `members` alone."""
-    if len(members) < 2:
-        return ()
-    small, _ = join_of(join, members)
-    return tuple(members[m] for m in led_to(small, frozenset((members.index(seed),)), table_key))
-
-
-def join_of(join: Join, members: tuple[int, ...]) -> tuple[Join, dict[int, int]]:
+def join_of(view: JoinView, members: tuple[int, ...]) -> tuple[Join, dict[int, int]]:
     """The join of some inputs, with what the condition says or implies of them alone and cannot
     fail, and where the join's columns are in it."""
-    view = JoinView.of(join)
     at = view.together(members)
     inside = [p for p in view.parts if is_inside(view, p, members)]
-    inside += _implied(view.parts, frozenset(at), tuple(inside))
+    inside += _implied(view, frozenset(at), tuple(inside))
     predicate = condition([remap(p, at) for p in inside])
-    return Join(tuple(join.inputs[m] for m in members), predicate), at
+    return Join(tuple(view.inputs[m] for m in members), predicate), at
 
 
 def is_inside(view: JoinView, predicate: Expr, members: tuple[int, ...]) -> bool:
@@ -134,19 +140,20 @@ def is_table(plan: Plan) -> bool:
     return isinstance(plan, Scan) and not plan.stream
 
 
-def _implied(
-    parts: tuple[Expr, ...], columns: frozenset[int], known: tuple[Expr, ...]
-) -> list[Expr]:
-    """Equalities of `columns` that follow from `parts` by way of others, and not from `known`."""
+def _implied(view: JoinView, columns: frozenset[int], known: tuple[Expr, ...]) -> list[Expr]:
+    """Equalities of `columns` that follow from the condition by way of others, and not from
+    `known`, which is a part of it."""
+    linked: dict[int, int] = {}  # by column that `known` equates with another: one of its class
+    for group in JoinView.over(view.inputs, condition(known)).classes:
+        for c in group.columns:
+            linked[c.index] = group.columns[0].index
     found: list[Expr] = []
-    for group in classes(_links(parts)):
+    for group in view.classes:
         own = [c for c in group.columns if c.index in columns]
+        there = {linked.get(c.index, c.index) for c in own[:1]}
         for c in own[1:]:
-            linked = [{m.index for m in g.columns} for g in classes(_links((*known, *found)))]
-            if not any({own[0].index, c.index} <= some for some in linked):
+            its = linked.get(c.index, c.index)
+            if its not in there:
                 found.append(equality(own[0], c, group.null_safe))
+                there.add(its)
     return found
-
-
-def _links(parts: tuple[Expr, ...]) -> tuple[Link, ...]:
-    return tuple(link for link in map(as_link, parts) if link is not None)

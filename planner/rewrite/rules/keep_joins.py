@@ -44,22 +44,23 @@ def _keep(plan: Plan, table_key: TableKey) -> Plan:
         return plan
     if prod(map(passing, plan.inputs)) >= _WORTH_WHILE:
         return plan
+    view = JoinView.of(plan)
+    tables = [i for i, x in enumerate(plan.inputs) if is_table(x)]
     chains: dict[int, tuple[int, ...]] = {}
     found = [
         (part, members)
-        for fact in range(len(plan.inputs))
-        if is_table(plan.inputs[fact])
-        for seed in led_to(plan, frozenset((fact,)), table_key)
-        if is_table(plan.inputs[seed])
-        for part, members in _candidate(plan, fact, seed, table_key, chains)
+        for fact in tables
+        for seed in led_to(view, frozenset((fact,)), table_key)
+        if seed in tables
+        for part, members in _candidate(view, fact, seed, table_key, chains)
     ]
     if not found:
         return plan
-    return _kept(plan, min(found)[1])
+    return _kept(plan, view, min(found)[1])
 
 
 def _candidate(
-    plan: Join,
+    view: JoinView,
     fact: int,
     seed: int,
     table_key: TableKey,
@@ -69,29 +70,26 @@ def _candidate(
     part of the fact's rows that is left. None where no index is spared. `chains`: of the seeds that
     have been asked for."""
     if seed not in chains:
-        chains[seed] = chain(plan, seed, table_key)
+        chains[seed] = chain(view, seed, table_key)
     along = tuple(m for m in chains[seed] if m != fact)
     members = (fact, *along)
-    part = prod(passing(plan.inputs[m]) for m in along)
+    part = prod(passing(view.inputs[m]) for m in along)
     if part >= _WORTH_WHILE:
         return []
-    small, _ = join_of(plan, members)
-    led = led_to(small, frozenset((0,)), table_key)
-    if len(led) < len(along) or not _spares(plan, fact, members):
+    led = led_to(view, frozenset((fact,)), table_key, members)
+    if len(led) < len(along) or not _spares(view, fact, members):
         return []
     return [(part, members)]
 
 
-def _spares(plan: Join, fact: int, members: tuple[int, ...]) -> bool:
+def _spares(view: JoinView, fact: int, members: tuple[int, ...]) -> bool:
     """Whether inputs that are not members are linked with the fact."""
-    view = JoinView.of(plan)
-    linked = ({view.home[c.index] for c in g.columns} for g in view.classes())
+    linked = ({view.home[c.index] for c in g.columns} for g in view.classes)
     return any(fact in some and some - set(members) for some in linked)
 
 
-def _kept(plan: Join, members: tuple[int, ...]) -> Plan:
-    small, _ = join_of(plan, members)
-    view = JoinView.of(plan)
+def _kept(plan: Join, view: JoinView, members: tuple[int, ...]) -> Plan:
+    small, _ = join_of(view, members)
     rest = [i for i in range(len(plan.inputs)) if i not in members]
     at = view.together((*members, *rest))
     outside = [remap(p, at) for p in view.parts if not is_inside(view, p, members)]

@@ -26,7 +26,7 @@ def _propagate(plan: Plan) -> Plan:
     view = JoinView.of(plan)
     known = tuple(e for e in _all_conjuncts(view) if _constant(e) is not None)
     copies: list[Expr] = []
-    for group in view.classes():
+    for group in view.classes:
         for fact in known:
             source = _constant(fact)
             if source is None or source.index not in {c.index for c in group.columns}:

@@ -92,17 +92,17 @@ def _proposal(join: Join, i: int, table_key: TableKey) -> tuple[Aggregate, Aggre
     aggregate, places = _aggregate(join.inputs[i])
     if aggregate is None or not aggregate.keys or has_stream(aggregate):
         return None
-    start = JoinView.of(join).starts[i]
-    at = {start + c: k for c, k in places.items()}
+    view = JoinView.of(join)
+    at = {view.starts[i] + c: k for c, k in places.items()}
     found = [
         r
         for seed in range(len(join.inputs))
-        if seed != i and (r := _restriction(join, seed, at, aggregate, table_key)) is not None
+        if seed != i and (r := _restriction(view, seed, at, aggregate, table_key)) is not None
     ]
     best = min(found, key=lambda r: (r.part, len(r.members), r.members), default=None)
     if best is None or best.part > _WORTH_WHILE or best.part >= _passing(aggregate.input):
         return None
-    return aggregate, _restricted(aggregate, join, best)
+    return aggregate, _restricted(aggregate, view, best)
 
 
 def _aggregate(plan: Plan) -> tuple[Aggregate | None, dict[int, int]]:
@@ -121,12 +121,11 @@ def _aggregate(plan: Plan) -> tuple[Aggregate | None, dict[int, int]]:
 
 
 def _restriction(
-    join: Join, seed: int, at: dict[int, int], aggregate: Aggregate, table_key: TableKey
+    view: JoinView, seed: int, at: dict[int, int], aggregate: Aggregate, table_key: TableKey
 ) -> _Restriction | None:
     """How input `seed` restricts the aggregate whose key at[c] is column c of the join."""
-    view = JoinView.of(join)
     equal: dict[int, Column] = {}
-    for group in view.classes(null_safe=False):
+    for group in (g for g in view.classes if not g.null_safe):
         own = next((c for c in group.columns if view.home[c.index] == seed), None)
         for c in group.columns:
             if own is not None and c.index in at:
@@ -134,30 +133,30 @@ def _restriction(
                 if key is not None and encode_alike(key.type, own.type):
                     equal.setdefault(at[c.index], own)
     unique = frozenset(c.index - view.starts[seed] for c in equal.values())
-    if not equal or not is_table(join.inputs[seed]):
+    if not equal or not is_table(view.inputs[seed]):
         return None
-    if not matches_once(join.inputs[seed], unique, table_key):
+    if not matches_once(view.inputs[seed], unique, table_key):
         return None
-    members = chain(join, seed, table_key)
+    members = chain(view, seed, table_key)
     part = 1.0
     for m in members:
-        part *= passing(join.inputs[m])
+        part *= passing(view.inputs[m])
     return _Restriction(part, members, tuple(equal), tuple(equal.values()))
 
 
-def _restricted(aggregate: Aggregate, join: Join, by: _Restriction) -> Aggregate:
+def _restricted(aggregate: Aggregate, view: JoinView, by: _Restriction) -> Aggregate:
     below = aggregate.input
     width = len(below.schema)
     predicates: list[Expr] = []
     if len(by.members) > 1:
-        some, at = join_of(join, by.members)
+        some, at = join_of(view, by.members)
         others = some.inputs
         shift = {c: width + c for c in range(len(some.schema))}
         predicates = [remap(p, shift) for p in conjuncts(some.predicate)]
     else:
         seed = by.members[0]
-        others = (join.inputs[seed],)
-        at = JoinView.of(join).together(by.members)
+        others = (view.inputs[seed],)
+        at = view.together(by.members)
     columns = identity(tuple(f for x in others for f in x.schema), width)
     for k, c in zip(by.keys, by.columns, strict=True):
         key = plain_column(aggregate.keys[k])
