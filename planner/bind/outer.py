@@ -68,6 +68,10 @@ class _Around:
         found = self._resolver.reach(node)
         return None if found is None else transform(found, _outward)
 
+    def aggregate(self, node: exp.Expression) -> Expr | None:
+        found = self._resolver.aggregate(node)
+        return None if found is None else transform(found, _outward)
+
     def known(self, qualified: bool) -> list[str]:
         return self._resolver.known(qualified)
 

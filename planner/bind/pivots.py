@@ -45,6 +45,9 @@ def _check(pivot: exp.Expression, report: Report) -> None:
             )
     if len(pivot.args.get("fields") or ()) != 1:
         report.fail(pivot, "PIVOT and UNPIVOT take one FOR … IN (…)")
+    if not pivot.args["fields"][0].expressions:
+        kind = "UNPIVOT has no columns" if pivot.args.get("unpivot") else "PIVOT has no values"
+        report.fail(pivot, f"{kind} in its IN", hint="Write them out: FOR k IN (1, 2).")
 
 
 def _selected(inner: exp.Expression, *items: exp.Expression) -> exp.Select:

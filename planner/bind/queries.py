@@ -36,7 +36,7 @@ from planner.bind.resolve import (
     SelectResolver,
     check_reference,
 )
-from planner.bind.scalars import NoAggregates, Scalars, is_constant
+from planner.bind.scalars import NoAggregates, OuterAggregates, Scalars, is_constant
 from planner.bind.scope import Scope, ScopeColumn
 from planner.bind.sessions import with_sessions
 from planner.bind.subqueries import (
@@ -293,7 +293,8 @@ class _Queries:
         if where is not None:
             self.report.check(where)
             found = self._subqueries(environment)
-            rows = Scalars(below, NoAggregates("WHERE", self.report), found, self.report)
+            aggregates = OuterAggregates(below, "WHERE", self.report)
+            rows = Scalars(below, aggregates, found, self.report)
             input = filtered(input, rows.predicate(where.this, "WHERE"), where.this, found)
 
         if sessions is not None:
@@ -339,7 +340,7 @@ class _Queries:
         condition: Expr | None = None
         if having is not None:
             self.report.check(having)
-            names = HavingResolver(outputs, below, [key for key, _, _ in keys])
+            names = HavingResolver(outputs, below, [key for key, _, _ in keys], calls)
             above = Scalars(names, calls, found, self.report)
             condition = above.predicate(having.this, "HAVING")
         qualify = node.args.get("qualify")

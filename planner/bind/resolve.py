@@ -3,6 +3,9 @@
 WHERE, ON and GROUP BY see the columns of FROM; SELECT sees them and then the aliases before it in
 its own list; HAVING sees grouping columns, then aliases; ORDER BY sees aliases first. What is not
 found there is looked up in the enclosing query. That is Spark's order of resolution.
+
+An aggregate in the WHERE of a subquery of HAVING, of none of the subquery's own columns, is one of
+the query around it.
 """
 
 from __future__ import annotations
@@ -36,8 +39,18 @@ class Enclosing(Protocol):
     def find(self, node: exp.Column) -> Expr | None:
         """What the reference means there, as an outer reference, or None."""
 
+    def aggregate(self, node: exp.Expression) -> Expr | None:
+        """What an aggregate means there, as outer references, or None where there are none."""
+
     def known(self, qualified: bool) -> list[str]:
         """The names there, for error messages."""
+
+
+class Aggregates(Protocol):
+    """The aggregates of a query."""
+
+    def bind(self, node: exp.Expression) -> Expr:
+        """An aggregate call over the row that the clauses above the aggregation read."""
 
 
 class Resolver(Protocol):
@@ -48,6 +61,10 @@ class Resolver(Protocol):
 
     def reach(self, node: exp.Column) -> Expr | None:
         """What a subquery in the clause may mean by the reference, or None."""
+
+    def aggregate(self, node: exp.Expression) -> Expr | None:
+        """What a subquery in the clause means by an aggregate of none of its own columns, or None
+        where it can mean nothing."""
 
     def known(self, qualified: bool) -> list[str]:
         """The names that `reach` finds."""
@@ -87,6 +104,13 @@ class FromResolver:
     def reach(self, node: exp.Column) -> Expr | None:
         found = self.find(node)
         return found if found is not None or self.outer is None else self.outer.find(node)
+
+    def aggregate(self, node: exp.Expression) -> Expr | None:
+        """The aggregate of the enclosing query that `node` is, None if it is of columns here."""
+        columns = list(node.find_all(exp.Column))
+        if self.outer is None or not columns or any(map(self.find, columns)):
+            return None
+        return self.outer.aggregate(node)
 
     def find(self, node: exp.Column) -> Expr | None:
         """The column of FROM, or None if there is none of the name."""
@@ -129,19 +153,30 @@ class SelectResolver:
     def reach(self, node: exp.Column) -> Expr | None:
         return self.below.reach(node)
 
+    def aggregate(self, node: exp.Expression) -> Expr | None:
+        return None
+
     def known(self, qualified: bool) -> list[str]:
         return self.below.known(qualified)
 
 
 class HavingResolver:
-    """The grouping columns of FROM, then the names of the select list, then the rest of FROM."""
+    """The grouping columns of FROM, then the names of the select list, then the rest of FROM.
+
+    `calls`: the aggregates that subqueries may mean, if any.
+    """
 
     def __init__(
-        self, outputs: Sequence[Output], below: FromResolver, keys: Sequence[Expr]
+        self,
+        outputs: Sequence[Output],
+        below: FromResolver,
+        keys: Sequence[Expr],
+        calls: Aggregates | None = None,
     ) -> None:
         self.outputs = outputs
         self.below = below
         self.keys = keys
+        self.calls = calls
 
     def resolve(self, node: exp.Column) -> Expr:
         found = self.reach(node)
@@ -156,6 +191,9 @@ class HavingResolver:
             if named is not None:
                 return named
         return self.below.reach(node)
+
+    def aggregate(self, node: exp.Expression) -> Expr | None:
+        return None if self.calls is None else self.calls.bind(node)
 
     def known(self, qualified: bool) -> list[str]:
         return self.below.known(qualified)
@@ -193,6 +231,9 @@ class OrderResolver:
         if found is None and self.below is not None:
             found = self.below.reach(node)
         return found
+
+    def aggregate(self, node: exp.Expression) -> Expr | None:
+        return None
 
     def known(self, qualified: bool) -> list[str]:
         return self.below.known(qualified) if self.below is not None else []

@@ -101,6 +101,19 @@ class NoAggregates:
         )
 
 
+class OuterAggregates(NoAggregates):
+    """For clauses that are evaluated row by row, in which an aggregate may be one of the query
+    around them."""
+
+    def __init__(self, names: Resolver, clause: str, report: Report) -> None:
+        super().__init__(clause, report)
+        self._names = names
+
+    def bind(self, node: exp.Expression) -> Expr:
+        found = self._names.aggregate(node)
+        return super().bind(node) if found is None else found
+
+
 class Scalars:
     """Binds the expressions of one clause."""
 

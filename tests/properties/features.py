@@ -36,6 +36,7 @@ SUBQUERIES = (
     "subquery under or, not",
     "subquery in select",
     "subquery in having",
+    "aggregate of the outer query",
     "subquery in aggregate",
 )
 AGGREGATES = (

@@ -228,12 +228,18 @@ class Subqueries(Aggregates):
         return Aggregates._pick(self, scope)
 
     def _having(self, scope: Scope, keys: Scope) -> str:
-        """`keys`: the grouping columns, which subqueries in HAVING may read."""
+        """`keys`: the grouping columns, which subqueries in HAVING may read, and aggregates."""
         if not self._chance(0.3):
             return ""
         self._use("having")
         if self._may("subquery in having") and self._chance(0.35):
             self._use("subquery in having")
+            outer = "aggregate of the outer query"
+            numbers = [v for v in scope if v.kind == "int" and not v.constant]
+            if numbers and self._may(outer) and self._chance(0.5):
+                self._use(outer)
+                of = self.rng.choice(numbers)
+                keys = [replace(of, text=f"{self.rng.choice(('min', 'max'))}({of.text})")]
             value = self._scalar(keys)
             if value is not None and value.kind == "int":
                 return f" HAVING count(*) {self.rng.choice(('<=', '>', '<>'))} {value.text}"

@@ -87,3 +87,9 @@ select s ilike 'X%', s like any ('x%', '%y'), s like all ('x%', '%y'), upper(s),
 select a from t where (a, b) in ((1, 1), (2, 3))
 select last_day(d), quarter(d), add_months(d, 1), d + interval 1 day from t
 select sign(a - 2), mod(a, 2), ceiling(e), nullif(a, 1), nvl2(b, a, -1), if(a > 1, 'x', 'y') from t
+select a from t group by a having exists (select 1 from u where c < min(t.b))
+select a, max(b) from t group by a having not exists (select 1 from u where u.a > t.a and c < max(b))
+select a from t group by a having a in (select u.a from u where c <= sum(b))
+select count(*) from t having exists (select 1 from u where u.a = max(b) and c <= count(t.s))
+select a from t group by a having exists (select 1 from u where exists (select 1 from u z where z.c = u.a + min(t.b) - 1))
+select a from t group by a having (select max(c) from u where c <> max(b)) > min(b)
