@@ -346,6 +346,14 @@ class Results:
         }
         self._load_before = _load_average()
 
+    def before(self) -> dict[str, Any] | None:
+        """What the JSON file has, if there is one."""
+        path = self._out / f"{self._name}.json"
+        if not path.is_file():
+            return None
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
     def write(self, results: Mapping[str, Any]) -> dict[str, Any]:
         """Write the JSON; dataclasses become objects. Returns: what was written."""
         whole = {

@@ -38,6 +38,9 @@ WAYS = ("files", "through the driver", "by tasks", "files, by tasks")
 PARTS = ("loads", "views", "floods")
 #: Of each table, before a flood.
 _LOADED_SHARE = 0.3
+#: Before tasks wrote what they read, six million rows took this process 2.6 s, and the JVM and
+#: workers 47.
+_MOST_CPU_SECONDS_A_ROW = (2.6 + 47) / 2 / 6_001_215
 _TABLE = "lineitem"
 _FILES = 8
 _CHECK = f"""SELECT count(*) AS n, sum(l_orderkey) AS keys, sum(l_quantity) AS quantity,
@@ -281,8 +284,8 @@ def _share(load: dict[str, Any]) -> float:
 
 
 def targets(result: dict[str, Any]) -> list[common.Target]:
-    """Of the largest scale factor, if all was measured."""
-    if not result["loads"] or not result["views"]:
+    """Of the largest scale factor."""
+    if not result["loads"]:
         return []
     sf = max(load["sf"] for load in result["loads"])
     found: list[common.Target] = []
@@ -292,15 +295,15 @@ def targets(result: dict[str, Any]) -> list[common.Target]:
             for load in result["loads"]
             if (load["order"], load["sf"]) == (order, sf)
         }
-        driver = by_way["through the driver"]
         for way in ("by tasks", "files, by tasks"):
             tasks = by_way[way]
+            most = _MOST_CPU_SECONDS_A_ROW * tasks["rows"]
             found += [
                 _at_most_5_percent(f"{order}, {way}", tasks),
                 common.Target(
-                    "… at most half the CPU time of a load through the driver",
-                    f"{tasks['cpu_seconds'] / driver['cpu_seconds']:.0%}",
-                    2 * tasks["cpu_seconds"] <= driver["cpu_seconds"],
+                    f"… at most {most:.1f} s of CPU time, half of what it took before tasks loaded",
+                    f"{tasks['cpu_seconds']:.1f} s",
+                    tasks["cpu_seconds"] <= most,
                 ),
             ]
     for view in result["views"]:
@@ -318,7 +321,7 @@ def _at_most_5_percent(name: str, measured: dict[str, Any]) -> common.Target:
 
 def _draw(results: common.Results, result: dict[str, Any]) -> None:
     """Of the largest scale factor."""
-    if not result["loads"] or not result["views"]:
+    if not result["loads"]:
         return
     sf = max(load["sf"] for load in result["loads"])
     bars = [(f"{x['order']}, {x['way']}", x) for x in result["loads"] if x["sf"] == sf]

@@ -34,6 +34,7 @@ from operators.live import TABLE_READER, LiveFilter, LiveIndex, Over
 from operators.nodes.delta_join import DeltaJoinOperator
 from operators.nodes.operator import AnyOperator, InRounds
 from operators.nodes.registry import operator_of
+from operators.state import filters
 from operators.state.arrangement import ArrangementState
 from operators.state.filters import Filter
 from operators.state.hashing import Hashing
@@ -653,8 +654,7 @@ class Dataflow:
         if over is None:
             return
         # Partial indexes take in what the filters let pass.
-        for test in over.filters:
-            test.absorb()
+        filters.absorb(over.filters)
         for index in over.indexes:
             if not index.deferred:
                 index.state.absorb()

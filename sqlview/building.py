@@ -1,13 +1,13 @@
 """Who builds what has many rows: this process, or Spark's tasks, which write into the store.
 
 Asked by the dataflow, under the session's lock, for an index of many rows (`Shared.build`), for the
-rows that many others have the keys of (`Shared.match`), for the bits of a filter
-(`Shared.evaluate`) and for the first rows of a view (`Dataflow.hydrate`).
+rows that many others have the keys of (`Shared.match`), for the bits of
+filters (`Shared.evaluate`) and for the first rows of a view (`Dataflow.hydrate`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from operators.dataflow import Dataflow, Installed
@@ -58,11 +58,13 @@ class Building:
             return None
         return builder.match(self._dataflow, index, changed, first)
 
-    def _evaluate(self, filter: Filter) -> bool:
-        if filter.relation.live_rows < least_rows(self.placement):
+    def _evaluate(self, filters: Sequence[Filter]) -> bool:
+        relation = filters[0].relation
+        fresh = relation.next_row - min(each.begun for each in filters)
+        if min(relation.live_rows, fresh) < least_rows(self.placement):
             return False
         builder = self._builder_of(self.placement)
-        return builder is not None and builder.evaluate(self._dataflow, filter)
+        return builder is not None and builder.evaluate(self._dataflow, filters)
 
     def _hydrate(self, sink: Installed, time: int, new: Mapping[ir.Node, Delta | None]) -> bool:
         least = least_rows(self.placement)

@@ -1,8 +1,10 @@
 """Filters of looked-up relations, evaluated once per stored row into bitmaps that views share.
 
 Bit r of a filter is set where row r passes. Rows never change, so neither do bits; appended rows
-are evaluated once, before anyone looks them up. Nothing is evaluated before the first look: a view
-whose first result needs none (one over a stream) is installed without a pass over the relation.
+are evaluated once, before anyone looks them up; where they are many others are asked first, for
+all filters of a relation at once (`Shared.evaluate`). Nothing is evaluated before the first look: a
+view whose first result needs none (one over a stream) is installed without a pass over the
+relation.
 Cost: one evaluation per appended row; one bit a row, but for blocks without a row to be seen.
 """
 
@@ -17,6 +19,7 @@ from operators import scalar
 from operators.flight.column import Ints
 from operators.kernels import memory
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
+from operators.state import bulk
 from operators.state.pieces import Array, Home, MappedFiles, Stored
 from operators.state.relation import PIECE_ROWS, Relation, by_block
 from operators.state.rows import Rows, bytes_at
@@ -138,6 +141,11 @@ class Filter(FilterReader):
         #: Which full blocks have other bitmaps than before, for who told of them.
         self.touched = Touched()
 
+    @property
+    def begun(self) -> int:
+        """Up to which row there are bits."""
+        return self._next_row or 0
+
     def absorb(self) -> None:
         """Evaluate the rows appended since the last call, if somebody has looked."""
         if self._next_row is None:
@@ -147,6 +155,24 @@ class Filter(FilterReader):
         if self._next_row < self.relation.next_row:
             self._evaluate(self.relation.rows_from(self._next_row))
             self._next_row = self.relation.next_row
+
+    def take(self, values: Mapping[int, Home], last: Sequence[Array], files: MappedFiles) -> None:
+        """Have the bitmaps of all blocks from that on which is begun, as others have evaluated
+        them: of full ones, by block, where they lie in `files`, and the `last`, at most one."""
+        self.relation.undo.before(self)
+        first, next_row = self.begun >> BLOCK_BITS, self.relation.next_row
+        blocks = (next_row + BLOCK_MASK) >> BLOCK_BITS
+        values = {block: home for block, home in values.items() if block >= first}
+        bitmaps = {block: files.only(home) for block, home in values.items()}
+        if last:
+            bitmaps[blocks - 1] = last[0].copy()
+        self._reserve(blocks)
+        self._bitmaps[first:] = [bitmaps.get(b, _NONE_PASSES) for b in range(first, blocks)]
+        for block in range(first, blocks):
+            self._addresses[block] = self._bitmaps[block].ctypes.data
+        self._stored |= {block: Stored(home, mapped=True) for block, home in values.items()}
+        self._next_row = next_row
+        self._release()
 
     @property
     def nbytes(self) -> int:
@@ -160,10 +186,10 @@ class Filter(FilterReader):
         if self._next_row is None:
             self.relation.undo.before(self)
             evaluate = self.relation.shared.evaluate
-            if evaluate is None or not evaluate(self):
+            if evaluate is None or not evaluate((self,)):
                 self._evaluate(self.relation.visible_to_any())
                 self._next_row = self.relation.next_row
-            self._release()
+                self._release()
 
     @property
     def next_row(self) -> int:
@@ -258,14 +284,18 @@ class Filter(FilterReader):
 
     def _evaluate(self, rows: Ints) -> None:
         blocks = (self.relation.next_row + BLOCK_MASK) >> BLOCK_BITS
+        self._reserve(blocks)
         while len(self._bitmaps) < blocks:
-            if len(self._bitmaps) == len(self._addresses):
-                self._addresses = np.append(self._addresses, np.zeros_like(self._addresses))
             bitmap = np.zeros(BLOCK_ROWS // 8, np.uint8)
             self._addresses[len(self._bitmaps)] = bitmap.ctypes.data
             self._bitmaps.append(bitmap)
         for start in range(0, len(rows), PIECE_ROWS):
             self._evaluate_part(rows[start : start + PIECE_ROWS])
+
+    def _reserve(self, blocks: int) -> None:
+        """Have room for the addresses of so many."""
+        while len(self._addresses) < blocks:
+            self._addresses = np.append(self._addresses, np.zeros_like(self._addresses))
 
     def _evaluate_part(self, rows: Ints) -> None:
         value, errors = self._compiled.evaluate(
@@ -275,3 +305,19 @@ class Filter(FilterReader):
         passing = value.values if value.valid is None else value.values & value.valid
         for block, places in by_block(rows[passing]):
             memory.set_bits(self._bitmaps[block], places)
+
+
+def absorb(filters: Sequence[Filter]) -> None:
+    """Let those of a relation's filters that somebody has looked at have the bits of the rows that
+    were appended since the last call."""
+    if not filters:
+        return
+    relation = filters[0].relation
+    evaluate = relation.shared.evaluate
+    if evaluate is not None:
+        looked = (each for each in filters if each.is_evaluated)
+        behind = [each for each in looked if relation.next_row - each.begun >= bulk.BULK_ROWS]
+        if behind:
+            evaluate(behind)
+    for each in filters:
+        each.absorb()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -36,8 +36,9 @@ class Settling(Protocol):
         """Go on with them."""
 
 
-#: Lets a filter that has no bits yet have those of all rows; False if it is to do that itself.
-Evaluate: TypeAlias = "Callable[[Filter], bool]"
+#: Lets filters of one relation have the bits of all rows that they have none of; False if they are
+#: to do that themselves.
+Evaluate: TypeAlias = "Callable[[Sequence[Filter]], bool]"
 
 
 @dataclass(slots=True)
@@ -45,8 +46,8 @@ class Shared:
     """`work`: what is counted. `hashing`: how keys are made, one secret for all. `undo`: whom to
     tell before a change. `waiting`: the indexes that have merges to do, each once. `failing`: the
     errors of operators, where there are any. `build`: who is asked first for an index of many
-    rows, `match`: for the rows that many others have the keys of; `evaluate`: for the bits of a
-    filter."""
+    rows, `match`: for the rows that many others have the keys of; `evaluate`: for the bits of
+    filters."""
 
     work: Work = field(default_factory=Work)
     hashing: Hashing = field(default_factory=Hashing.drawn)

@@ -274,7 +274,7 @@ def test_predictions_of_clusters() -> None:
     for cores, expected in ((8, 5 + 20 + 100), (512, 5 + 20 + 800 / 512)):
         assert clusters.predicted_seconds(line, 100, cores) == pytest.approx(expected)
     assert len(clusters.tables(result)) == 5
-    assert len(clusters.targets(result)) == 4
+    assert len(clusters.targets(result)) == 16
     assert clusters.fit([10], [2.0]) == (0.0, pytest.approx(0.2))
 
 

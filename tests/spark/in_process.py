@@ -93,7 +93,7 @@ def opened(
         dataflow = db._dataflow
         dataflow.shared.build = lambda *asked: executor.build_index(dataflow, *asked)
         dataflow.shared.match = lambda *asked: executor.match(dataflow, *asked)
-        dataflow.shared.evaluate = lambda filter: executor.evaluate(dataflow, filter)
+        dataflow.shared.evaluate = lambda filters: executor.evaluate(dataflow, filters)
         dataflow.hydrate = lambda *asked: executor.hydrate(dataflow, *asked, least_rows) is not None
         yield db
         assert executor.failures == 0 or called is not _nothing

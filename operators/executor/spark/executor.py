@@ -16,7 +16,7 @@ import math
 import mmap
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -177,17 +177,17 @@ class SparkExecutor:
             "the driver looks the keys up",
         )
 
-    def evaluate(self, dataflow: Dataflow, filter: Filter) -> bool:
-        """Let a filter over a relation of a store have the bits of all rows, which tasks evaluate.
+    def evaluate(self, dataflow: Dataflow, filters: Sequence[Filter]) -> bool:
+        """Let filters over one relation of a store have the bits of all rows, which tasks evaluate.
         False, with nothing changed: while values are published, or if Spark gives the job up."""
         if self._publisher.values.is_writing:
             return False
 
         def evaluated(run: Run) -> bool:
-            bitmaps.evaluate(run, self._limits.tasks, filter)
+            bitmaps.evaluate(run, self._limits.tasks, filters)
             return True
 
-        return bool(self._tried(dataflow, evaluated, "the driver evaluates the filter"))
+        return bool(self._tried(dataflow, evaluated, "the driver evaluates filters"))
 
     def hydrate(
         self,
