@@ -105,6 +105,30 @@ with sqlview.connect(os.path.join(DIRECTORY, "other"), placement="inline") as db
     assert orphans(db) == set()
     db.sql(create)
     assert sorted(db.view("v").rows()) == [(1, 50_000), (2, 50_000)]
+
+# In the middle of a step: this process goes on with it, and what is committed is right.
+spark = sqlview.start_spark("local[1]")
+with sqlview.connect(os.path.join(DIRECTORY, "other"), spark=spark, placement="spark") as db:
+    executor = db._side().executor
+    executor._frames = Frames(spark, waits_once)
+    changed = pa.table({"a": range(200_000), "b": pa.array([2, 3] * 100_000, pa.int32())})
+
+    def change():
+        with db.transaction() as tx:
+            tx.upsert("t", changed)
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    with open(FIFO, "w"):
+        spark.stop()
+        changing.join()
+    assert executor.failures > 0 and db.epoch == 2
+    assert sorted(db.view("v").rows()) == [(2, 100_000), (3, 100_000)]
+    fails(lambda: db.sql("SELECT * FROM v"))
+with sqlview.connect(os.path.join(DIRECTORY, "other"), placement="inline") as db:
+    assert orphans(db) == set()
+    assert sorted(db.view("v").rows()) == [(2, 100_000), (3, 100_000)]
+    assert db.verify("v", engine="duckdb").equal
 print("all as it should be")
 """
 
