@@ -3,6 +3,7 @@ metrics."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from operators import budget, slabs
 from operators.dataflow import Dataflow, Key
-from operators.executor.placement import SparkCosts
+from operators.executor.placement import LEAST_WORK, SparkCosts
 from operators.nodes.loop import LoopOperator
 from planner import dataflow as ir
 from planner import parse
@@ -307,7 +308,24 @@ def metrics(kept: Kept) -> Metrics:
     )
 
 
+_UNITS = "units of work (changed rows, each times the operators that read it)"
 _IS_COMPUTED = {True: "computed since it was first read", False: "computed when it is first read"}
+
+
+def placed_by_work(costs: SparkCosts | None) -> str:
+    """Where "auto" places steps, by what jobs cost, if that is known yet."""
+    if costs is None:
+        return (
+            f"auto: steps of at most {LEAST_WORK:,} {_UNITS} run in the driver, "
+            "others where they take less time: the first of them measures what a job takes"
+        )
+    if math.isinf(costs.break_even):
+        return f"auto: all steps run in the driver: no step takes less time on {costs.cores} cores"
+    least = max(int(costs.break_even), LEAST_WORK)
+    return (
+        f"auto: steps of more than {least:,} {_UNITS} run on Spark, "
+        f"where a job takes {costs.job_seconds:.3g} s, on {costs.cores} cores"
+    )
 
 
 def explanation(
@@ -316,9 +334,10 @@ def explanation(
     view: View,
     query: parse.Query,
     migration: Migration | None = None,
+    placed: str | None = None,
 ) -> pa.Table:
     """EXPLAIN: the plan of a view with this query, a line of text a row. `migration`: what it does
-    to the indexes, if it is not there yet."""
+    to the indexes, if it is not there yet. `placed`: where steps run, see placed_by_work."""
     logical = optimize(bind_query(query, catalog, view.zone).plan)
     chosen = dataflow.planned if migration is None else migration.after
 
@@ -345,5 +364,6 @@ def explanation(
         "== Dataflow ==",
         explain_dataflow(view.root, readers, instead, catalog.called, not_fused),
         *(["== Changes of indexes ==", *changes] if changes else []),
+        *(["== Placement ==", placed] if placed is not None else []),
     ]
     return pa.table({"plan": "\n".join(lines).splitlines()})

@@ -941,6 +941,15 @@ class Session:
             wanted = "spark" if pays and work > self._side().break_even() else "inline"
         return self._inline if wanted == "inline" else self._side().executor
 
+    def _placed(self) -> str | None:
+        """Where steps run, for EXPLAIN; None where there is no choice."""
+        if self._placement == "spark":
+            return "spark: all steps run on Spark"
+        if self._placement == "inline" or not self._has_spark:
+            return None
+        side = self._side()
+        return introspect.placed_by_work(side.costs) if side.can_run_steps else None
+
     # -- what goes along with changes ------------------------------------------------------------
 
     def _follow(self, table: Table, delta: Delta) -> None:
@@ -1080,8 +1089,11 @@ class Session:
             planned = self._catalog.view(statement.name)
             migration = None if planned.computed else self._definitions.migration(planned)
             query = parse.parse_query(planned.text)
+        placed = self._placed()
         plan = with_room(
-            lambda: introspect.explanation(self._catalog, self._dataflow, planned, query, migration)
+            lambda: introspect.explanation(
+                self._catalog, self._dataflow, planned, query, migration, placed
+            )
         )
         return Explanation(Given(plan, self._dataframe))
 
