@@ -46,6 +46,8 @@ class ValueFiles:
         #: When a file was left last: who told of homes before has to tell where values are now.
         self.left = 0
         self._lock = threading.Lock()
+        #: The thread that has it.
+        self._writing: int | None = None
         #: Names of the files that were written, less those that are known to be used no more. A
         #: name is here before its file is.
         self.written: set[str] = set()
@@ -55,8 +57,8 @@ class ValueFiles:
 
     @property
     def is_writing(self) -> bool:
-        """Whether some thread is `writing`."""
-        return self._lock.locked()
+        """Whether this thread is `writing`."""
+        return self._writing == threading.get_ident()
 
     def lend(self) -> Lent:
         """A token for files that others write here, as tasks of a job do: they stay while it
@@ -94,10 +96,14 @@ class ValueFiles:
         Raises: OSError; some may have theirs by then.
         """
         with self._lock:
-            self._count += 1
-            out = Writing(self, f"{self._token}-{self._count}")
-            yield out
-            out.finish()
+            self._writing = threading.get_ident()
+            try:
+                self._count += 1
+                out = Writing(self, f"{self._token}-{self._count}")
+                yield out
+                out.finish()
+            finally:
+                self._writing = None
 
     def leave(self, values: Iterable[Stored]) -> None:
         """Take those that lie in files that are hardly used, or gone, for not written. `values`:

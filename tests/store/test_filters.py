@@ -3,6 +3,7 @@ after the other."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -171,6 +172,39 @@ def test_a_job_that_fails(
         with each.transaction() as tx:
             tx.insert("b", _rows(3_000, 2_000))
     assert asked == [2]
+    _same(db, other)
+
+
+def test_beside_a_checkpoint(pair: tuple[Session, Session], jobs: list[list[int]]) -> None:
+    """While another thread writes values the job waits, and tasks evaluate them none the less."""
+    db, other = pair
+    for each in pair:
+        with each.transaction() as tx:
+            tx.insert("a", _rows(0, 400))
+            tx.insert("b", _rows(0, 3_000))
+        for name, query in VIEWS.items():
+            each.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    assert db._store is not None
+    values, before = db._store.values, len(jobs)
+    writing, over = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with values.writing():
+            assert values.is_writing
+            writing.set()
+            while len(jobs) == before and not over.wait(0.01):
+                pass
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    writing.wait()
+    assert not values.is_writing
+    for each in pair:
+        with each.transaction() as tx:
+            tx.insert("b", _rows(3_000, 2_000))
+    over.set()
+    thread.join()
+    assert len(jobs) == before + 1
     _same(db, other)
 
 

@@ -179,7 +179,8 @@ class SparkExecutor:
 
     def evaluate(self, dataflow: Dataflow, filters: Sequence[Filter]) -> bool:
         """Let filters over one relation of a store have the bits of all rows, which tasks evaluate.
-        False, with nothing changed: while values are published, or if Spark gives the job up."""
+        False, with nothing changed: for who is about to publish a job, or if Spark gives this one
+        up."""
         if self._publisher.values.is_writing:
             return False
 
