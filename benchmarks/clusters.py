@@ -101,24 +101,22 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Its rows as two files, those before a flood and those of it."""
+    """Its rows as two files, those before a flood and those of it; as one without a flood."""
 
-    first: Path
-    rest: Path
-    first_rows: int
-    rest_rows: int
+    files: tuple[Path, ...]
+    file_rows: tuple[int, ...]
 
     @property
     def paths(self) -> list[str]:
-        return [str(self.first), str(self.rest)]
+        return [str(file) for file in self.files]
 
     @property
     def rows(self) -> int:
-        return self.first_rows + self.rest_rows
+        return sum(self.file_rows)
 
     @property
     def size_bytes(self) -> int:
-        return self.first.stat().st_size + self.rest.stat().st_size
+        return sum(file.stat().st_size for file in self.files)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -207,7 +205,8 @@ def measure(task: _Task) -> tuple[list[Cost], dict[tuple[float, str, str], str],
             verified = sf == min(given.sf) and task.tasks == min(given.tasks)
             with tempfile.TemporaryDirectory(dir=".") as name:
                 here = Path(name).absolute()
-                files = {t: _split(directory, t, here) for t in tables_of(queries)}
+                divided = _split if "flood" in given.phases else _whole
+                files = {t: divided(directory, t, here) for t in tables_of(queries)}
                 for cost, view, answer in _measured(
                     task, sf, files, queries, here, spark, verified
                 ):
@@ -226,7 +225,7 @@ def on_cluster(executors: int, given: argparse.Namespace) -> Cluster:
     try:
         with tempfile.TemporaryDirectory(dir=".") as name:
             here = Path(name).absolute()
-            files = {t: _split(directory, t, here) for t in tables_of(queries)}
+            files = {t: _whole(directory, t, here) for t in tables_of(queries)}
             _warm_up(files, here, spark)
             with _opened(here / "store", files, spark) as db:
                 with common.measuring() as load:
@@ -291,16 +290,16 @@ def _measured(
     if "flood" in phases:
         with _opened(here / "part", files, spark) as db:
             for table, own in files.items():
-                db.load(table, frame(str(own.first)))
+                db.load(table, frame(own.paths[0]))
             for query in queries:
                 db.sql(query.create_sql)
             progress.print(f"{task.tasks} tasks, scale factor {sf:g}: flood")
-            frames = {table: frame(str(own.rest)) for table, own in files.items()}
+            frames = {table: frame(own.paths[1]) for table, own in files.items()}
             with common.measuring() as measured, db.transaction() as tx:
                 for table, each in frames.items():
                     tx.insert(table, each)
-            rows = sum(own.rest_rows for own in files.values())
-            size = sum(own.rest.stat().st_size for own in files.values())
+            rows = sum(own.file_rows[1] for own in files.values())
+            size = sum(own.files[1].stat().st_size for own in files.values())
             answers = [_answer(db, query, verified) for query in queries]
             yield cost("flood", f"{len(queries)} views", rows, size, measured()), names, answers
 
@@ -321,7 +320,7 @@ def _warm_up(files: Mapping[str, _Table], here: Path, spark: Any) -> None:
     ):
         for table, own in files.items():
             few = Path(name) / f"{table}.parquet"
-            rows = next(pq.ParquetFile(own.first).iter_batches(1000))
+            rows = next(pq.ParquetFile(own.files[0]).iter_batches(1000))
             pq.write_table(pa.Table.from_batches([rows]), few)
             db.load(table, spark.read.parquet(str(few)))
 
@@ -350,7 +349,13 @@ def _split(directory: Path, table: str, here: Path) -> _Table:
                 if some.num_rows:
                     out.write_table(pa.Table.from_batches([some]))
             done += batch.num_rows
-    return _Table(first, rest, middle, rows - middle)
+    return _Table((first, rest), (middle, rows - middle))
+
+
+def _whole(directory: Path, table: str, here: Path) -> _Table:
+    """A table's file as it is."""
+    file = generate.parquet_file(directory, table)
+    return _Table((file,), (pq.ParquetFile(file).metadata.num_rows,))
 
 
 def lines(result: Mapping[str, Any]) -> dict[str, dict[str, float]]:
