@@ -256,7 +256,8 @@ def tables(result: dict[str, Any]) -> list[common.Figures]:
             if view["sf"] == sf
         )
         title = f"First rows of views, scale factor {sf:g}"
-        figures.append(common.Figures(title, ("view", "rows under it", *costs), rows))
+        if rows:
+            figures.append(common.Figures(title, ("view", "rows under it", *costs), rows))
     floods = result.get("floods", [])
     if floods:
         rows = tuple(
