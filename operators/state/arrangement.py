@@ -218,17 +218,43 @@ class IndexReader:
         self, probes: Probes, times: Ints, as_of: bool, bits: Ints = _EMPTY
     ) -> Matches:
         """`lookup`, with the keys sorted already."""
-        n = len(probes)
-        if n == 0 or self.spine.entries == 0:
+        if len(probes) == 0 or self.spine.entries == 0:
             return Matches(_EMPTY, _EMPTY)
-        table, work = self.spine.table, np.zeros(2, np.int64)
+        work = np.zeros(2, np.int64)
         runs, count = self._runs(probes, work)
+        return self._found(probes, runs[:count], times, as_of, bits, work)
+
+    def find(self, probes: Probes) -> Ints:
+        """Where the entries of the keys of `probes` are: runs int64[r, 4] (see kernels.lookup), for
+        as long as the index does not change. Cost: a seek per distinct key and batch that has keys
+        around it; runs are not visited."""
+        if len(probes) == 0 or self.spine.entries == 0:
+            return np.empty((0, 4), np.int64)
+        work = np.zeros(2, np.int64)
+        runs, count = self._runs(probes, work)
+        self.looked_up(work)
+        return runs[:count]
+
+    def found(
+        self, probes: Probes, runs: Ints, times: Ints, as_of: bool, bits: Ints = _EMPTY
+    ) -> Matches:
+        """`lookup_sorted`, where `find` has found the `runs` of the keys. Cost: the entries under
+        the keys of which `probes` has lookups."""
+        return self._found(probes, runs, times, as_of, bits, np.zeros(2, np.int64))
+
+    def _found(
+        self, probes: Probes, runs: Ints, times: Ints, as_of: bool, bits: Ints, work: Ints
+    ) -> Matches:
+        n, table = len(probes), self.spine.table
+        if n == 0 or len(runs) == 0:
+            self.looked_up(work)
+            return Matches(_EMPTY, _EMPTY)
         dead, born_first, born_time, died_row, died_time = self.relation.versions
         out_probe, out_row = np.empty(4 * n + 64, np.int64), np.empty(4 * n + 64, np.int64)
         state = np.zeros(3, np.int64)
         while True:
             needed = lookup.emit(
-                table, runs, count, probes.order, probes.starts, times, as_of, bits,
+                table, runs, len(runs), probes.order, probes.starts, times, as_of, bits,
                 dead, born_first, born_time, died_row, died_time,
                 out_probe, out_row, state, work,
             )  # fmt: skip
