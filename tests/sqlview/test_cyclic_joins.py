@@ -15,12 +15,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import sqlview
 from operators.nodes import counted_join
 from tests.conftest import Connect
 from tests.harness import Checked
+from tests.planner.golden import check_golden
 from tests.reference.tables import Change, Row, delete, insert, upsert
 
 #: Pairs of nodes.
@@ -296,3 +299,89 @@ def test_a_stream_through_a_cycle(connect: Connect) -> None:
         found = sorted(db.view("closed").rows())
         twice = [(1, 2, 4)] * 2
         assert found == sorted([(1, 2, 3), *twice, (6, 2, 3), *twice])
+
+
+# -- what is read -------------------------------------------------------------------------------
+
+
+def _hub(rng: Any) -> Any:
+    spokes, hub = np.arange(1, 1_000), np.zeros(999, np.int64)
+    more = rng.integers(1, 1_000, (3_000, 2))
+    return np.vstack((np.column_stack((spokes, hub)), np.column_stack((hub, spokes)), more))
+
+
+def _zipf(rng: Any) -> Any:
+    return np.minimum(rng.zipf(1.5, (8_000, 2)), 2_000)
+
+
+def _uniform(rng: Any) -> Any:
+    return rng.integers(0, 1_000, (5_000, 2))
+
+
+GRAPHS: dict[str, Any] = {"hub": _hub, "zipf": _zipf, "uniform": _uniform}
+#: Of the tables r(a, b), s(b, c), t(a, c): the path of each, and by which of its ends, a or b,
+#: which end of the others is sought.
+_SOUGHT = {"r": ((1, 0), (0, 0)), "s": ((0, 1), (1, 1)), "t": ((0, 0), (1, 1))}
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("last", _SOUGHT)
+def test_a_path_reads_no_more_than_the_bound(graph: str, last: str) -> None:
+    """All edges come as one change of the last table: its path reads the fewest entries of each
+    prefix, which are no more than m^1.5, and then what is in a triangle."""
+    edges = np.unique(GRAPHS[graph](np.random.default_rng(2)), axis=0)
+    m = len(edges)
+    degrees = [np.bincount(edges[:, end], minlength=2_001) for end in (0, 1)]
+    both = [degrees[other][edges[:, own]] for own, other in _SOUGHT[last]]
+    fewest = int(np.minimum(*both).sum())
+    assert fewest <= m**1.5
+    if graph == "uniform":
+        assert fewest <= min(both[0].sum(), both[1].sum())
+    else:  # or there would be nothing to be shown
+        assert min(both[0].sum(), both[1].sum()) > 2 * fewest
+    rows = pa.table({"x": edges[:, 0], "y": edges[:, 1]})
+    with sqlview.connect(placement="inline") as db:
+        for name in _SOUGHT:
+            db.sql(f"CREATE TABLE {name} (x BIGINT NOT NULL, y BIGINT NOT NULL)")
+        db.sql(
+            """CREATE MATERIALIZED VIEW triangles AS SELECT count(*) AS n FROM r
+            JOIN s ON s.x = r.y JOIN t ON t.x = r.x AND t.y = s.y"""
+        )
+        for name in sorted(_SOUGHT, key=lambda table: table == last):
+            with db.transaction() as tx:
+                tx.insert(name, rows)
+        ((found,),) = db.view("triangles").rows()
+        assert found > 0
+        done = db.metrics().steps[-1]
+        assert done.prefixes == m + fewest + found
+        assert done.entries_visited <= fewest + found + 2  # beside the path: the group's row
+        assert db.verify("triangles", engine="duckdb").equal
+
+
+def test_the_plan_and_its_rows(request: pytest.FixtureRequest) -> None:
+    lines = []
+    with sqlview.connect(placement="inline") as db:
+        db.sql("CREATE TABLE e (a INT, b INT, w INT)")
+        db.sql("CREATE TABLE node (n INT PRIMARY KEY, name STRING)")
+        db.sql(
+            """CREATE MATERIALIZED VIEW triangles AS
+            SELECT node.name, x.b, y.b AS c FROM e x JOIN e y ON x.b = y.a
+            JOIN e z ON z.a = x.a AND z.b = y.b AND z.w >= x.w JOIN node ON node.n = x.a"""
+        )
+        lines += ["-- view", *(t for (t,) in db.sql("EXPLAIN MATERIALIZED VIEW triangles").rows())]
+        changes: list[pa.Table] = []
+        db.subscribe("triangles", changes.append)
+        for text in (
+            "INSERT INTO node VALUES (1, 'one'), (2, 'two')",
+            "INSERT INTO e VALUES (1, 2, 0), (2, 3, 0), (1, 3, 1), (1, 3, 1), (2, NULL, 0)",
+            "INSERT INTO e VALUES (3, 4, 0), (2, 4, 0), (1, 4, 0)",
+            "UPDATE e SET w = 2 WHERE b = 2",
+            "UPDATE e SET w = 5, b = b + 0 WHERE a = 1 AND b > 2",
+            "DELETE FROM e WHERE a = 2 AND b = 3",
+        ):
+            db.sql(text)
+            told = sorted(str(tuple(r.values())) for c in changes for r in c.to_pylist())
+            lines += ["", f"-- {text}", *told]
+            changes.clear()
+        lines += ["", "-- rows", *sorted(map(str, db.view("triangles").rows()))]
+    check_golden("cycles.txt", "\n".join(lines), request)
