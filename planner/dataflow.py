@@ -384,7 +384,8 @@ class CountedJoin:
     `ways`: each binds the same occurrences, in another order. The first lookup of a way proposes
     rows, the others validate them: they compare what it has bound too. Every occurrence proposes in
     one way. A prefix goes the way whose first lookup finds the fewest entries of its index (rows
-    that died or that a filter leaves out are counted as well: an upper bound), the first of those.
+    that died or that a filter leaves out are counted as well: an upper bound), or that of all
+    together where it makes no difference to speak of.
     Source: 3DF §9, §13 (worst-case optimal delta paths).
     """
 

@@ -478,6 +478,26 @@ def _bound(keys, count, low, end, wanted, stride, p, words, above):
     return low
 
 
+@kernel(signatures=[(INTS2, INTS2, INTS_OUT, INTS_OUT)])
+def entries_of_few(spine, probes, out, work):
+    """How many entries each of the keys probes int64[w, n] has, out int64[n], zeros: sought one by
+    one, in any order, and not visited. work[1] counts seeks."""
+    words = np.int64(probes.shape[0])
+    n = np.int64(probes.shape[1])
+    wanted = np.int64(probes.ctypes.data)
+    for p in range(n):
+        bucket = bucket_of(probes[0, p])
+        for batch in range(spine.shape[0]):
+            low = np.int64(load_i64(spine[batch, 2], bucket))
+            end = np.int64(load_i64(spine[batch, 2], bucket + 1))
+            if low == end:
+                continue
+            work[1] += 1
+            keys, size = spine[batch, 0], spine[batch, 3]
+            low = _bound(keys, size, low, end, wanted, n, p, words, False)
+            out[p] += _bound(keys, size, low, end, wanted, n, p, words, True) - low
+
+
 @kernel
 def living_of(spine, probes, p, limit, dead, out, at, work):
     """Rows of key p of probes int64[w, *] that have not died, the latest first, into out[at:]:

@@ -2,8 +2,8 @@
 
 All of them lack the same values. Every occurrence is sought by what is bound, and each prefix goes
 on with the rows of the one that has the fewest entries for it; whether the others have them too is
-looked up by all columns. What is read is so the least of the counts, summed over the prefixes, and
-no sum of products of runs.
+looked up by all columns. What is read is so the least of the counts, summed over the prefixes (and
+a constant: see FEW_ENTRIES), and no sum of products of runs.
 
 Invariant: the same updates as of any one of the ways, taken for all prefixes.
 Source: 3DF §9, §13.
@@ -21,6 +21,8 @@ from operators.nodes.half_join import Found, HalfJoinOperator, Occurrence
 from operators.state.arrangement import IndexReader
 from planner import dataflow as ir
 
+#: All prefixes go one way if that reads so many entries more at most: to part them costs more.
+FEW_ENTRIES = 512
 #: Entries of which rows are proposed before they are validated: a hub's may be many.
 MOST_ENTRIES = 1 << 20
 
@@ -46,25 +48,28 @@ class CountedJoinOperator:
         return tuple(half_join for way in self._ways for half_join in way)
 
     def extend(self, prefix: Delta, snapshot: bool) -> Delta:
-        """The matches of every update of `prefix`. Cost: a seek per way and distinct key, then for
-        each update the fewest entries, each with a lookup per further occurrence."""
+        """The matches of every update of `prefix`, bound in any order. Cost: a seek per way and
+        distinct key, then for each update the fewest entries, each with a lookup per further
+        occurrence."""
         found = [way[0].find(prefix) for way in self._ways]
-        entries = np.vstack([f.entries for f in found])
-        least, chosen = entries.min(axis=0), entries.argmin(axis=0)
-        chosen[least == 0] = -1
-        # Which binding tells an update's place in the prefix.
+        entries = np.vstack([each.entries for each in found])
+        least, totals = entries.min(axis=0), entries.sum(axis=1)
+        slices, best = _slices(least), int(totals.argmin())
+        if slices == [None] and totals[best] - least.sum() <= FEW_ENTRIES:
+            return _along(self._ways[best], prefix, found[best], None, snapshot)
+        chosen = np.where(least > 0, entries.argmin(axis=0), -1)
+        # The last binding tells an update's place in the prefix.
         place = len(prefix.bindings)
         placed = prefix.extend(0, 0, self._bound[0].relation, np.arange(len(prefix)))
         parts: list[Delta] = []
-        for some in _slices(least):
+        for some in slices:
             for number, way in enumerate(self._ways):
                 taken = chosen == number if some is None else (chosen == number) & some
                 if taken.any():
                     parts.append(_along(way, placed, found[number], taken, snapshot))
         parts = [p for p in parts if len(p)]
-        rows = _joined([p.bindings[place].rows for p in parts])
-        result = prefix.select(rows)
         # Ways bind in different orders: all updates have their bindings in one.
+        result = prefix.select(_joined([p.bindings[place].rows for p in parts]))
         for o in self._bound:
             own = _joined([p.binding_of(o.first).rows for p in parts])
             result = result.extend(o.first, o.width, o.relation, own)
@@ -72,7 +77,7 @@ class CountedJoinOperator:
 
 
 def _along(
-    way: list[HalfJoinOperator], prefix: Delta, found: Found, taken: Bools, snapshot: bool
+    way: list[HalfJoinOperator], prefix: Delta, found: Found, taken: Bools | None, snapshot: bool
 ) -> Delta:
     prefix = way[0].extend_found(prefix, found, taken, snapshot)
     for half_join in way[1:]:
@@ -84,10 +89,10 @@ def _along(
 
 def _slices(least: Ints) -> list[Bools | None]:
     """Parts of the updates that have so many entries to be read; None for all."""
-    before = np.cumsum(least) - least
-    slices = before // MOST_ENTRIES
-    last = int(slices[-1]) if len(slices) else 0
-    return [None] if last == 0 else [slices == number for number in range(last + 1)]
+    if least.sum() <= MOST_ENTRIES:
+        return [None]
+    slices = (np.cumsum(least) - least) // MOST_ENTRIES
+    return [slices == number for number in np.unique(slices)]
 
 
 def _joined(parts: list[Ints]) -> Ints:

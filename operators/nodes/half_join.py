@@ -22,6 +22,7 @@ from operators.state.ticks import ROUND_BITS
 from planner import dataflow as ir
 
 _NONE = np.empty(0, np.int64)
+_NO_RUNS = np.empty((0, 4), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,11 @@ class Occurrence:
 @dataclass(frozen=True, slots=True)
 class Found:
     """Lookups of n updates, found in an index but not visited: of those at `present` (None: of
-    all), `probes` with their `runs` (see IndexReader.find). entries int64[n]: how many entries each
-    has, rows that are not seen included."""
+    all), their keys, with their `runs` (see IndexReader.find) where they are not few. entries
+    int64[n]: how many entries each has, rows that are not seen included."""
 
     present: Ints | None
-    probes: Probes
+    probes: Probes | Ints
     runs: Ints
     entries: Ints
 
@@ -113,29 +114,36 @@ class HalfJoinOperator:
     def find(self, prefix: Delta) -> Found:
         """Where the matches of every update of `prefix` are, for `extend_found`."""
         sought = self._sought(prefix)
-        probes = sought.probes if isinstance(sought.probes, Probes) else sort_probes(sought.probes)
-        runs = self.index.find(probes)
-        of_keys = np.zeros(probes.distinct, np.int64)
-        np.add.at(of_keys, runs[:, 1], runs[:, 3] - runs[:, 2])
-        entries = probes.each(of_keys)
+        probes = sought.probes
+        if isinstance(probes, Probes):
+            runs = self.index.find(probes)
+            of_keys = np.zeros(probes.distinct, np.int64)
+            np.add.at(of_keys, runs[:, 1], runs[:, 3] - runs[:, 2])
+            entries = probes.each(of_keys)
+        else:
+            runs, entries = _NO_RUNS, self.index.entries_of_few(probes)
         if sought.present is not None:
             entries, some = np.zeros(len(prefix), np.int64), entries
             entries[sought.present] = some
         return Found(sought.present, probes, runs, entries)
 
-    def extend_found(self, prefix: Delta, found: Found, chosen: Bools, snapshot: bool) -> Delta:
-        """`extend`, of the updates where `chosen` bool[n] is set. Cost: their entries."""
+    def extend_found(
+        self, prefix: Delta, found: Found, chosen: Bools | None, snapshot: bool
+    ) -> Delta:
+        """`extend`, of the updates where `chosen` bool[n] is set (None: of all). Cost: their
+        entries."""
+        probes = found.probes
         if found.present is not None:
-            prefix, chosen = prefix.select(found.present), chosen[found.present]
-        probes = found.probes if chosen.all() else found.probes.those(chosen)
-        matches = self.index.found(
-            probes,
-            found.runs,
-            self.occurrence.times(prefix.time),
-            self._as_of(snapshot),
-            self._bits,
-        )
-        return self._matched(prefix, found.probes, matches)
+            prefix = prefix.select(found.present)
+            chosen = None if chosen is None else chosen[found.present]
+        if not isinstance(probes, Probes):
+            if chosen is not None:
+                prefix, probes = prefix.filter(chosen), probes.compress(chosen, axis=1)
+            return self._extend(prefix, probes, snapshot)
+        some = probes if chosen is None else probes.those(chosen)
+        times, as_of = self.occurrence.times(prefix.time), self._as_of(snapshot)
+        matches = self.index.found(some, found.runs, times, as_of, self._bits)
+        return self._matched(prefix, probes, matches)
 
     def _sought(self, prefix: Delta) -> Sought:
         home = prefix.home(self.node.probe)

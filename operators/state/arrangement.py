@@ -265,6 +265,15 @@ class IndexReader:
         found = int(state[2])
         return Matches(out_probe[:found], out_row[:found])
 
+    def entries_of_few(self, probes: Ints) -> Ints:
+        """How many entries each of a few keys int64[w, n] has, int64[n]. Cost: a search in every
+        batch for each; entries are not visited."""
+        out, work = np.zeros(probes.shape[1], np.int64), np.zeros(2, np.int64)
+        if self.spine.entries:
+            lookup.entries_of_few(self.spine.table, probes, out, work)
+            self.looked_up(work)
+        return out
+
     def lookup_few(self, probes: Ints, time: int, as_of: bool, bits: Ints = _EMPTY) -> Matches:
         """`lookup` of few keys at one time, at most FEW_KEYS: in the order of the probes.
 

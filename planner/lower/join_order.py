@@ -501,7 +501,8 @@ class JoinGraph:
             return None
         relation, columns = whole.relation, whole.columns[:used]
         wanted = frozenset(columns)
-        part = facts.leading_with(relation, wanted, whole.null_safe, filter)
+        never = self._never_null(j)
+        part = facts.leading_with(relation, wanted, whole.null_safe, filter, never)
         if part is not None and facts.is_live(part):
             return part
         always = dataflow.is_grouped(relation) and whole == dataflow.group_index(relation)

@@ -229,10 +229,15 @@ def _apart(random: Random, checked: Checked, nodes: int) -> Iterator[list[Change
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("nodes", KINDS)
-def test_random_cycles(connect: Connect, pattern: str, nodes: str) -> None:
+def test_random_cycles(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, pattern: str, nodes: str
+) -> None:
+    """Prefixes go their own ways however few entries that spares; and together, as they do where
+    they are few."""
     random = Random(f"{pattern} {nodes}")
     counted = 0
-    for _ in range(2):
+    for few in (0, counted_join.FEW_ENTRIES):
+        monkeypatch.setattr(counted_join, "FEW_ENTRIES", few)
         checked = connect(form="arrow")
         counted += _run(checked, random, pattern, KINDS[nodes], 10)
     assert counted, "no path is planned by counts"
@@ -244,6 +249,7 @@ def test_few_entries_at_a_time(
 ) -> None:
     """What proposes many rows does so in parts."""
     monkeypatch.setattr(counted_join, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(counted_join, "FEW_ENTRIES", 0)
     checked = connect(form="arrow")
     assert _run(checked, Random(8), pattern, KINDS["numbers"], 8)
 
@@ -256,6 +262,26 @@ def test_random_cycles_on_spark(connect: Connect, pattern: str) -> None:
     checked = connect(placement="spark", form="arrow")
     assert _run(checked, random, pattern, KINDS["numbers"], 4)
     assert checked.db.metrics().steps[-1].placement == "spark"
+
+
+@pytest.mark.spark
+def test_a_hub_on_spark(connect: Connect) -> None:
+    """Prefixes of one task go different ways, in a step and in first rows."""
+    edges = _hub(np.random.default_rng(4))[::3]
+    db = connect(placement="spark").db
+    db.sql("CREATE TABLE e (a BIGINT, b BIGINT)")
+    text = """SELECT x.a, y.b, count(*) AS n FROM e x JOIN e y ON x.b = y.a
+        JOIN e z ON z.a = x.a AND z.b = y.b GROUP BY x.a, y.b"""
+    db.sql(f"CREATE MATERIALIZED VIEW early AS {text}")
+    with db.transaction() as tx:
+        tx.insert("e", pa.table({"a": edges[:, 0], "b": edges[:, 1]}))
+    assert db.metrics().steps[-1].placement == "spark"
+    db.sql(f"CREATE MATERIALIZED VIEW late AS {text.replace('GROUP', 'WHERE x.a > 0 GROUP')}")
+    with db.transaction() as tx:
+        tx.delete("e", pa.table({"a": edges[:50, 0], "b": edges[:50, 1]}))
+    for name in ("early", "late"):
+        assert db.view(name).rows()
+        assert db.verify(name, engine="duckdb").equal
 
 
 TRIANGLES = """SELECT x.a, x.b, y.b AS c FROM bag x JOIN bag y ON x.b = y.a

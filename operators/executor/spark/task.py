@@ -326,7 +326,9 @@ class AttachedJob:
                 assert isinstance(half_join, HalfJoinOperator), "no others are exchanged"
                 prefix, key = half_join.probe(prefix)
                 if len(prefix):
-                    bindings = [b.rows for b in prefix.bindings]
+                    bound = [route.source, *(i for h in path[:step] for i in h.node.inputs)]
+                    firsts = (join.occurrences[i].first for i in bound)
+                    bindings = [prefix.binding_of(first).rows for first in firsts]
                     words = np.vstack([*bindings, prefix.time, prefix.diff, key])
                     out.put_words(tag, words, key[0], True)
                 return
