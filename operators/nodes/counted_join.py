@@ -55,7 +55,7 @@ class CountedJoinOperator:
         entries = np.vstack([each.entries for each in found])
         least, totals = entries.min(axis=0), entries.sum(axis=1)
         slices, best = _slices(least), int(totals.argmin())
-        if slices == [None] and totals[best] - least.sum() <= FEW_ENTRIES:
+        if slices[0] is None and totals[best] - least.sum() <= FEW_ENTRIES:
             return _along(self._ways[best], prefix, found[best], None, snapshot)
         chosen = np.where(least > 0, entries.argmin(axis=0), -1)
         # The last binding tells an update's place in the prefix.

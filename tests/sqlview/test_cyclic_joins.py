@@ -243,13 +243,15 @@ def test_random_cycles(
     assert counted, "no path is planned by counts"
 
 
+@pytest.mark.parametrize("few", [0, 512])
+@pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("pattern", ["triangle", "clique"])
 def test_few_entries_at_a_time(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch, pattern: str
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, pattern: str, most: int, few: int
 ) -> None:
     """What proposes many rows does so in parts."""
-    monkeypatch.setattr(counted_join, "MOST_ENTRIES", 3)
-    monkeypatch.setattr(counted_join, "FEW_ENTRIES", 0)
+    monkeypatch.setattr(counted_join, "MOST_ENTRIES", most)
+    monkeypatch.setattr(counted_join, "FEW_ENTRIES", few)
     checked = connect(form="arrow")
     assert _run(checked, Random(8), pattern, KINDS["numbers"], 8)
 
