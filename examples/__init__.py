@@ -1,4 +1,4 @@
-"""Recursive views, each on data that it makes: `python -m examples.reachability` and so on."""
+"""Views of graphs, each on data that it makes: `python -m examples.reachability` and so on."""
 
 from __future__ import annotations
 

@@ -318,6 +318,14 @@ class HalfJoin:
         """Columns of the occurrence that the lookup compares."""
         return self.index.columns[: len(self.probe)]
 
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        return (self.input,)
+
+    @property
+    def lookups(self) -> tuple[HalfJoin, ...]:
+        return (self,)
+
 
 @node
 class RangeEnd:
@@ -359,6 +367,56 @@ class RangeJoin:
         """Columns of the occurrence that the lookup compares."""
         return (self.index.order[0].column,)
 
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        return (self.input,)
+
+    @property
+    def lookups(self) -> tuple[RangeJoin, ...]:
+        return (self,)
+
+
+@node
+class CountedJoin:
+    """One step of a delta path, through a cycle of equalities: several occurrences lack the same
+    values, and each prefix takes them from the one that has the fewest rows for it.
+
+    `ways`: each binds the same occurrences, in another order. The first lookup of a way proposes
+    rows, the others validate them: they compare what it has bound too. Every occurrence proposes in
+    one way. A prefix goes the way whose first lookup finds the fewest entries of its index (rows
+    that died or that a filter leaves out are counted as well: an upper bound), or that of all
+    together where it makes no difference to speak of.
+    Source: 3DF §9, §13 (worst-case optimal delta paths).
+    """
+
+    ways: tuple[tuple[HalfJoin, ...], ...]
+
+    def __post_init__(self) -> None:
+        orders = [[step.input for step in way] for way in self.ways]
+        if len(orders) < 2 or any(sorted(o) != sorted(orders[0]) for o in orders):
+            raise ValueError("the ways of a counted join do not bind the same occurrences")
+        if sorted(o[0] for o in orders) != sorted(set(orders[0])):
+            raise ValueError("an occurrence of a counted join does not propose in just one way")
+
+    @property
+    def reads(self) -> frozenset[int]:
+        """Columns of the join that the lookups need, and this step does not bind."""
+        return frozenset[int]().union(*(way[0].reads for way in self.ways))
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        return tuple(step.input for step in self.ways[0])
+
+    @property
+    def lookups(self) -> tuple[HalfJoin, ...]:
+        return tuple(step for way in self.ways for step in way)
+
+
+#: Looks one occurrence up.
+Lookup: TypeAlias = HalfJoin | RangeJoin
+#: Binds one occurrence, or several.
+Step: TypeAlias = HalfJoin | RangeJoin | CountedJoin
+
 
 @node
 class DeltaPath:
@@ -368,7 +426,12 @@ class DeltaPath:
     """
 
     source: int
-    steps: tuple[HalfJoin | RangeJoin, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def lookups(self) -> tuple[Lookup, ...]:
+        """Those of all steps, in turn."""
+        return tuple(lookup for step in self.steps for lookup in step.lookups)
 
 
 @node
@@ -646,7 +709,7 @@ def indexes(node: Node) -> tuple[Index, ...]:
             ordered = (a.index for a in node.accumulators if a.index is not None)
             return tuple(dict.fromkeys((group_index(node), *ordered)))
         case DeltaJoin():
-            return tuple(dict.fromkeys(s.index for p in node.paths for s in p.steps))
+            return tuple(dict.fromkeys(s.index for p in node.paths for s in p.lookups))
         case Recompute():
             return (group_index(node), node.index)
         case TopK() | Window():

@@ -20,6 +20,7 @@ from planner.calculus.expr import Expr, columns_used, conjuncts
 from planner.calculus.types import Schema
 from planner.dataflow import (
     Arrangement,
+    CountedJoin,
     DeltaJoin,
     DeltaPath,
     HashArrangement,
@@ -573,37 +574,43 @@ class _Dataflow:
 
     def _path(self, node: DeltaJoin, path: DeltaPath, titles: list[str]) -> list[str]:
         columns = _join_columns(node, titles)
-        lookups = len(path.steps)
+        lookups = sum(len(step.inputs) for step in path.steps)
         plural = "s" if lookups > 1 else ""
         cost = f"{lookups} index lookup{plural} per changed row, and per row found on the way"
         lines = [f"path {titles[path.source]}: {cost}"]
         for step in path.steps:
-            key = column_names(step.index.relation.schema)
-            if isinstance(step, RangeJoin):
-                index = self._looked_up(step.index)
-                time = "as of" if step.as_of else "just before"
-                found = f"the range {_range_text(step, key, columns)} of {index}"
-                lines.append(f"{_INDENT}-> {titles[step.input]} [{time}] via {found}")
-                if step.residual:
-                    lines.append(f"{_INDENT * 2} where {_predicates(step.residual, columns)}")
+            if not isinstance(step, CountedJoin):
+                found, where = self._lookup(step, titles, columns)
+                lines += [f"{_INDENT}-> {found}", *(f"{_INDENT * 2} {w}" for w in where)]
                 continue
-            pairs = " AND ".join(
-                f"{key[c]} {'<=>' if any(step.null_safe[n : n + 1]) else '='} {columns[p]}"
-                for n, (c, p) in enumerate(zip(step.index.columns, step.probe, strict=False))
-            )
-            time = "as of" if step.as_of else "just before"
-            if not step.probe:
-                single = self._single(step.index.relation)
-                rows = "its one row" if single else "visits all its rows"
-                lines.append(f"{_INDENT}-> {titles[step.input]} [{time}]: {rows}")
-                if step.residual:
-                    lines.append(f"{_INDENT * 2} where {_predicates(step.residual, columns)}")
-                continue
-            index = self._looked_up(step.index)
-            lines.append(f"{_INDENT}-> {titles[step.input]} [{time}] via {index} on {pairs}")
-            if step.residual:
-                lines.append(f"{_INDENT * 2} where {_predicates(step.residual, columns)}")
+            several = ", ".join(titles[i] for i in step.inputs)
+            lines.append(f"{_INDENT}-> the fewest rows by count of {several}; the others validate")
+            for way in step.ways:
+                for position, half_join in enumerate(way):
+                    found, where = self._lookup(half_join, titles, columns)
+                    verb = "and" if position else "of"
+                    lines.append(f"{_INDENT * (3 if position else 2)} {verb} {found}")
+                    lines += [f"{_INDENT * 3} {w}" for w in where]
         return lines
+
+    def _lookup(
+        self, step: dataflow.Lookup, titles: list[str], columns: Sequence[str]
+    ) -> tuple[str, list[str]]:
+        """What a step looks up, and what it tests."""
+        key = column_names(step.index.relation.schema)
+        title = f"{titles[step.input]} [{'as of' if step.as_of else 'just before'}]"
+        where = [f"where {_predicates(step.residual, columns)}"] if step.residual else []
+        if isinstance(step, RangeJoin):
+            index = self._looked_up(step.index)
+            return f"{title} via the range {_range_text(step, key, columns)} of {index}", where
+        if not step.probe:
+            single = self._single(step.index.relation)
+            return f"{title}: {'its one row' if single else 'visits all its rows'}", where
+        pairs = " AND ".join(
+            f"{key[c]} {'<=>' if any(step.null_safe[n : n + 1]) else '='} {columns[p]}"
+            for n, (c, p) in enumerate(zip(step.index.columns, step.probe, strict=False))
+        )
+        return f"{title} via {self._looked_up(step.index)} on {pairs}", where
 
     def _looked_up(self, index: Index) -> str:
         """The index that a path really looks up."""

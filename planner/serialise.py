@@ -61,7 +61,7 @@ PLAN_CLASSES: tuple[type, ...] = (
         algebra.Frame,
         algebra.FrameEnd,
     ),
-    *(ir.JoinInput, ir.HalfJoin, ir.RangeEnd, ir.RangeJoin),
+    *(ir.JoinInput, ir.HalfJoin, ir.RangeEnd, ir.RangeJoin, ir.CountedJoin),
     *(ir.Arrangement, ir.HashArrangement, ir.OrderedArrangement),
 )
 

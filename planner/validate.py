@@ -474,18 +474,36 @@ def _check_join(node: dataflow.DeltaJoin) -> None:
         raise PlanError("an input of a DeltaJoin is not stored")
     starts = dataflow.offsets(tuple(i.schema for i in node.inputs))
     for path in node.paths:
-        if sorted([path.source, *(s.input for s in path.steps)]) != list(range(n)):
+        if sorted([path.source, *(i for s in path.steps for i in s.inputs)]) != list(range(n)):
             raise PlanError(f"path {path.source} does not visit every occurrence once")
         bound = _span(node, starts, path.source)
         for step in path.steps:
-            _check_step(node, path.source, step, bound)
-            bound |= _span(node, starts, step.input)
-            for e in step.residual:
-                check_expr(e, node.schema)
-                if may_fail(e):
-                    raise PlanError("a residual predicate may fail")
-                if not columns_used(e) <= bound:
-                    raise PlanError("a residual predicate reads a column that is not bound yet")
+            if isinstance(step, dataflow.CountedJoin):
+                for way in step.ways:
+                    after = _check_lookups(node, path.source, way, bound)
+            else:
+                after = _check_lookups(node, path.source, (step,), bound)
+            bound = after
+
+
+def _check_lookups(
+    node: dataflow.DeltaJoin,
+    source: int,
+    steps: tuple[dataflow.Lookup, ...],
+    bound: frozenset[int],
+) -> frozenset[int]:
+    """Check lookups that follow each other; returns the columns that are bound then."""
+    starts = dataflow.offsets(tuple(i.schema for i in node.inputs))
+    for step in steps:
+        _check_step(node, source, step, bound)
+        bound |= _span(node, starts, step.input)
+        for e in step.residual:
+            check_expr(e, node.schema)
+            if may_fail(e):
+                raise PlanError("a residual predicate may fail")
+            if not columns_used(e) <= bound:
+                raise PlanError("a residual predicate reads a column that is not bound yet")
+    return bound
 
 
 def _span(node: dataflow.DeltaJoin, starts: tuple[int, ...], i: int) -> frozenset[int]:
@@ -495,7 +513,7 @@ def _span(node: dataflow.DeltaJoin, starts: tuple[int, ...], i: int) -> frozense
 def _check_step(
     node: dataflow.DeltaJoin,
     source: int,
-    step: dataflow.HalfJoin | dataflow.RangeJoin,
+    step: dataflow.Lookup,
     bound: frozenset[int],
 ) -> None:
     if step.as_of != (step.input < source or len(node.paths) == 1):

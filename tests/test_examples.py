@@ -14,6 +14,7 @@ from examples import (
     reachability,
     same_generation,
     shortest_paths,
+    triangles,
 )
 
 MAINS: dict[str, Callable[[], None]] = {
@@ -22,6 +23,7 @@ MAINS: dict[str, Callable[[], None]] = {
     "shortest_paths": lambda: shortest_paths.main(side=5),
     "same_generation": lambda: same_generation.main(people=40),
     "components": lambda: components.main(accounts=40),
+    "triangles": lambda: triangles.main(people=60),
 }
 
 

@@ -25,6 +25,8 @@ from operators.kernels.versions import NEVER, born_at, died_at, is_visible
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 #: Entries to leap over, for each key sought, from which a guess beats galloping.
 _SPARSE = 256
+#: Entries of a run that are looked at one by one; beyond them its end is leapt to.
+_NEAR = 8
 #: Entries of a key times its probes, from which sorting both by time pays.
 _MANY = 64
 #: Runs whose rows are on their way from memory while one is read.
@@ -99,6 +101,32 @@ def _leap(a, a_stride, start, end, b, b_stride, j, words, guess):
 
 
 @kernel
+def _run_end(keys, n, at, end, wanted, stride, p, words):
+    """First position in (at, end] whose key is not key p at `wanted`; that at `at` is. The work is
+    that of the run where it is short, else logarithmic in it: who counts does not visit."""
+    low = at + 1
+    near = min(low + _NEAR, end)
+    while low < near and _compare(keys, n, low, wanted, stride, p, words) == 0:
+        low += 1
+    if low < near or low == end:
+        return low
+    step = np.int64(_NEAR)
+    low -= 1
+    while low + step < end and _compare(keys, n, low + step, wanted, stride, p, words) == 0:
+        low += step
+        step <<= 1
+    high = min(low + step, end)
+    low += 1
+    while low < high:
+        middle = (low + high) >> 1
+        if _compare(keys, n, middle, wanted, stride, p, words) == 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
 def _guess(keys, start, end, wanted):
     """Where in (start, end) the leading word `wanted` is if words are spread evenly; 0 if they are
     all the same."""
@@ -148,9 +176,7 @@ def seek(spine, probes, buckets, out, work):
                     out[count, 0] = batch
                     out[count, 1] = p
                     out[count, 2] = at
-                    at += 1
-                    while at < end and _compare(keys, n, at, wanted, stride, p, words) == 0:
-                        at += 1
+                    at = _run_end(keys, n, at, end, wanted, stride, p, words)
                     out[count, 3] = at
                     count += 1
                     p += 1
@@ -450,6 +476,26 @@ def _bound(keys, count, low, end, wanted, stride, p, words, above):
         else:
             end = middle
     return low
+
+
+@kernel(signatures=[(INTS2, INTS2, INTS_OUT, INTS_OUT)])
+def entries_of_few(spine, probes, out, work):
+    """How many entries each of the keys probes int64[w, n] has, out int64[n], zeros: sought one by
+    one, in any order, and not visited. work[1] counts seeks."""
+    words = np.int64(probes.shape[0])
+    n = np.int64(probes.shape[1])
+    wanted = np.int64(probes.ctypes.data)
+    for p in range(n):
+        bucket = bucket_of(probes[0, p])
+        for batch in range(spine.shape[0]):
+            low = np.int64(load_i64(spine[batch, 2], bucket))
+            end = np.int64(load_i64(spine[batch, 2], bucket + 1))
+            if low == end:
+                continue
+            work[1] += 1
+            keys, size = spine[batch, 0], spine[batch, 3]
+            low = _bound(keys, size, low, end, wanted, n, p, words, False)
+            out[p] += _bound(keys, size, low, end, wanted, n, p, words, True) - low
 
 
 @kernel

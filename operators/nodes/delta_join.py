@@ -13,13 +13,15 @@ Source: 3DF §8.2 and §13.4; Shared Arrangements §5.3.1.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
-from typing_extensions import Self
+from typing_extensions import Self, assert_never
 
 from operators.flight import delta as deltas
 from operators.flight.delta import Delta
 from operators.flight.unchanged import without_unchanged
+from operators.nodes.counted_join import CountedJoinOperator
 from operators.nodes.half_join import HalfJoinOperator, Occurrence
 from operators.nodes.operator import Inputs, Operator, Place
 from operators.nodes.range_join import RangeJoinOperator
@@ -28,6 +30,8 @@ from operators.state.filters import FilterReader
 from operators.state.rows import Rows
 from planner import dataflow as ir
 from planner.calculus.expr import columns_used
+
+StepOperator: TypeAlias = HalfJoinOperator | RangeJoinOperator | CountedJoinOperator
 
 
 class DeltaJoinOperator(Operator[ir.DeltaJoin]):
@@ -61,12 +65,10 @@ class DeltaJoinOperator(Operator[ir.DeltaJoin]):
             for j in range(len(node.inputs))
         ]
         #: By source; an input that is only looked up has none.
-        self.paths: list[list[HalfJoinOperator | RangeJoinOperator]] = [[] for _ in node.inputs]
+        self.paths: list[list[StepOperator]] = [[] for _ in node.inputs]
         for path in node.paths:
             if sources is None or path.source in sources:
-                self.paths[path.source] = [
-                    _step(s, indexes[s.index], self.occurrences[s.input]) for s in path.steps
-                ]
+                self.paths[path.source] = [_step(s, indexes, self.occurrences) for s in path.steps]
         self._events = next(
             (i for i, x in enumerate(node.inputs) if ir.gives_events(x.relation)), None
         )
@@ -102,9 +104,9 @@ class DeltaJoinOperator(Operator[ir.DeltaJoin]):
     def read_through(self, spec: ir.Arrangement, index: IndexReader) -> None:
         """Look up through `index` wherever the plan says `spec`."""
         for path in self.paths:
-            for step in path:
-                if isinstance(step, HalfJoinOperator) and step.node.index == spec:
-                    step.read_through(index)
+            for lookup in (h for step in path for h in step.lookups):
+                if isinstance(lookup, HalfJoinOperator) and lookup.node.index == spec:
+                    lookup.read_through(index)
 
     @property
     def wanted(self) -> tuple[int, ...]:
@@ -157,7 +159,7 @@ class DeltaJoinOperator(Operator[ir.DeltaJoin]):
                 for step, half_join in enumerate(self.paths[source]):
                     if len(prefix) == 0:
                         break
-                    prefix = half_join.extend(prefix, as_of=True)
+                    prefix = half_join.extend(prefix, snapshot=True)
                     counts[step] += len(prefix)
                     if counts[step] >= most:
                         return True
@@ -197,7 +199,7 @@ class DeltaJoinOperator(Operator[ir.DeltaJoin]):
         for half_join in self.paths[source]:
             if len(prefix) == 0:
                 break
-            prefix = half_join.extend(prefix, snapshot or half_join.node.as_of)
+            prefix = half_join.extend(prefix, snapshot)
         return prefix
 
     def together(self, parts: list[Delta]) -> Delta:
@@ -233,7 +235,7 @@ def _columns_used(node: ir.DeltaJoin) -> tuple[set[int], list[set[int]]]:
     used: set[int] = set()
     compared: list[set[int]] = [set() for _ in node.inputs]
     for path in node.paths:
-        for s in path.steps:
+        for s in path.lookups:
             used.update(s.reads)
             used.update(columns_used(*s.residual))
             compared[s.input].update(s.compared)
@@ -241,14 +243,20 @@ def _columns_used(node: ir.DeltaJoin) -> tuple[set[int], list[set[int]]]:
 
 
 def _step(
-    node: ir.HalfJoin | ir.RangeJoin, index: IndexReader, occurrence: Occurrence
-) -> HalfJoinOperator | RangeJoinOperator:
-    if isinstance(node, ir.RangeJoin):
-        return RangeJoinOperator(node, index, occurrence)
-    return HalfJoinOperator(node, index, occurrence)
+    node: ir.Step, indexes: Mapping[ir.Index, IndexReader], occurrences: Sequence[Occurrence]
+) -> StepOperator:
+    match node:
+        case ir.HalfJoin():
+            return HalfJoinOperator(node, indexes[node.index], occurrences[node.input])
+        case ir.RangeJoin():
+            return RangeJoinOperator(node, indexes[node.index], occurrences[node.input])
+        case ir.CountedJoin():
+            return CountedJoinOperator(node, indexes, occurrences)
+        case _:
+            assert_never(node)
 
 
-def _is_half_open(step: ir.HalfJoin | ir.RangeJoin) -> bool:
+def _is_half_open(step: ir.Step) -> bool:
     return isinstance(step, ir.RangeJoin) and len(step.ends) == 1 and bool(step.residual)
 
 

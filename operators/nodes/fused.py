@@ -403,7 +403,7 @@ class _Paths:
             known[own.first : own.first + own.width] = columns[: own.width]
             for step in operator.paths[path.source]:
                 if not isinstance(step, HalfJoinOperator):
-                    raise NotFusedError("a join by a range")
+                    raise NotFusedError("a join by a range, or by counts")
                 found = join.inputs[step.node.input]
                 if found.relation in self._here and source in self._here:
                     # What rounds change by then is not in its index.

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from operators import scalar
-from operators.flight.column import Ints, passing
+from operators.flight.column import Bools, Ints, passing
 from operators.flight.delta import Delta, Sought
+from operators.quick import quick
 from operators.state import encode, equality
-from operators.state.arrangement import FEW_KEYS, IndexReader
+from operators.state.arrangement import FEW_KEYS, IndexReader, Matches
 from operators.state.filters import FilterReader
 from operators.state.probes import Probes, sort_probes
 from operators.state.rows import Rows
@@ -21,6 +22,7 @@ from operators.state.ticks import ROUND_BITS
 from planner import dataflow as ir
 
 _NONE = np.empty(0, np.int64)
+_NO_RUNS = np.empty((0, 4), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,19 @@ class Occurrence:
     def times(self, time: Ints) -> Ints:
         """Times of the join as those of the relation's versions."""
         return time >> ROUND_BITS if self.outside else time
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Lookups of n updates, found in an index but not visited: of those at `present` (None: of
+    all), their keys, with their `runs` (see IndexReader.find) where they are not few. entries
+    int64[n]: how many entries each has, rows that are not seen included."""
+
+    present: Ints | None
+    probes: Probes | Ints
+    runs: Ints
+    entries: Ints
 
 
 class HalfJoinOperator:
@@ -84,13 +99,51 @@ class HalfJoinOperator:
         columns = [c.take(present) for c in columns]
         return present, self.index.probe_words(columns, len(present))
 
-    def extend(self, prefix: Delta, as_of: bool) -> Delta:
+    @property
+    def lookups(self) -> tuple[HalfJoinOperator, ...]:
+        return (self,)
+
+    def extend(self, prefix: Delta, snapshot: bool) -> Delta:
         """The matches of every update of `prefix`. Cost: see IndexReader.lookup; keys that
         another path or view has looked up by the same rows are sorted already."""
         sought = self._sought(prefix)
         if sought.present is not None:
             prefix = prefix.select(sought.present)
-        return self._extend(prefix, sought.probes, as_of)
+        return self._extend(prefix, sought.probes, snapshot)
+
+    def find(self, prefix: Delta) -> Found:
+        """Where the matches of every update of `prefix` are, for `extend_found`."""
+        sought = self._sought(prefix)
+        probes = sought.probes
+        if isinstance(probes, Probes):
+            runs = self.index.find(probes)
+            of_keys = np.zeros(probes.distinct, np.int64)
+            np.add.at(of_keys, runs[:, 1], runs[:, 3] - runs[:, 2])
+            entries = probes.each(of_keys)
+        else:
+            runs, entries = _NO_RUNS, self.index.entries_of_few(probes)
+        if sought.present is not None:
+            entries, some = np.zeros(len(prefix), np.int64), entries
+            entries[sought.present] = some
+        return Found(sought.present, probes, runs, entries)
+
+    def extend_found(
+        self, prefix: Delta, found: Found, chosen: Bools | None, snapshot: bool
+    ) -> Delta:
+        """`extend`, of the updates where `chosen` bool[n] is set (None: of all). Cost: their
+        entries."""
+        probes = found.probes
+        if found.present is not None:
+            prefix = prefix.select(found.present)
+            chosen = None if chosen is None else chosen[found.present]
+        if not isinstance(probes, Probes):
+            if chosen is not None:
+                prefix, probes = prefix.filter(chosen), probes.compress(chosen, axis=1)
+            return self._extend(prefix, probes, snapshot)
+        some = probes if chosen is None else probes.those(chosen)
+        times, as_of = self.occurrence.times(prefix.time), self._as_of(snapshot)
+        matches = self.index.found(some, found.runs, times, as_of, self._bits)
+        return self._matched(prefix, probes, matches)
 
     def _sought(self, prefix: Delta) -> Sought:
         home = prefix.home(self.node.probe)
@@ -116,22 +169,33 @@ class HalfJoinOperator:
         words = words.take(kept, axis=1)
         return Sought(kept if present is None else present[kept], sort_probes(words))
 
-    def extend_probed(self, prefix: Delta, words: Ints, as_of: bool) -> Delta:
+    def extend_probed(self, prefix: Delta, words: Ints, snapshot: bool) -> Delta:
         """`extend`, with the key words at hand, which an exchange has sent here."""
-        return self._extend(prefix, sort_probes(words), as_of)
+        return self._extend(prefix, sort_probes(words), snapshot)
 
     def _values(self, prefix: Delta) -> equality.Values:
         return lambda k, at: prefix.column(self.node.probe[k]).take(at)
 
-    def _extend(self, prefix: Delta, probes: Probes | Ints, as_of: bool) -> Delta:
-        occurrence = self.occurrence
-        bits = _NONE if self.filter is None else self.filter.bits
-        times = occurrence.times(prefix.time)
+    def _as_of(self, snapshot: bool) -> bool:
+        """Whether versions are seen as of an update's time; a snapshot is all of that time."""
+        return snapshot or self.node.as_of
+
+    @property
+    def _bits(self) -> Ints:
+        return _NONE if self.filter is None else self.filter.bits
+
+    def _extend(self, prefix: Delta, probes: Probes | Ints, snapshot: bool) -> Delta:
+        times, as_of = self.occurrence.times(prefix.time), self._as_of(snapshot)
         if isinstance(probes, Probes) or not prefix.one_time or len(times) == 0:
             probes = probes if isinstance(probes, Probes) else sort_probes(probes)
-            matches = self.index.lookup_sorted(probes, times, as_of, bits)
+            matches = self.index.lookup_sorted(probes, times, as_of, self._bits)
         else:
-            matches = self.index.lookup_few(probes, int(times[0]), as_of, bits)
+            matches = self.index.lookup_few(probes, int(times[0]), as_of, self._bits)
+        return self._matched(prefix, probes, matches)
+
+    def _matched(self, prefix: Delta, probes: Probes | Ints, matches: Matches) -> Delta:
+        """The updates with what they match, of that what passes the residual predicates."""
+        occurrence = self.occurrence
         if self.index.hashed:
             matches = equality.matching(self.index, probes, self._values(prefix), matches)
         joined = prefix.select(matches.probe).extend(

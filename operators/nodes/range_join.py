@@ -41,7 +41,11 @@ class RangeJoinOperator:
         self._exact = encode.order_is_exact([index.relation.schema[key.column].type])
         self._residual = [scalar.compile(r) for r in node.residual]
 
-    def extend(self, prefix: Delta, as_of: bool) -> Delta:
+    @property
+    def lookups(self) -> tuple[RangeJoinOperator, ...]:
+        return (self,)
+
+    def extend(self, prefix: Delta, snapshot: bool) -> Delta:
         """The matches of every update of `prefix`. Cost: see ranges.between; what the residuals
         throw away is never there all at once."""
         values = [self._value(e, prefix) for e in self._ends]
@@ -54,7 +58,7 @@ class RangeJoinOperator:
         low = self._bound(values[0], self.node.low, n)
         high = self._bound(values[1], self.node.high, n)
         partition = np.zeros((1, n), np.int64)
-        times = occurrence.times(prefix.time)
+        times, as_of = occurrence.times(prefix.time), snapshot or self.node.as_of
         found = slices(self.index, partition, low, high, times, as_of, MOST_PAIRS)
         kept = [self._tested(prefix, probe, row) for probe, row in found]
         probe = np.concatenate([p for p, _ in kept]) if kept else np.empty(0, np.int64)

@@ -307,7 +307,7 @@ def found_of(
     schema = (*schema, Field("number", BIGINT, False), *lookup.occurrence.relation.schema)
     times = np.full(n, tick)
     sought = Delta(schema, times, np.ones(n, np.int64), origins, one_time=True, one_diff=True)
-    found = lookup.extend(sought, True)
+    found = lookup.extend(sought, snapshot=False)
     return np.asarray(found.column(len(columns)).values), found
 
 

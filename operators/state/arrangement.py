@@ -218,17 +218,43 @@ class IndexReader:
         self, probes: Probes, times: Ints, as_of: bool, bits: Ints = _EMPTY
     ) -> Matches:
         """`lookup`, with the keys sorted already."""
-        n = len(probes)
-        if n == 0 or self.spine.entries == 0:
+        if len(probes) == 0 or self.spine.entries == 0:
             return Matches(_EMPTY, _EMPTY)
-        table, work = self.spine.table, np.zeros(2, np.int64)
+        work = np.zeros(2, np.int64)
         runs, count = self._runs(probes, work)
+        return self._found(probes, runs[:count], times, as_of, bits, work)
+
+    def find(self, probes: Probes) -> Ints:
+        """Where the entries of the keys of `probes` are: runs int64[r, 4] (see kernels.lookup), for
+        as long as the index does not change. Cost: a seek per distinct key and batch that has keys
+        around it; runs are not visited."""
+        if len(probes) == 0 or self.spine.entries == 0:
+            return np.empty((0, 4), np.int64)
+        work = np.zeros(2, np.int64)
+        runs, count = self._runs(probes, work)
+        self.looked_up(work)
+        return runs[:count]
+
+    def found(
+        self, probes: Probes, runs: Ints, times: Ints, as_of: bool, bits: Ints = _EMPTY
+    ) -> Matches:
+        """`lookup_sorted`, where `find` has found the `runs` of the keys. Cost: the entries under
+        the keys of which `probes` has lookups."""
+        return self._found(probes, runs, times, as_of, bits, np.zeros(2, np.int64))
+
+    def _found(
+        self, probes: Probes, runs: Ints, times: Ints, as_of: bool, bits: Ints, work: Ints
+    ) -> Matches:
+        n, table = len(probes), self.spine.table
+        if n == 0 or len(runs) == 0:
+            self.looked_up(work)
+            return Matches(_EMPTY, _EMPTY)
         dead, born_first, born_time, died_row, died_time = self.relation.versions
         out_probe, out_row = np.empty(4 * n + 64, np.int64), np.empty(4 * n + 64, np.int64)
         state = np.zeros(3, np.int64)
         while True:
             needed = lookup.emit(
-                table, runs, count, probes.order, probes.starts, times, as_of, bits,
+                table, runs, len(runs), probes.order, probes.starts, times, as_of, bits,
                 dead, born_first, born_time, died_row, died_time,
                 out_probe, out_row, state, work,
             )  # fmt: skip
@@ -238,6 +264,15 @@ class IndexReader:
         self.looked_up(work)
         found = int(state[2])
         return Matches(out_probe[:found], out_row[:found])
+
+    def entries_of_few(self, probes: Ints) -> Ints:
+        """How many entries each of a few keys int64[w, n] has, int64[n]. Cost: a search in every
+        batch for each; entries are not visited."""
+        out, work = np.zeros(probes.shape[1], np.int64), np.zeros(2, np.int64)
+        if self.spine.entries:
+            lookup.entries_of_few(self.spine.table, probes, out, work)
+            self.looked_up(work)
+        return out
 
     def lookup_few(self, probes: Ints, time: int, as_of: bool, bits: Ints = _EMPTY) -> Matches:
         """`lookup` of few keys at one time, at most FEW_KEYS: in the order of the probes.

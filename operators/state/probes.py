@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.flight.column import Ints
+from operators.flight.column import Bools, Ints
 from operators.kernels import lookup
 from operators.kernels.sorting import BUCKETS
 from operators.quick import quick
@@ -38,10 +38,23 @@ class Probes:
 
     def word(self, number: int) -> Ints:
         """A word of each lookup's key, int64[n]."""
+        return self.each(self.keys[number, : self.distinct])
+
+    def each(self, values: Ints) -> Ints:
+        """What the distinct keys have, int64[m], of each lookup's key, int64[n]."""
         out = np.empty(len(self.order), np.int64)
         counts = np.diff(self.starts[: self.distinct + 1])
-        out[self.order] = np.repeat(self.keys[number, : self.distinct], counts)
+        out[self.order] = np.repeat(values, counts)
         return out
+
+    def those(self, keep: Bools) -> Probes:
+        """The same keys, of the lookups where `keep` bool[n] is set."""
+        sorted_keep = keep[self.order]
+        before = np.zeros(len(self.order) + 1, np.int64)
+        np.cumsum(sorted_keep, out=before[1:])
+        starts = np.empty_like(self.starts)
+        starts[: self.distinct + 1] = before[self.starts[: self.distinct + 1]]
+        return Probes(self.order[sorted_keep], self.keys, self.distinct, starts, self.buckets)
 
 
 def sort_probes(words: Ints, order: Ints | None = None) -> Probes:

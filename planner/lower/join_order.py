@@ -22,6 +22,13 @@ then a lookup that goes up to a dimension and down to another fact counts `_MANY
 is not through the key of the source, nor of an occurrence that was itself reached one to many.
 Hence lookups by unique key with a filter come first, then unique ones, then the least fan-out.
 
+**Cycles.** Where equalities run in a circle (planner.analysis.cycles), occurrences that are linked
+to what is bound, lack the same classes of the circle and have no unique key bound are one step, a
+`CountedJoin`: whichever has the fewest rows for a prefix proposes values, the others validate them.
+Estimates are of averages, and a graph's hub is none: by counts, a path of pairs of classes reads no
+more than the largest result that the join can have (the AGM bound; 3DF §9). It costs what its
+cheapest way would.
+
 **Index.** For the columns that are bound, in turn: the primary key (or a reduce's group index), if
 they cover it; a live index on exactly a unique key among them; the longest leading part of the
 primary key, if it is all of them or finds at most `_FEW_ROWS` (an index more costs memory and
@@ -40,10 +47,11 @@ Ties are broken by position, so plans are deterministic.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from planner import dataflow
+from planner.analysis.cycles import cyclic_classes
 from planner.analysis.equality import EqualityClass, equality
 from planner.analysis.keys import Key, node_keys
 from planner.analysis.ranges import Comparison, Range, best_range, comparisons
@@ -52,11 +60,13 @@ from planner.calculus.expr import Column, Expr, columns_used
 from planner.context import CatalogReader, RelationInfo
 from planner.dataflow import (
     Arrangement,
+    CountedJoin,
     DeltaPath,
     HalfJoin,
     JoinInput,
     Node,
     RangeJoin,
+    Step,
     Stored,
 )
 
@@ -110,12 +120,18 @@ class Facts:
         return Arrangement(node, info.primary_key)
 
     def leading_with(
-        self, node: Stored, columns: frozenset[int], null_safe: bool, part: Expr | None = None
+        self,
+        node: Stored,
+        columns: frozenset[int],
+        null_safe: bool,
+        part: Expr | None = None,
+        wanted: frozenset[int] = frozenset(),
     ) -> Arrangement | None:
         """An index, live or chosen, whose leading columns are just these; the shortest. It has all
         rows, or those alone of which the filter `part` is TRUE.
 
-        One that leaves out rows with NULL in a further column does not serve.
+        One that leaves out rows with NULL in a further column does not serve, unless no row with
+        NULL there is wanted.
         """
         for index in self._indexes.get(node, ()):
             if (
@@ -124,7 +140,9 @@ class Facts:
                 and index.filter == part
             ):
                 further = index.columns[len(columns) :]
-                if index.null_safe or not any(node.schema[c].nullable for c in further):
+                if index.null_safe or not any(
+                    node.schema[c].nullable and c not in wanted for c in further
+                ):
                     return index
         return None
 
@@ -164,7 +182,7 @@ class _Lookup:
     """What it costs to look occurrence `input` up by what is bound, for each row so far.
 
     `unique`: through a unique key. `known_by`: the occurrences of which what is bound has a key;
-    None where rows that are not known do not matter.
+    None where rows that are not known do not matter. `then`: the lookups that are one step with it.
     """
 
     input: int
@@ -173,6 +191,8 @@ class _Lookup:
     known_by: frozenset[int] | None
     keeps: float  # of the rows that are read
     linked: bool  # by an equality
+    then: tuple[_Lookup, ...] = ()
+    visits: int = 0  # a bit for each occurrence of the step
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +243,12 @@ class JoinGraph:
         self._comparisons = comparisons(residuals, self._home)
         self._keys = [self._key_classes(i) for i in range(len(inputs))]
         self._single_rows = frozenset(i for i, keys in enumerate(self._keys) if frozenset() in keys)
+        #: The classes that are in cycles. Loops run their joins' half joins in one kernel.
+        self._cyclic = (
+            frozenset[int]()
+            if any(in_loop for in_loop, _ in self._rank)
+            else cyclic_classes(self._linked, self._keys)
+        )
         self._assumed = [not facts.rows(i.relation) for i in inputs]
         self._rows = self._estimate_rows()
         self._selectivity = [selectivity(i.filter) for i in inputs]
@@ -237,29 +263,43 @@ class JoinGraph:
     # -- order ---------------------------------------------------------------------------------
 
     def _order(self, source: int) -> tuple[int, ...]:
-        width = max(_LEAST_BEAM, min(_BEAM, _SQUARE // len(self.inputs) ** 2))
-        beam: list[_Prefix] = [(0.0, (source,), 1.0, (source,), 1 << source)]
-        for _ in range(len(self.inputs) - 1):
-            best: dict[int, _Prefix] = {}
-            for cost, order, rows, many, visited in beam:
-                for lookup in self._lookups(visited):
-                    j, reads = lookup.input, lookup.reads
-                    if lookup.known_by is not None and lookup.known_by.isdisjoint(many):
-                        reads *= _MANY_TO_MANY
-                    keeps = reads * lookup.keeps
-                    ranged = None if lookup.linked else self._range(j, order)
-                    if ranged is not None:
-                        found = _TWO_ENDS if ranged.ends == 2 else _ONE_END
-                        reads, keeps = reads * found, keeps * found
-                    group, total = visited | 1 << j, cost + rows * reads
-                    other = best.get(group)
-                    if other is None or total <= other[0]:
-                        beyond = many if lookup.unique else (*many, j)
-                        prefix = (total, (*order, j), rows * keeps, beyond, group)
-                        if other is None or prefix < other:
-                            best[group] = prefix
-            beam = sorted(best.values())[:width]
-        return beam[0][1]
+        n = len(self.inputs)
+        width = max(_LEAST_BEAM, min(_BEAM, _SQUARE // n**2))
+        #: By how many occurrences they have visited, and by which.
+        found: list[dict[int, _Prefix]] = [{} for _ in range(n + 1)]
+        found[1][1 << source] = (0.0, (source,), 1.0, (source,), 1 << source)
+        for visited in range(1, n):
+            for prefix in sorted(found[visited].values())[:width]:
+                bits = prefix[4]
+                for lookup in self._lookups(bits):
+                    best = (
+                        found[visited + 1 + len(lookup.then)] if lookup.then else found[visited + 1]
+                    )
+                    other = best.get(bits | lookup.visits)
+                    after = self._after(prefix, lookup, math.inf if other is None else other[0])
+                    if after is not None and (other is None or after < other):
+                        best[after[4]] = after
+        return min(found[n].values())[1]
+
+    def _after(self, prefix: _Prefix, lookup: _Lookup, most: float) -> _Prefix | None:
+        """The partial order with a step more; None if it costs more than `most`."""
+        cost, order, rows, many, visited = prefix
+        j, reads = lookup.input, lookup.reads
+        if lookup.known_by is not None and lookup.known_by.isdisjoint(many):
+            reads *= _MANY_TO_MANY
+        keeps = reads * lookup.keeps
+        ranged = None if lookup.linked else self._range(j, order)
+        if ranged is not None:
+            found = _TWO_ENDS if ranged.ends == 2 else _ONE_END
+            reads, keeps = reads * found, keeps * found
+        total = cost + rows * reads
+        if total > most:
+            return None
+        beyond = many if lookup.unique else (*many, j)
+        after: _Prefix | None = (total, (*order, j), rows * keeps, beyond, visited | 1 << j)
+        for more in lookup.then:
+            after = None if after is None else self._after(after, more, most)
+        return after
 
     def _lookups(self, visited: int) -> tuple[_Lookup, ...]:
         """Those that can be next: of linked occurrences and single rows; of any others only where
@@ -271,10 +311,55 @@ class JoinGraph:
 
     def _estimate_lookups(self, visited: int) -> Iterator[_Lookup]:
         order = [i for i in range(len(self.inputs)) if visited >> i & 1]
-        reached = frozenset[int]().union(*(self._linked[i] for i in order))
+        reached = self._reached(order)
         linked = self._single_rows.union(*(self._homes[k] for k in reached)).difference(order)
-        for j in sorted(linked) or (j for j in range(len(self.inputs)) if j not in order):
+        counted = self._counted(order) if self._cyclic else ()
+        for members in counted:
+            yield self._lookups_of(members, reached)
+        if counted:
+            linked = linked.difference(*counted)
+        elif not linked:
+            linked = frozenset(range(len(self.inputs))).difference(order)
+        for j in sorted(linked):
             yield self._lookup(j, self._linked[j] & reached)
+
+    def _lookups_of(self, members: tuple[int, ...], reached: frozenset[int]) -> _Lookup:
+        """Those of one step: what is read least first."""
+        one_by_one = [self._lookup(j, self._linked[j] & reached) for j in members]
+        first = min(one_by_one, key=lambda found: (found.reads, found.input))
+        reached |= self._linked[first.input]
+        others = (j for j in members if j != first.input)
+        then = tuple(self._lookup(j, self._linked[j] & reached) for j in others)
+        return replace(first, then=then, visits=sum(1 << j for j in members))
+
+    def _reached(self, order: Sequence[int]) -> frozenset[int]:
+        """The classes that are bound once these occurrences are."""
+        return frozenset[int]().union(*(self._linked[i] for i in order))
+
+    def _counted(self, order: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        """The occurrences that can be next, two or more together, by counts: those that lack the
+        same classes of a cycle. One of a unique key that is bound has one row, and is first."""
+        reached, lacking = self._reached(order), dict[frozenset[int], list[int]]()
+        for j, own in enumerate(self._linked):
+            lacks = (own & self._cyclic) - reached
+            if lacks and j not in order and own & reached:
+                lacking.setdefault(lacks, []).append(j)
+        return tuple(
+            tuple(members)
+            for members in lacking.values()
+            if len(members) > 1
+            and not any(self._lookup(j, self._linked[j] & reached).unique for j in members)
+        )
+
+    def _stops(self, order: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The occurrences of each step of a path, behind those that are bound by then."""
+        at = 1
+        while at < len(order):
+            before = order[:at]
+            counted = self._counted(before) if self._cyclic else ()
+            size = next((len(members) for members in counted if order[at] in members), 1)
+            yield before, order[at : at + size]
+            at += size
 
     def _lookup(self, j: int, bound: frozenset[int]) -> _Lookup:
         known = self._known_lookups.get((j, bound))
@@ -286,11 +371,13 @@ class JoinGraph:
         unique = min((k for k in self._keys[j] if k <= bound), key=len, default=None)
         if unique is not None:
             further = math.prod(self._distinct(j, frozenset((k,))) for k in bound - unique)
-            return _Lookup(j, True, 1.0, None, self._selectivity[j] / further, bool(bound))
+            keeps = self._selectivity[j] / further
+            return _Lookup(j, True, 1.0, None, keeps, bool(bound), visits=1 << j)
         by = None
         if self._assumed[j]:
             by = frozenset(i for i, keys in enumerate(self._keys) if any(k <= bound for k in keys))
-        return _Lookup(j, False, self._fan_out(j, bound), by, self._selectivity[j], bool(bound))
+        keeps, reads = self._selectivity[j], self._fan_out(j, bound)
+        return _Lookup(j, False, reads, by, keeps, bool(bound), visits=1 << j)
 
     def _bound_classes(self, j: int, order: tuple[int, ...]) -> tuple[int, ...]:
         """Classes with a column in j and a column in a visited occurrence."""
@@ -391,10 +478,12 @@ class JoinGraph:
     def _choose_indexes(self, orders: list[tuple[int, ...]]) -> None:
         """Choose for the longest needs first: a shorter one may lead an index of a longer."""
         needs = [
-            (j, self._bound(j, order[:position]))
+            (j, self._bound(j, (*before, *way[:position])))
             for order in orders
-            for position, j in enumerate(order)
-            if position and self._range(j, order[:position]) is None
+            for before, members in self._stops(order)
+            for way in _ways(members)
+            for position, j in enumerate(way)
+            if self._range(j, (*before, *way[:position])) is None
         ]
         for j, bound in sorted(needs, key=lambda n: (-len(n[1]), [b.column for b in n[1]], n[0])):
             self._index(j, bound)
@@ -412,7 +501,8 @@ class JoinGraph:
             return None
         relation, columns = whole.relation, whole.columns[:used]
         wanted = frozenset(columns)
-        part = facts.leading_with(relation, wanted, whole.null_safe, filter)
+        never = self._never_null(j)
+        part = facts.leading_with(relation, wanted, whole.null_safe, filter, never)
         if part is not None and facts.is_live(part):
             return part
         always = dataflow.is_grouped(relation) and whole == dataflow.group_index(relation)
@@ -442,62 +532,95 @@ class JoinGraph:
                 index = self._facts.leading_with(relation, frozenset(key), null_safe)
                 if index is not None:
                     return index, len(key)
-        if primary is not None and covered:
+        if primary is not None and covered and self._cyclic.isdisjoint(self._linked[j]):
             leading = frozenset(b.group for b in bound if b.column in primary.columns[:covered])
             if covered == len(columns) or self._fan_out(j, leading) <= _FEW_ROWS:
                 return primary, covered
-        index = self._facts.leading_with(relation, columns, null_safe)
+        index = self._facts.leading_with(relation, columns, null_safe, wanted=self._never_null(j))
         if index is None:
             index = Arrangement(relation, tuple(sorted(columns)), null_safe)
         return index, len(columns)
 
-    def _steps(self, order: tuple[int, ...]) -> tuple[HalfJoin | RangeJoin, ...]:
-        steps: list[HalfJoin | RangeJoin] = []
-        waiting = list(self._residuals)
-        bound_columns = self._columns(order[0])
-        for position in range(1, len(order)):
-            j = order[position]
-            bound_columns |= self._columns(j)
-            ready = [r for r in waiting if columns_used(r) <= bound_columns]
-            waiting = [r for r in waiting if r not in ready]
-            ranged = self._range(j, order[:position])
-            if ranged is not None:
-                steps.append(
-                    RangeJoin(
-                        input=j,
-                        index=ranged.index(
-                            self.inputs[j].stored, ranged.column.index - self.starts[j]
-                        ),
-                        low=ranged.low,
-                        high=ranged.high,
-                        as_of=self._is_as_of(j, order[0]),
-                        residual=tuple(r for r in ready if r not in ranged.covered),
-                    )
-                )
-                continue
-            bound = self._bound(j, order[:position])
-            index, used = self._index(j, bound)
-            by_column = {b.column: b for b in bound}
-            probes = tuple(by_column.pop(c) for c in index.columns[:used])
-            tests = [equality(b.target, b.probe, b.null_safe) for b in by_column.values()]
-            null_safe = tuple(p.null_safe for p in probes)
-            steps.append(
-                HalfJoin(
-                    input=j,
-                    index=index,
-                    probe=tuple(p.probe.index for p in probes),
-                    as_of=self._is_as_of(j, order[0]),
-                    residual=(*tests, *ready),
-                    null_safe=null_safe if any(null_safe) else (),
-                )
-            )
+    def _never_null(self, j: int) -> frozenset[int]:
+        """Columns of j in cycles with which no row is in the join that has NULL there: an index for
+        what validates serves what proposes too."""
+        return frozenset(
+            m.index - self.starts[j]
+            for k in self._linked[j] & self._cyclic
+            for m in self._classes[k].columns
+            if self._home[m.index] == j and not self._classes[k].null_safe
+        )
+
+    def _steps(self, order: tuple[int, ...]) -> tuple[Step, ...]:
+        steps: list[Step] = []
+        waiting = self._residuals
+        for before, members in self._stops(order):
+            if len(members) == 1 and self._range(members[0], before) is not None:
+                steps.append(self._range_join(members[0], before, waiting))
+            else:
+                ways = tuple(self._way(before, way, waiting) for way in _ways(members))
+                steps.append(CountedJoin(ways) if len(ways) > 1 else ways[0][0])
+            waiting = self._waiting(waiting, (*before, *members))
         return tuple(steps)
+
+    def _way(
+        self, before: tuple[int, ...], members: tuple[int, ...], waiting: tuple[Expr, ...]
+    ) -> tuple[HalfJoin, ...]:
+        """Lookups of some occurrences, one after the other."""
+        steps: list[HalfJoin] = []
+        for j in members:
+            left = self._waiting(waiting, (*before, j))
+            ready = tuple(r for r in waiting if r not in left)
+            steps.append(self._half_join(j, before, ready))
+            waiting, before = left, (*before, j)
+        return tuple(steps)
+
+    def _waiting(self, residuals: tuple[Expr, ...], order: tuple[int, ...]) -> tuple[Expr, ...]:
+        """The residuals that read more than these occurrences."""
+        if not residuals:
+            return ()
+        bound = frozenset[int]().union(*map(self._columns, order))
+        return tuple(r for r in residuals if not columns_used(r) <= bound)
+
+    def _range_join(self, j: int, before: tuple[int, ...], waiting: tuple[Expr, ...]) -> RangeJoin:
+        ranged = self._range(j, before)
+        assert ranged is not None
+        left = (*self._waiting(waiting, (*before, j)), *ranged.covered)
+        return RangeJoin(
+            input=j,
+            index=ranged.index(self.inputs[j].stored, ranged.column.index - self.starts[j]),
+            low=ranged.low,
+            high=ranged.high,
+            as_of=self._is_as_of(j, before[0]),
+            residual=tuple(r for r in waiting if r not in left),
+        )
+
+    def _half_join(self, j: int, before: tuple[int, ...], ready: tuple[Expr, ...]) -> HalfJoin:
+        bound = self._bound(j, before)
+        index, used = self._index(j, bound)
+        by_column = {b.column: b for b in bound}
+        probes = tuple(by_column.pop(c) for c in index.columns[:used])
+        tests = [equality(b.target, b.probe, b.null_safe) for b in by_column.values()]
+        null_safe = tuple(p.null_safe for p in probes)
+        return HalfJoin(
+            input=j,
+            index=index,
+            probe=tuple(p.probe.index for p in probes),
+            as_of=self._is_as_of(j, before[0]),
+            residual=(*tests, *ready),
+            null_safe=null_safe if any(null_safe) else (),
+        )
 
     def _is_as_of(self, j: int, source: int) -> bool:
         return self._rank[j] < self._rank[source] or source in self._events
 
     def _columns(self, i: int) -> frozenset[int]:
         return frozenset(range(self.starts[i], self.starts[i] + len(self.inputs[i].schema)))
+
+
+def _ways(members: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The orders of one step's occurrences: each is first in one."""
+    return tuple((j, *(k for k in members if k != j)) for j in sorted(members))
 
 
 def _leading(columns: tuple[int, ...], bound: frozenset[int]) -> int:

@@ -86,6 +86,6 @@ _NODES = (
     dataflow.Map, dataflow.Union, dataflow.Repeat, dataflow.Threshold, dataflow.Store,
     dataflow.Accumulator, dataflow.Reduce, dataflow.Recompute, dataflow.Arrangement,
     dataflow.HashArrangement, dataflow.OrderedArrangement, dataflow.JoinInput, dataflow.HalfJoin,
-    dataflow.RangeJoin, dataflow.DeltaPath, dataflow.DeltaJoin, dataflow.TopK, dataflow.Window,
-    dataflow.Loop, dataflow.Variable, dataflow.Timeline, dataflow.Explode,
+    dataflow.RangeJoin, dataflow.CountedJoin, dataflow.DeltaPath, dataflow.DeltaJoin, dataflow.TopK,
+    dataflow.Window, dataflow.Loop, dataflow.Variable, dataflow.Timeline, dataflow.Explode,
 )  # fmt: skip

@@ -21,6 +21,7 @@ from benchmarks import (
     commits,
     common,
     compare,
+    cycles,
     durability,
     flatness,
     installation,
@@ -91,6 +92,24 @@ def test_recursion(tmp_path: Path) -> None:
     assert len(found["soaks"][0]["first"]) == len(found["soaks"][0]["last"]) == 30
     assert [len(each["seconds"]) for each in found["prepared"]] == [20] * len(recursion.PREPARED)
     assert len(recursion.targets(found)) == 3
+
+
+def test_cycles(tmp_path: Path) -> None:
+    found = run(cycles.main, "cycles", tmp_path, "--quick")
+    assert [case["graph"] for case in found["cases"]] == ["uniform", "zipf", "hub"]
+    for case in found["cases"]:
+        assert [run["plan"] for run in case["runs"]] == ["counted", "binary"]
+        assert all(len(run["change_seconds"]) == 4 for run in case["runs"])
+        assert all(counted <= binary for counted, binary in case["candidates"].values())
+    assert len(cycles.targets(found)) == 3
+
+
+@pytest.mark.parametrize("kind", ["uniform", "zipf", "hub"])
+def test_the_triangles_that_views_are_compared_with(kind: str) -> None:
+    edges = cycles.edges_of(kind, 40, 300, np.random.default_rng(1))
+    near = np.zeros((40, 40), np.int64)
+    near[edges[:, 0], edges[:, 1]] = 1
+    assert cycles.triangles(edges, 40) == ((near @ near) * near).sum() > 0
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def found(
     runs = np.empty((spine.entries, 4), np.int64)
     work, state = np.zeros(2, np.int64), np.zeros(3, np.int64)
     count = lookup.seek(spine.table, probes.keys, probes.buckets, runs, work)
-    times = np.zeros(len(probes), np.int64)
+    times = np.zeros(int(probes.order.max(initial=-1)) + 1, np.int64)
     probe, row = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     while needed := lookup.emit(
         spine.table, runs, count, probes.order, probes.starts, times, True, bits,
@@ -215,3 +215,35 @@ def test_a_batch_of_other_keys_costs_a_few_comparisons() -> None:
     runs = np.empty((40_000, 4), np.int64)
     assert lookup.seek(index.table, probes.keys, probes.buckets, runs, work) == 0
     assert work[1] <= 64
+
+
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("spread", SPREADS)
+def test_entries_are_counted_without_a_visit(spread: str, width: int) -> None:
+    """By runs of sorted keys, whatever their length, and key by key; a part of a key counts too."""
+    rng = np.random.default_rng(width)
+    batches = [
+        np.vstack([SPREADS[spread](rng, n).astype(np.int64) for _ in range(2)])
+        for n in (4_000, 300, 1)
+    ]
+    spine = build(batches)
+    words = np.ascontiguousarray(np.hstack(batches)[:width, rng.integers(0, 4_301, 200)])
+    words[0, :40] += 1
+    keys = Counter(tuple(k) for b in batches for k in b[:width].T.tolist())
+    wanted = [keys[tuple(k)] for k in words.T.tolist()]
+    probes = sort_probes(words)
+    runs, work = np.empty((spine.entries, 4), np.int64), np.zeros(2, np.int64)
+    count = lookup.seek(spine.table, probes.keys, probes.buckets, runs, work)
+    of_keys = np.zeros(probes.distinct, np.int64)
+    np.add.at(of_keys, runs[:count, 1], runs[:count, 3] - runs[:count, 2])
+    assert probes.each(of_keys).tolist() == wanted
+    one_by_one = np.zeros(200, np.int64)
+    lookup.entries_of_few(spine.table, words, one_by_one, work)
+    assert one_by_one.tolist() == wanted
+    assert work[0] == 0
+    keep = rng.random(200) < 0.3
+    some = probes.those(keep)
+    both = found(spine, some, _NONE, 100)
+    assert Counter(p for p, _ in both.elements()) == {
+        p: n for p, n in enumerate(wanted) if keep[p] and n
+    }

@@ -17,6 +17,7 @@ from planner.calculus.algebra import RECOMPUTED, identity
 from planner.calculus.types import DecimalType
 from planner.dataflow import (
     Accumulator,
+    CountedJoin,
     DeltaJoin,
     HalfJoin,
     Node,
@@ -196,7 +197,13 @@ def _join(node: DeltaJoin, tables: Tables, path: int) -> list[Row]:
     found: list[list[Any]] = [
         _placed([None] * width, starts[chosen.source], r) for r in kept[chosen.source]
     ]
-    for step in chosen.steps:
+    # Of a counted step any way is right: another one for each path that is asked for.
+    steps = [
+        step
+        for s in chosen.steps
+        for step in (s.ways[path % len(s.ways)] if isinstance(s, CountedJoin) else (s,))
+    ]
+    for step in steps:
         found = [
             joined
             for prefix in found

@@ -288,7 +288,7 @@ class JobBuilder:
                 exchanged = tuple(
                     tasks > 1
                     and not ir.gives_events(i.relation)  # which have no row ids to send
-                    and isinstance(h, HalfJoinOperator)  # a range is not of one bucket
+                    and isinstance(h, HalfJoinOperator)  # others are not of one bucket
                     and h.index.spine.entries > self._limits.small_index_rows
                     for h in operator.paths[source]
                 )
@@ -302,17 +302,18 @@ class JobBuilder:
     def _join(self, key: Key, routes: list[Route], needed: set[int]) -> JoinRef:
         node, operator = key[1], self._join_operator(key)
         assert isinstance(node, ir.DeltaJoin)
-        read = {h.node.index for r in routes for h in operator.paths[r.source]}
-        looked_up = {h.node.input for r in routes for h in operator.paths[r.source]}
+        lookups = [h for r in routes for step in operator.paths[r.source] for h in step.lookups]
+        read = {h.node.index for h in lookups}
+        looked_up = {h.node.input for h in lookups}
         columns = set(needed)
         #: Of each input the columns of keys that a lookup compares.
         compared: dict[int, set[int]] = {}
+        for h in lookups:
+            own = {h.index.columns[k] for k, _ in h.index.hashed}
+            compared.setdefault(h.node.input, set()).update(own)
+            columns.update(h.node.reads)
+            columns.update(columns_used(*h.node.residual))
         for r in routes:
-            for h in operator.paths[r.source]:
-                own = {h.index.columns[k] for k, _ in h.index.hashed}
-                compared.setdefault(h.node.input, set()).update(own)
-                columns.update(h.node.reads)
-                columns.update(columns_used(*h.node.residual))
             first = operator.occurrences[r.source].first
             columns.update(first + c for c in operator.reads(r.source))
         relations: list[int] = []
@@ -331,7 +332,8 @@ class JobBuilder:
                 filters.append(None)
             else:
                 filters.append(self._filter(occurrence.filter))
-        states = {h.node.index: h.index for path in operator.paths for h in path}
+        found = (h for path in operator.paths for step in path for h in step.lookups)
+        states = {h.node.index: h.index for h in found}
         indexes = [self._index(states[spec]) if spec in read else None for spec in ir.indexes(node)]
         return JoinRef(
             self.keys[key],

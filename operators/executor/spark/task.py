@@ -51,7 +51,6 @@ from operators.nodes.explode import ExplodeOperator
 from operators.nodes.half_join import HalfJoinOperator
 from operators.nodes.map import MapOperator
 from operators.nodes.partitions import lives
-from operators.nodes.range_join import RangeJoinOperator
 from operators.nodes.repeat import RepeatOperator
 from operators.nodes.threshold import ThresholdOperator
 from operators.nodes.top_k import TopKOperator
@@ -297,15 +296,16 @@ class AttachedJob:
     ) -> None:
         """Probe with the prefixes of a route that an exchange brought here."""
         join = self._joins[route.join]
-        bound = [route.source, *(h.node.input for h in join.paths[route.source][:step])]
+        steps = join.paths[route.source][:step]
+        bound = [route.source, *(i for h in steps for i in h.node.inputs)]
         half_join = join.paths[route.source][step]
-        assert isinstance(half_join, HalfJoinOperator), "ranges are not exchanged"
+        assert isinstance(half_join, HalfJoinOperator), "no others are exchanged"
         width = len(bound) + 2 + _probe_width(half_join.index, len(half_join.node.probe))
         for some in _in_pieces(payloads, 8 * width):
             words = blobs.decode_words(some, width)
             self._taken_rows += words.shape[1]
             prefix, key = _prefix(join, bound, words), words[len(bound) + 2 :]
-            joined = half_join.extend_probed(prefix, key, self._as_of(half_join))
+            joined = half_join.extend_probed(prefix, key, self.job.snapshot)
             self._follow(tag, route, step + 1, joined, out, parts)
 
     def _follow(
@@ -323,21 +323,19 @@ class AttachedJob:
         while step < len(path) and len(prefix):
             half_join = path[step]
             if route.exchanged[step]:
-                assert isinstance(half_join, HalfJoinOperator), "ranges are not exchanged"
+                assert isinstance(half_join, HalfJoinOperator), "no others are exchanged"
                 prefix, key = half_join.probe(prefix)
                 if len(prefix):
-                    bindings = [b.rows for b in prefix.bindings]
+                    bound = [route.source, *(i for h in path[:step] for i in h.node.inputs)]
+                    firsts = (join.occurrences[i].first for i in bound)
+                    bindings = [prefix.binding_of(first).rows for first in firsts]
                     words = np.vstack([*bindings, prefix.time, prefix.diff, key])
                     out.put_words(tag, words, key[0], True)
                 return
-            prefix = half_join.extend(prefix, self._as_of(half_join))
+            prefix = half_join.extend(prefix, self.job.snapshot)
             step += 1
         if len(prefix):
             self._push(self.job.joins[route.join].node, prefix, out, parts)
-
-    def _as_of(self, half_join: HalfJoinOperator | RangeJoinOperator) -> bool:
-        """A snapshot sees all inputs as of its time."""
-        return self.job.snapshot or half_join.node.as_of
 
     def _applies(self, ref: SinkRef, sink: Sink, found: list[list[Column]]) -> bool:
         """Whether the changes of a sink are applied here, not in the driver."""
