@@ -346,8 +346,8 @@ class _Firsts:
         next_round = np.full(n, _NO_ROUND)
         sought = np.flatnonzero(opened & ~made)
         if len(sought):
-            keys = [c.take(sought) for c in columns]
-            number, found = found_of(self._made, self._schema, keys, len(sought), tick)
+            asked = [c.take(sought) for c in columns]
+            number, found = found_of(self._made, self._schema, asked, len(sought), tick)
             number, lands = sought[number], np.asarray(found.column(2 * self._width + 1).values)
             made[number[lands <= round]] = True
             later = lands > round
