@@ -20,7 +20,7 @@ from benchmarks import common, report
 #: Those that are no module of their own name.
 _MODULES = {"differential": ("benchmarks.compare", "--peer", "differential")}
 #: Those that take no --data.
-_WITHOUT_DATA = ("arrangements", "commits", "flatness", "recursion", "cycles")
+_WITHOUT_DATA = ("arrangements", "commits", "flatness", "lookups", "recursion", "cycles")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,6 +5,7 @@ Graphs are generated, with some edges kept back:
     random  edges between nodes at random
     grid    a square of nodes, each with an edge to the next one right and below
     tree    each node with one parent among the nodes before it, near the root more often
+    program variables of functions, of which each is mostly assigned to some near it
 
 and over them
 
@@ -13,6 +14,9 @@ and over them
     sssp        every node with the least length of a way from a root
     tc          all pairs of a node and one that it reaches
     sg          all pairs of nodes of the same generation
+    nulls       what each root, a NULL, may flow to: Graspan's dataflow analysis
+    points      variables that may have the same value: Graspan's points-to analysis, in which some
+                edges are assignments and the others dereferences
 
 A case is the first result (CREATE over loaded tables, with the indexes that it needs), `--changes`
 transactions in each of which one edge leaves and one that was kept back comes, and one transaction
@@ -56,6 +60,8 @@ from benchmarks.peers import differential_peer
 
 Array: TypeAlias = "npt.NDArray[np.int32]"
 
+#: The least length of an edge that is a dereference (in the peer too).
+_DEREFERENCES = 60
 SQL = {
     "reach": "r(n) MAX RECURSION LEVEL 100000 AS (SELECT n FROM roots "
     "UNION SELECT b FROM r JOIN edges ON a = r.n) SELECT n FROM r",
@@ -71,7 +77,21 @@ SQL = {
     "SELECT p.b, q.b FROM edges p JOIN edges q ON p.a = q.a AND p.b <> q.b "
     "UNION SELECT p.b, q.b FROM r JOIN edges p ON p.a = x JOIN edges q ON q.a = y) "
     "SELECT x, y FROM r",
+    "nulls": "r(x, y) MAX RECURSION LEVEL 100000 AS (SELECT n, n FROM roots "
+    "UNION SELECT x, b FROM r JOIN edges ON a = y) SELECT x, y FROM r",
+    "points": "flows(x, y) MAX RECURSION LEVEL 100000 AS (SELECT n, n FROM nodes "
+    f"UNION SELECT x, b FROM flows JOIN edges ON a = y WHERE length < {_DEREFERENCES} "
+    "UNION SELECT x, b FROM flows JOIN aliases ON p = y JOIN edges ON a = q "
+    f"WHERE length < {_DEREFERENCES}), "
+    "same(x, y) MAX RECURSION LEVEL 100000 AS ("
+    "SELECT f.y, g.y FROM flows f JOIN flows g ON f.x = g.x "
+    "UNION SELECT f.y, g.y FROM flows f JOIN aliases ON p = f.x JOIN flows g ON g.x = q), "
+    "aliases(p, q) MAX RECURSION LEVEL 100000 AS (SELECT DISTINCT s.b, t.b FROM edges s "
+    "JOIN same ON x = s.a JOIN edges t ON t.a = y "
+    f"WHERE s.length >= {_DEREFERENCES} AND t.length >= {_DEREFERENCES}) SELECT x, y FROM same",
 }
+#: How many nodes are roots, where it is not one.
+ROOTS = {"nulls": 100}
 #: Query, graph, nodes, edges of a random one.
 CASES = (
     ("reach", "random", 100_000, 1_000_000),
@@ -82,6 +102,8 @@ CASES = (
     ("tc", "tree", 2_000, 0),
     ("sg", "random", 300, 450),
     ("sg", "tree", 1_000, 0),
+    ("nulls", "program", 3_000, 4_500),
+    ("points", "program", 1_500, 1_200),
 )
 QUICK_CASES = (
     ("reach", "random", 60, 120),
@@ -89,6 +111,8 @@ QUICK_CASES = (
     ("sssp", "random", 40, 100),
     ("tc", "grid", 16, 0),
     ("sg", "tree", 30, 0),
+    ("nulls", "program", 200, 240),
+    ("points", "program", 60, 50),
 )
 #: Queries with a parameter, each for a node.
 PREPARED = {
@@ -241,7 +265,9 @@ def _main(given: argparse.Namespace) -> None:
 # -- graphs ------------------------------------------------------------------------------------
 
 
-def graph(kind: str, nodes: int, edges: int, changes: int, rng: np.random.Generator) -> Graph:
+def graph(
+    kind: str, nodes: int, edges: int, changes: int, rng: np.random.Generator, roots: int = 1
+) -> Graph:
     """A graph, single changes of it, and one of many. An edge that leaves comes back later."""
     made = _edges(kind, nodes, edges, rng)
     rng.shuffle(made)
@@ -254,7 +280,7 @@ def graph(kind: str, nodes: int, edges: int, changes: int, rng: np.random.Genera
         out.extend(leaves)
         live.extend(comes)
         steps.append((np.array(comes), np.array(leaves)))
-    return Graph(nodes, 1, tuple(steps), np.array(live))
+    return Graph(nodes, roots, tuple(steps), np.array(live))
 
 
 def _edges(kind: str, nodes: int, edges: int, rng: np.random.Generator) -> Array:
@@ -264,6 +290,12 @@ def _edges(kind: str, nodes: int, edges: int, rng: np.random.Generator) -> Array
         children = np.arange(1, nodes)
         parents = (rng.random(nodes - 1) ** 1.5 * children).astype(np.int64)
         ends = np.stack((parents, children), 1)
+    elif kind == "program":
+        starts = rng.integers(0, nodes, edges)
+        near = (starts + rng.geometric(0.2, edges)) % nodes
+        ends = np.stack((starts, near), 1)
+        calls = rng.random(edges) < 0.05
+        ends[calls, 1] = rng.integers(0, nodes, int(calls.sum()))
     else:
         side = round(nodes**0.5)
         at = np.arange(side * side).reshape(side, side)
@@ -293,6 +325,10 @@ def answer(query: str, graph: Graph) -> Array:
             near = np.zeros((graph.nodes, graph.nodes), np.float32)
             near[a, b] = 1
             return _pairs(near) if query == "tc" else _generations(near)
+        case "nulls":
+            return _flows(graph)
+        case "points":
+            return _same(graph)
         case "reach":
             far = _least(graph, np.zeros_like(a), (a,), (b,))
             there = np.flatnonzero(far[: graph.nodes] == 0)
@@ -331,6 +367,34 @@ def _pairs(near: Any) -> Array:
         there = further
 
 
+def _flows(graph: Graph) -> Array:
+    a, b, _ = graph.last.T
+    there = np.eye(graph.nodes, graph.roots, dtype=np.bool_)
+    while True:
+        further = there.copy()
+        np.logical_or.at(further, b, there[a])
+        if (further == there).all():
+            return np.argwhere(there.T).astype(np.int32)
+        there = further
+
+
+def _same(graph: Graph) -> Array:
+    a, b, length = graph.last.T
+    assigned, followed = np.zeros((2, graph.nodes, graph.nodes), np.float32)
+    is_assigned = length < _DEREFERENCES
+    assigned[a[is_assigned], b[is_assigned]] = 1
+    followed[a[~is_assigned], b[~is_assigned]] = 1
+    flows, aliases = np.eye(graph.nodes, dtype=np.float32), np.zeros_like(assigned)
+    while True:
+        steps = assigned + aliases @ assigned
+        further = np.minimum(np.eye(graph.nodes, dtype=np.float32) + flows @ steps, 1)
+        same = np.minimum(flows.T @ (flows + aliases @ flows), 1)
+        places = np.minimum(followed.T @ same @ followed, 1)
+        if (further == flows).all() and (places == aliases).all():
+            return np.argwhere(same > 0).astype(np.int32)
+        flows, aliases = further, places
+
+
 def _generations(near: Any) -> Array:
     siblings = np.minimum(near.T @ near, 1)
     np.fill_diagonal(siblings, 0)
@@ -356,7 +420,8 @@ def case(
     scratch: Path,
 ) -> Case:
     """Raises: common.WrongAnswerError if a side's rows in the end are not the answer."""
-    made = graph(kind, nodes, edges, changes, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    made = graph(kind, nodes, edges, changes, rng, ROOTS.get(query, 1))
     expected = answer(query, made)
     steps = iter(made.steps)
     with sqlview.connect(placement="inline") as db:

@@ -11,6 +11,8 @@ import examples
 from examples import (
     bill_of_materials,
     components,
+    game_positions,
+    program_analysis,
     reachability,
     same_generation,
     shortest_paths,
@@ -24,6 +26,8 @@ MAINS: dict[str, Callable[[], None]] = {
     "same_generation": lambda: same_generation.main(people=40),
     "components": lambda: components.main(accounts=40),
     "triangles": lambda: triangles.main(people=60),
+    "program_analysis": lambda: program_analysis.main(variables=60),
+    "game_positions": lambda: game_positions.main(counters=36),
 }
 
 

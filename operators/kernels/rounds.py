@@ -27,8 +27,9 @@ from operators.kernels.jit import INT64, INTS, INTS2, INTS2_OUT, INTS_OUT, kerne
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, load_i32, load_i64, load_u8, load_u16
 from operators.kernels.sorting import bucket_of
 
-#: How the kernel ends: all is done; more room is needed; this is not for it.
-DONE, FULL, GIVE_UP = 0, 1, 2
+#: How the kernel ends: all is done; more room is needed; this is not for it; rounds have so many
+#: keys that operators, which sort them, are faster.
+DONE, FULL, GIVE_UP, LARGE = 0, 1, 2, 3
 #: Operations.
 JOIN, TEST, SET, EMIT = 0, 1, 2, 3
 #: What expressions are made of.
@@ -66,6 +67,10 @@ _SITE_BITS = np.int64(6)
 _SITE_MASK = np.int64(63)
 _NOWHERE = np.int64(-(2**62))
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+#: Rounds are large that have so many keys each, counted from so many on. An entry of an index that
+#: is looked at counts a quarter of a key.
+_LARGE_ROUND = np.int64(1 << 10)
+_LARGE_AT_ALL = np.int64(1 << 12)
 
 
 @kernel
@@ -825,7 +830,7 @@ def run(
     Shapes: see the constants of this module for the tables; counts int64[9], 0 but for C_MOST;
     seeks int64[indexes], 0, counts the searches of batches. The others are room: table and places,
     a power of two, are -1.
-    Returns: DONE, or FULL or GIVE_UP, after which the room means nothing.
+    Returns: DONE, or FULL, GIVE_UP or LARGE, after which the room means nothing.
     """
     program = (relations, indexes, paths, ops, lists, code, sites, seeks)
     arena = (
@@ -883,6 +888,9 @@ def run(
         if round >= 0 and round != seen:
             seen = round
             counts[C_ROUNDS] += 1
+            many = counts[C_KEYS] + (counts[C_ENTRIES] >> 2)
+            if many > max(_LARGE_AT_ALL, _LARGE_ROUND * counts[C_ROUNDS]):
+                return LARGE
         looked = np.int64(-1)
         while counts[C_WAITING] and waiting[0] >> _KEY_BITS == turn:
             k = waiting[0] & _KEY_MASK

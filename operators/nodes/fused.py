@@ -38,7 +38,7 @@ from planner.calculus.types import Schema
 #: So many rows that change outside are a small change.
 MOST_ROWS = 1 << 12
 #: Room for keys, and for rows of keys, at first and at most; it grows by so much.
-LEAST_ROOM, MOST_ROOM, _GROWTH = 1 << 8, 1 << 15, 8
+LEAST_ROOM, MOST_ROOM, _GROWTH = 1 << 8, 1 << 17, 8
 #: So many changes at most are not tried after one that was too large.
 _MOST_UNTRIED = 64
 #: Entries of indexes that may be looked at.
@@ -194,9 +194,9 @@ class Fused:
             )  # fmt: skip
             if went == k.DONE:
                 break
-            if went == k.GIVE_UP or room >= MOST_ROOM:
+            if went != k.FULL or room >= MOST_ROOM:
                 made.looked_up(seeks, int(counts[k.C_ENTRIES]))
-                if went == k.FULL:
+                if went != k.GIVE_UP:
                     self._untried = min(1 << self._larger, _MOST_UNTRIED)
                     self._larger += 1
                 return None

@@ -31,7 +31,7 @@ from typing_extensions import Self
 
 from operators import budget, interrupts, scalar
 from operators.flight import delta as deltas
-from operators.flight.column import Column, Ints, concat
+from operators.flight.column import Bools, Column, Ints, concat
 from operators.flight.delta import Delta
 from operators.hydration import pieces_of
 from operators.nodes.errors import ErrorState
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 #: Rows that UNION ALL may have, as Spark's spark.sql.cteRecursionRowLimit says.
 MOST_WAYS = 1_000_000
 _NO_ROUND = np.iinfo(np.int64).max
+#: What a row that may not be made any more counts among those that are told of.
+_LOOK = 1 << 40
 
 
 class VariableOperator(Operator[ir.Variable]):
@@ -331,38 +333,49 @@ class _Firsts:
     def advance(self, round: int, tick: int) -> Delta:
         """The changes of rows whose first round is `round` now, or was, written and not indexed.
 
-        Cost: a lookup of each row that is looked at, and the rounds in which it is made.
+        Cost: a lookup of each row that is looked at, and of the rounds in which it is made where
+        not all that is told of it is that the body makes it in this one.
         """
-        parts = self.waiting.pop(round)
-        columns = [concat([p.column(i) for p in parts]) for i in range(self._width)]
-        many = len(columns[0])
-        ones = np.ones(many, np.int64)
-        row = consolidate(columns, ones, ones, self._relation.hashing, one_time=True).row
-        columns, n = [c.take(row) for c in columns], len(row)
-        number, found = found_of(self._made, self._schema, columns, n, tick)
-        lands = np.asarray(found.column(2 * self._width + 1).values)
-        is_made = np.zeros(n, np.bool_)
-        is_made[number[lands <= round]] = True
-        next_round = np.full(n, _NO_ROUND)
-        later = lands > round
-        np.minimum.at(next_round, number[later], lands[later])
+        columns, made = self._told(self.waiting.pop(round))
+        n = len(made)
         number, found = found_of(self._held, self._schema, columns, n, tick)
         held_round, held_row = np.full(n, _NO_ROUND), np.full(n, -1, np.int64)
         held_round[number] = np.asarray(found.column(2 * self._width + 1).values)
         held_row[number] = found.binding_of(self._width + 1).rows
         opened = held_round >= round
-        born = np.flatnonzero(opened & is_made & (held_round != round))
-        lost = opened & ~is_made & (held_round == round)
+        next_round = np.full(n, _NO_ROUND)
+        sought = np.flatnonzero(opened & ~made)
+        if len(sought):
+            asked = [c.take(sought) for c in columns]
+            number, found = found_of(self._made, self._schema, asked, len(sought), tick)
+            number, lands = sought[number], np.asarray(found.column(2 * self._width + 1).values)
+            made[number[lands <= round]] = True
+            later = lands > round
+            np.minimum.at(next_round, number[later], lands[later])
+        born = np.flatnonzero(opened & made & (held_round != round))
+        lost = opened & ~made & (held_round == round)
         dead = held_row[np.flatnonzero(lost)]
         dead = np.concatenate((dead, held_row[born][held_row[born] >= 0]))
         waits = np.flatnonzero(
-            (lost | (opened & ~is_made & (held_row < 0))) & (next_round <= self._node.last)
+            (lost | (opened & ~made & (held_row < 0))) & (next_round <= self._node.last)
         )
         if len(waits):
-            time = np.full(len(waits), tick)
-            keys = Delta(self._schema, time, ones[: len(waits)], [c.take(waits) for c in columns])
+            time, diff = np.full(len(waits), tick), np.full(len(waits), -1, np.int64)
+            keys = Delta(self._schema, time, diff, [c.take(waits) for c in columns])
             put(self.waiting, keys, next_round[waits])
         return self._write([c.take(born) for c in columns], round, len(born), dead, tick)
+
+    def _told(self, parts: list[Delta]) -> tuple[list[Column], Bools]:
+        """The rows that wait for a round, each once, and whether all that is told of one is that
+        the body makes it then, so that it does."""
+        if len(parts) == 1 and (parts[0].diff > 0).all():
+            (part,) = parts  # of one step, which gives a row one group in a round
+            return part.columns(), np.ones(len(part), np.bool_)
+        columns = [concat([p.column(i) for p in parts]) for i in range(self._width)]
+        weights = np.concatenate([np.where(p.diff > 0, 1, _LOOK) for p in parts])
+        zeros = np.zeros(len(weights), np.int64)
+        told = consolidate(columns, zeros, weights, self._relation.hashing, one_time=True)
+        return [c.take(told.row) for c in columns], told.sum < _LOOK
 
     def _write(self, born: list[Column], round: int, births: int, dead: Ints, tick: int) -> Delta:
         relation = self._relation

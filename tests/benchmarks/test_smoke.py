@@ -26,6 +26,7 @@ from benchmarks import (
     flatness,
     installation,
     loads,
+    lookups,
     placement,
     rates,
     recompute,
@@ -84,6 +85,23 @@ def test_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(commits.tables(found)[0].rows) == 2
 
 
+def test_lookups(tmp_path: Path) -> None:
+    found = run(lookups.main, "lookups", tmp_path, "--quick")
+    asked = [(each["query"], each["shared"]) for each in found["asked"]]
+    assert asked == [(name, shared) for shared in (True, False) for name in lookups.QUERIES]
+    assert {len(each["one_seconds"]) for each in found["asked"]} == {3}
+    assert len(lookups.targets(found)) == 2
+
+
+def test_an_answer_to_a_question_that_is_wrong_is_told() -> None:
+    edges = np.array([[0, 1], [1, 2], [1, 3], [2, 3], [3, 0]], np.int32)
+    right = [pa.table({"x": [0, 0], "y": [2, 3]})]
+    lookups._check("two", np.array([[0]], np.int32), right, edges)
+    lookups._check("four", np.array([[0, 0], [0, 2]], np.int32), [right[0].slice(0, 0)], edges[:3])
+    with pytest.raises(common.WrongAnswerError, match="two gave 1 rows"):
+        lookups._check("two", np.array([[0]], np.int32), [right[0].slice(1)], edges)
+
+
 def test_recursion(tmp_path: Path) -> None:
     found = run(recursion.main, "recursion", tmp_path, "--quick", "--no-peer")
     queries = [case["query"] for case in found["cases"]]
@@ -120,6 +138,8 @@ def test_the_triangles_that_views_are_compared_with(kind: str) -> None:
         ("sssp", [(0, 0), (1, 5), (2, 7)]),
         ("tc", [(0, 1), (0, 2), (1, 2), (3, 4)]),
         ("sg", [(1, 2), (2, 1)]),
+        ("nulls", [(0, 0), (0, 1), (0, 2)]),
+        ("points", [(x, y) for some in ((0, 1), (2, 3, 4)) for x in some for y in some]),
     ],
 )
 def test_the_answers_that_recursion_is_compared_with(
@@ -128,6 +148,8 @@ def test_the_answers_that_recursion_is_compared_with(
     edges = [(0, 1, 5), (0, 2, 9), (1, 2, 2), (3, 4, 1)]
     if query == "sg":
         edges = [(0, 1, 1), (0, 2, 1), (3, 4, 1)]
+    elif query == "points":  # what 0 and 1 point to, 2 and 3, is the same
+        edges = [(0, 1, 5), (0, 2, 60), (1, 3, 60), (3, 4, 1)]
     made = recursion.Graph(5, 1, (), np.array(edges, np.int32))
     assert [tuple(row) for row in recursion.answer(query, made).tolist()] == expected
 

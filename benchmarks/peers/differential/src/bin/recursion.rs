@@ -7,7 +7,8 @@
 //! processor. With ANSWER the rows in the end are written to that file, two i32 each.
 //!
 //! The dataflows are those of differential dataflow's authors: `iterate` with `distinct` or with the
-//! least, and `propagate_at` for components.
+//! least, and `propagate_at` for components. The two program analyses are Graspan's: edges of a
+//! length below DEREFERENCES are assignments, the others dereferences.
 
 #[path = "../clock.rs"]
 mod clock;
@@ -18,12 +19,16 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use differential_dataflow::algorithms::graphs::propagate::propagate_at;
-use differential_dataflow::operators::iterate::Iterate;
+use differential_dataflow::operators::iterate::{Iterate, Variable};
 use differential_dataflow::{AsCollection, VecCollection};
 use timely::dataflow::operators::ToStream;
 use timely::dataflow::{InputHandleVec, ProbeHandle, Scope};
+use timely::order::Product;
 
 use clock::cpu_seconds;
+
+/// The least length of an edge that is a dereference, for `points`.
+const DEREFERENCES: i32 = 60;
 
 type Edge = (u32, (u32, i32));
 type Pairs<'s> = VecCollection<'s, usize, (u32, i32)>;
@@ -147,8 +152,69 @@ fn result<'s>(
                 })
                 .map(|(x, y)| (x, y as i32))
         }
+        "nulls" => {
+            let starts = all(scope, roots).map(|n| (n, n as i32));
+            let plain = plain.arrange_by_key();
+            starts
+                .clone()
+                .iterate(|scope, inner| {
+                    let (edges, starts) = (plain.enter(scope), starts.enter(scope));
+                    inner
+                        .join_core(edges, |_, root, b| Some((*b, *root)))
+                        .concat(starts)
+                        .distinct()
+                })
+                .map(|(n, root)| (root as u32, n as i32))
+        }
+        "points" => points(scope, edges, nodes),
         _ => panic!("there is no query {query}"),
     }
+}
+
+/// Pairs of variables that may have the same value: those that one flows to, over assignments and
+/// over what may be the same place in memory, or that two such places flow to.
+fn points<'s>(
+    scope: Scope<'s, usize>,
+    edges: VecCollection<'s, usize, Edge>,
+    nodes: u32,
+) -> Pairs<'s> {
+    let assigned = edges.clone().filter(|(_, (_, length))| *length < DEREFERENCES);
+    let followed = edges.filter(|(_, (_, length))| *length >= DEREFERENCES);
+    let assigned = assigned.map(|(a, (b, _))| (a, b)).arrange_by_key();
+    let followed = followed.map(|(a, (b, _))| (a, b)).arrange_by_key();
+    let own = all(scope, nodes).map(|n| (n, n));
+    scope.iterative::<usize, _, _>(|inner| {
+        let step = Product::new(Default::default(), 1);
+        let (flows_bind, flows) = Variable::new(inner, step);
+        let (aliases_bind, aliases) = Variable::new(inner, step);
+        let (assigned, followed) = (assigned.enter(inner), followed.enter(inner));
+        let by_end = flows.clone().map(|(x, y): (u32, u32)| (y, x)).arrange_by_key();
+        let by_start = flows.arrange_by_key();
+        let aliases = aliases.arrange_by_key();
+        let direct = by_end.clone().join_core(assigned.clone(), |_, x, b| Some((*x, *b)));
+        let through = by_end
+            .join_core(aliases.clone(), |_, x, q: &u32| Some((*q, *x)))
+            .arrange_by_key()
+            .join_core(assigned, |_, x, b| Some((*x, *b)));
+        flows_bind.set(own.enter(inner).concat(direct).concat(through).distinct());
+        let same = by_start.clone().join_core(by_start.clone(), |_, x, y| Some((*x, *y)));
+        let apart = by_start
+            .clone()
+            .join_core(aliases, |_, x, q| Some((*q, *x)))
+            .arrange_by_key()
+            .join_core(by_start, |_, x, y| Some((*x, *y)));
+        let values = same.concat(apart).distinct();
+        let places = values
+            .clone()
+            .arrange_by_key()
+            .join_core(followed.clone(), |_, y, p| Some((*y, *p)))
+            .arrange_by_key()
+            .join_core(followed, |_, p, q| Some((*p, *q)))
+            .distinct();
+        aliases_bind.set(places);
+        values.leave(scope)
+    })
+    .map(|(x, y)| (x, y as i32))
 }
 
 /// The numbers below `end`.
