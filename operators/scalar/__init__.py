@@ -53,6 +53,7 @@ from operators.scalar import (
     urls,
     user,
     utf8,
+    vectors,
     wordings,
 )
 from operators.scalar.value import (
@@ -106,6 +107,7 @@ BUILDERS: dict[str, Builder] = {
     **urls.BUILDERS,
     **utf8.BUILDERS,
     **hashes.BUILDERS,
+    **vectors.BUILDERS,
     **user.BUILDERS,
 }
 

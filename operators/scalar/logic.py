@@ -20,6 +20,7 @@ from operators.scalar.value import (
     Result,
     Run,
     both_valid,
+    failures,
     first_of,
     only_where,
     scalar_run,
@@ -133,7 +134,24 @@ def _coalesce(call: Call, args: tuple[Node, ...]) -> Run:
     return run
 
 
+def _raise_error(call: Call, args: tuple[Node, ...]) -> Run:
+    """Every row is in error. A message that is NULL is the text "null"."""
+
+    def run(columns: Fetch, n: int) -> Result:
+        values, valid, errors = args[0].run(columns, n)
+        there = np.ones(n, np.bool_) if valid is None else valid
+        said = [
+            f"[USER_RAISED_EXCEPTION] {text if is_there else 'null'}"
+            for text, is_there in zip(values.to_pylist(), there.tolist(), strict=True)
+        ]
+        nothing = np.zeros(n, np.bool_)
+        return nothing, nothing, first_of(errors, failures(n, range(n), said))
+
+    return run
+
+
 BUILDERS: dict[str, Builder] = {
+    "raise_error": _raise_error,
     "and": _connective,
     "or": _connective,
     "not": _not,

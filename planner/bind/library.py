@@ -28,11 +28,14 @@ from planner.calculus.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    FLOAT,
     INT,
+    NULL,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     TINYINT,
+    ArrayType,
     BinaryType,
     BooleanType,
     DateType,
@@ -82,7 +85,11 @@ def _defaults(function: Function, given: int) -> list[Literal]:
     return [Literal(v, _LITERALS.get(k, INT)) for v, k in zip(values, kinds, strict=True)]
 
 
-_LITERALS = {Takes.WORD: STRING, Takes.PATTERN: STRING, Takes.FLAG: BOOLEAN, Takes.TEXT: STRING}
+_LITERALS = {
+    **dict.fromkeys((Takes.WORD, Takes.PATTERN, Takes.TEXT), STRING),
+    Takes.FLAG: BOOLEAN,
+    Takes.FLOAT: FLOAT,
+}
 
 
 def _argument(takes: Takes, value: Expr, name: str) -> Expr:
@@ -114,6 +121,13 @@ def _argument(takes: Takes, value: Expr, name: str) -> Expr:
             if isinstance(value.type, NestedType):
                 return value
             raise TypeMismatch(f"{shown} needs a STRUCT, ARRAY or MAP, not {value.type}")
+        case Takes.VECTOR | Takes.FLOAT:
+            needed: SqlType = ArrayType(FLOAT) if takes is Takes.VECTOR else FLOAT
+            if value.type != needed:
+                raise TypeMismatch(
+                    f"{shown} needs {needed} here, not {value.type}", hint="Cast it."
+                )
+            return value
         case Takes.INSTANT:
             return cast(functions.instant(value, TIMESTAMP), TIMESTAMP)
         case _:
@@ -304,6 +318,19 @@ def hashed(function: str, args: Sequence[Expr]) -> Expr:
     return Call(function, tuple(args), INT if function == "hash" else BIGINT, False)
 
 
+def raised(message: Expr) -> Expr:
+    """RAISE_ERROR: a row that computes it is in error."""
+    return Call("raise_error", (cast(message, STRING),), NULL, True)
+
+
+def asserted(condition: Expr, message: Expr) -> Expr:
+    """ASSERT_TRUE: NULL, or an error where the condition does not hold."""
+    if not isinstance(condition.type, (BooleanType, NullType)):
+        raise TypeMismatch(f"ASSERT_TRUE needs BOOLEAN, not {condition.type}")
+    args = (cast(condition, BOOLEAN), Literal(None, NULL), raised(message))
+    return Call("case", args, NULL, True)
+
+
 def read_json(value: Expr, kind: SqlType) -> Expr:
     """FROM_JSON, of a type that `json_type` gave."""
     text = cast(value, STRING)
@@ -454,6 +481,7 @@ FORMS: dict[str, tuple[int, int, Callable[[Sequence[Expr]], Expr]]] = {
     "format_string": (1, 1_000_000, formatted),
     "printf": (1, 1_000_000, formatted),
     "parse_url": (2, 3, lambda a: url_part(a, "parse_url")),
+    "raise_error": (1, 1, lambda a: raised(*a)),
     "typeof": (1, 1, lambda a: type_name(*a)),
     "sha": (1, 1, lambda a: call("sha1", a)),
     # arrays, maps, structs

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from planner.bind import lambdas, library, nested
 from planner.bind.lambdas import LAMBDAS, Variables
+from planner.bind.naming import not_true
 from planner.bind.report import Refusal, Report
 from planner.bind.tables import EXTRACT
 from planner.calculus import coercion, functions, intervals, types
@@ -398,6 +399,11 @@ def _from_json(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
     return library.read_json(binder.bind(args[0]), kind)
 
 
+def _assert_true(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    said = binder.bind(args[1]) if len(args) > 1 else Literal(not_true(args[0]), STRING)
+    return library.asserted(binder.bind(args[0]), said)
+
+
 def _read_number(name: str) -> _Bind:
     def bind(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
         pattern = _pattern(binder, args[1])
@@ -439,6 +445,7 @@ NAMED: dict[str, Named] = {
     "positive": Named(1, 1, lambda binder, node, args: intervals.positive(binder.bind(args[0]))),
     "weekday": Named(1, 1, _weekday),
     "from_json": Named(2, 2, _from_json),
+    "assert_true": Named(1, 2, _assert_true),
     **{name: Named(2, 2, _read_number(name)) for name in ("to_number", "try_to_number")},
     "to_char": Named(2, 2, _to_char),
     "to_varchar": Named(2, 2, _to_char),

@@ -58,12 +58,10 @@ _REASONS: dict[str, str] = {
         "xpath_int xpath_long xpath_number xpath_short xpath_string"
     ),
     "needs a secret, or hides one": "aes_decrypt aes_encrypt try_aes_decrypt hmac",
-    "ends a query, where a view has rows in error": "assert_true raise_error",
     "is of collations, and all texts are compared by their bytes": "collate collation",
     "belongs to a clause that views do not have": "measure",
-    "adds up FLOATs in an order that only Spark knows, which its last digits show": (
-        "vector_avg vector_cosine_similarity vector_inner_product vector_l2_distance vector_norm "
-        "vector_normalize vector_sum"
+    "adds up FLOATs in the order of the rows, which its last digits show": (
+        "vector_avg vector_sum"
     ),
     "parts words by the rules of Java's languages": "sentences",
     "is of nanoseconds, which no column has": "timestamp_nanos unix_nanos",
@@ -79,11 +77,7 @@ VARYING = frozenset(
 OF_OTHER_TYPES = frozenset(
     reason for reason in _REASONS if "which no column has" in reason or "a sketch" in reason
 )
-_NOT_WRITTEN = "is not among what the view language has yet"
-_YET = ">>>"
-
 #: Of a refused function, why it is.
 BY_NAME: dict[str, str] = {
-    **{name: reason for reason, names in _REASONS.items() for name in names.split()},
-    **dict.fromkeys(_YET.split(), _NOT_WRITTEN),
+    name: reason for reason, names in _REASONS.items() for name in names.split()
 }

@@ -104,7 +104,11 @@ _REFUSED = (
     "array_sort(a, (l, r) -> l - r + 0.5)",
     "get_json_object(s, '$.*')", "hash(a)", "map()", "array_contains(mp, 1)", "sort_array(array(mp))", "map(mp, 1)", "size(s)",
     "next_day(day, 'noday')", "locate('a')", "ascii()", "lpad(s)",
+    "vector_norm(f)", "vector_norm(array(1F), 2)", "assert_true(s)",
 )  # fmt: skip
+_VECTOR, _VECTOR2 = "CAST(f AS ARRAY<FLOAT>)", "CAST(a AS ARRAY<FLOAT>)"
+#: Of 1 to some hundred elements whose sum depends on the order.
+_LONG = "transform(sequence(1, n), i -> CAST(i * x / 7 + m AS FLOAT))"
 _NUMBERS = "array(' 12', '-1,234.5', '$12', '<12>', '12-', '1 2', '.5', '12.', '+7', '', '1,2', '12 ', '<7', s)"
 EXPRESSIONS = (
     "trim(BOTH 'ab' FROM s)", "trim(LEADING 'ab' FROM s)", "trim(TRAILING p FROM s)",
@@ -357,6 +361,14 @@ EXPRESSIONS = (
     "convert_timezone('Europe/Paris', 'America/New_York', to_timestamp_ntz(ts))", "convert_timezone('UTC', 'Asia/Tokyo', to_timestamp_ntz(day))",
     "make_timestamp_ntz(2024, n, m, 1, 2, 3)", "try_make_timestamp(2024, n, m, 1, 2, d)", "try_make_timestamp_ntz(2024, 2, 29, n, m, d)", "try_make_timestamp_ltz(2024, 2, 29, 23, 59, 60.5)",
     "datepart('week', day)",
+    "n >>> 1", "b >>> m", "n + 1 >>> m", "-8 >>> n", "(b >>> 1) | n", "n >>> 1 >>> 1", "d >>> 1", "s >>> 1",
+    "if(n > 2, raise_error(concat('bad ', s)), n)", "if(n > 2, n, raise_error(s))", "coalesce(n, raise_error('none'))",
+    "CASE WHEN n > 5 THEN 'big' WHEN n > 0 THEN raise_error(NULL) END", "CAST(assert_true(n > 0) AS INT)", "CAST(assert_true(n > 0, s) AS INT)", "coalesce(assert_true(n < 100), s)",
+    *(f"{f}({_VECTOR}, {_VECTOR2})" for f in ("vector_inner_product", "vector_l2_distance", "vector_cosine_similarity")),
+    *(f"{f}({_LONG}, reverse({_LONG}))" for f in ("vector_inner_product", "vector_l2_distance", "vector_cosine_similarity")),
+    *(f"{f}({a})" for f in ("vector_norm", "vector_normalize") for a in (_VECTOR, _LONG, f"{_LONG}, 1.0F", f"{_LONG}, CAST('inf' AS FLOAT)", f"{_VECTOR}, CAST(m AS FLOAT)")),
+    "vector_norm(array(3.0F, NULL))", "vector_normalize(array(0F, -0F), 1F)", "vector_l2_distance(CAST(array() AS ARRAY<FLOAT>), CAST(array() AS ARRAY<FLOAT>))",
+    "vector_cosine_similarity(array(1.5F, -2F), array(0F, 0F))", "vector_inner_product(array(1e30F), array(1e30F))", "vector_normalize(array(1e-30F, 1e-45F))",
     *_REFUSED,
 )  # fmt: skip
 
