@@ -135,17 +135,12 @@ def _coalesce(call: Call, args: tuple[Node, ...]) -> Run:
 
 
 def _raise_error(call: Call, args: tuple[Node, ...]) -> Run:
-    """Every row is in error. A message that is NULL is the text "null"."""
+    """Every row is in error."""
 
     def run(columns: Fetch, n: int) -> Result:
-        values, valid, errors = args[0].run(columns, n)
-        there = np.ones(n, np.bool_) if valid is None else valid
-        said = [
-            f"[USER_RAISED_EXCEPTION] {text if is_there else 'null'}"
-            for text, is_there in zip(values.to_pylist(), there.tolist(), strict=True)
-        ]
+        said, _, errors = args[0].run(columns, n)
         nothing = np.zeros(n, np.bool_)
-        return nothing, nothing, first_of(errors, failures(n, range(n), said))
+        return nothing, nothing, first_of(errors, failures(n, range(n), said.to_pylist()))
 
     return run
 

@@ -19,7 +19,7 @@ _BY_SYNTAX = frozenset(
     "explode_outer inline inline_outer posexplode posexplode_outer stack grouping grouping_id "
     "cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank "
     "row_number json_tuple curdate current_date current_timestamp localtimestamp decode overlay "
-    "position window session_window approx_count_distinct".split()
+    "position window session_window counter_diff approx_count_distinct".split()
 )
 
 

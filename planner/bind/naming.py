@@ -306,7 +306,7 @@ def _named(name: str, args: list[exp.Expression]) -> str:
         return f"array_sort({_printed(args[0])}, {_ASCENDING})"
     elif name in ("decimal", "binary") and isinstance(args[0], exp.Column):
         return _printed(args[0])
-    elif name == "from_json":
+    elif name in ("from_json", "from_csv"):
         args = args[:1]
     elif name == "to_varchar":
         name = "to_char"
@@ -331,6 +331,8 @@ def _filled(name: str, given: int) -> list[str]:
         return ["0"]
     if name in ("percentile_approx", "approx_percentile") and given == 2:
         return ["10000"]
+    if name == "time_bucket" and given == 2:
+        return ["TIMESTAMP '1970-01-01 00:00:00'"]
     if name in _INTERVALS:
         return _INTERVALS[name][given:]
     function = LIBRARY.get(name)

@@ -36,9 +36,9 @@ _REASONS: dict[str, str] = {
         "input_file_block_length input_file_block_start input_file_name spark_partition_id"
     ),
     "runs code of the machine that it is on": "java_method reflect try_reflect",
-    "depends on the order of the rows, which a table has none of": "first last counter_diff",
+    "depends on the order of the rows, which a table has none of": "first last",
     "is of the type TIME, which no column has": (
-        "make_time time time_bucket time_diff time_from_micros time_from_millis "
+        "make_time time time_diff time_from_micros time_from_millis "
         "time_from_seconds time_to_micros time_to_millis time_to_seconds time_trunc to_time "
         "try_to_time"
     ),
@@ -53,9 +53,9 @@ _REASONS: dict[str, str] = {
         "st_asbinary st_geogfromwkb st_geomfromwkb st_setsrid st_srid"
     ),
     "reads or writes another format; read it where rows are loaded": (
-        "from_avro schema_of_avro to_avro from_csv schema_of_csv to_csv from_protobuf "
-        "to_protobuf from_xml schema_of_xml to_xml xpath xpath_boolean xpath_double xpath_float "
-        "xpath_int xpath_long xpath_number xpath_short xpath_string"
+        "from_avro schema_of_avro to_avro from_protobuf to_protobuf from_xml schema_of_xml to_xml "
+        "xpath xpath_boolean xpath_double xpath_float xpath_int xpath_long xpath_number "
+        "xpath_short xpath_string"
     ),
     "needs a secret, or hides one": "aes_decrypt aes_encrypt try_aes_decrypt hmac",
     "is of collations, and all texts are compared by their bytes": "collate collation",

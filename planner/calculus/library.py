@@ -342,6 +342,17 @@ _ALL = (
     Function("json_fields", (_T,), NULL, "fields of a JSON object by their names"),
     Function("schema_of_json", (Takes.WORD,), STRING, "(JSON literal): its schema", fails=True),
     Function(
+        "from_csv", (_T,), NULL,
+        "(CSV, schema literal): a struct; fields are NULL for what is not of their types",
+        gives_null=True, zoned=True,
+    ),
+    Function(
+        "to_csv", (Takes.PARTED,), STRING, "a struct in CSV", gives_null=True, zoned=True
+    ),
+    Function(
+        "schema_of_csv", (Takes.WORD,), STRING, "(CSV literal): its schema", fails=True, zoned=True
+    ),
+    Function(
         "format_string", (_T,), STRING, "(template, a, b, …): %s, %d, %.2f … filled", fails=True
     ),
     # URLs, codes

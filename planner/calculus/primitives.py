@@ -218,7 +218,10 @@ _OWN = (
     # like those without "try_", and NULL where they would fail
     *(Primitive(f"try_{f}", f"{f}, and NULL instead of failing") for f in _TRIED),
     Primitive(
-        "raise_error", "(STRING): the row is in error, with that message", Nulls.OWN, fails=True
+        "raise_error",
+        "(STRING): the row is in error, with that message, which is not NULL",
+        Nulls.OWN,
+        fails=True,
     ),
     # integers of one type, as Java has them
     Primitive("bit_and", "a & b"),

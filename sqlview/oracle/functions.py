@@ -44,7 +44,7 @@ _SPARKS = (
         "arrays_zip",
         *("from_unixtime", "from_utc_timestamp", "to_utc_timestamp"),
         *("convert_timezone", "datepart", "to_varchar"),
-        *("make_ym_interval", "make_dt_interval", "assert_true"),
+        *("make_ym_interval", "make_dt_interval", "assert_true", "time_bucket"),
     }
 )
 _SAME = frozenset("sin cos tan asin acos atan sinh cosh tanh asinh atan2".split())

@@ -40,7 +40,8 @@ NAMED_OTHERWISE |= {e for e in EXPRESSIONS if re.match(r"to_(var)?char\((day|ts|
 NAMED_OTHERWISE |= {
     e
     for e in EXPRESSIONS
-    if re.match(r"vector_\w+\((CAST\(|array\([01])", e)  # FLOATs as they are written
+    if re.match(r"time_bucket.*NTZ\)\)$", e)  # by what the origin is
+    or re.match(r"vector_\w+\((CAST\(|array\([01])", e)  # FLOATs as they are written
     or re.match(r"(day|ts) [+-] (interval|make|\(|\w+ \* interval)", e)
     or re.match(r"[bsm] \* interval|\+make|signum\(make|CAST\(CAST\(", e)
 }
