@@ -32,6 +32,7 @@ from operators.scalar import (
     casts,
     codes,
     comparison,
+    csv_values,
     dates,
     edits,
     formats,
@@ -53,6 +54,7 @@ from operators.scalar import (
     urls,
     user,
     utf8,
+    vectors,
     wordings,
 )
 from operators.scalar.value import (
@@ -102,10 +104,12 @@ BUILDERS: dict[str, Builder] = {
     **lambdas.BUILDERS,
     **json_texts.BUILDERS,
     **json_values.BUILDERS,
+    **csv_values.BUILDERS,
     **templates.BUILDERS,
     **urls.BUILDERS,
     **utf8.BUILDERS,
     **hashes.BUILDERS,
+    **vectors.BUILDERS,
     **user.BUILDERS,
 }
 

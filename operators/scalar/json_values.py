@@ -306,7 +306,7 @@ def _texts(column: Column, zone: Zone) -> list[str | None]:
             entries = [f"{k}:{v or 'null'}" for k, v in zip(names, items, strict=True)]
             found = [f"{{{','.join(entries[edges[i] : edges[i + 1]])}}}" for i in range(n)]
         case t.TimestampType(local=local):
-            found = _times(column.values, local, zone)
+            found = [f'"{s}"' for s in clock_texts(column.values, local, zone)]
         case t.NullType():
             return [None] * n
         case t.StringType():
@@ -314,7 +314,7 @@ def _texts(column: Column, zone: Zone) -> list[str | None]:
         case t.BinaryType():
             found = [f'"{base64.b64encode(b or b"").decode()}"' for b in column.values.to_pylist()]
         case _:
-            found = _printed(column)
+            found = printed(column)
             if isinstance(kind, (t.DateType, t.IntervalType)):
                 found = [f'"{s}"' for s in found]
             elif isinstance(kind, t.FloatType):
@@ -330,7 +330,7 @@ def _inside(column: Column, position: int) -> Column:
     return Column(found.type, found.values, there)
 
 
-def _printed(column: Column) -> list[str]:
+def printed(column: Column) -> list[str]:
     texts, _, _ = conversion(column.type, t.STRING)(column.values, column.valid, len(column))
     return [s or "" for s in texts.to_pylist()]
 
@@ -341,10 +341,10 @@ def _keys(column: Column) -> list[str]:
         return [f'"{v}"' for v in column.values.tolist()]
     if isinstance(column.type, t.StringType):
         return [quoted(s or "") for s in column.values.to_pylist()]
-    return [f'"{s}"' for s in _printed(column)]
+    return [f'"{s}"' for s in printed(column)]
 
 
-def _times(values: Any, local: bool, zone: Zone) -> list[str]:
+def clock_texts(values: Any, local: bool, zone: Zone) -> list[str]:
     """yyyy-MM-dd'T'HH:mm:ss.SSS, and the offset of an instant."""
     if local:
         days = values // MICROS_PER_DAY
@@ -357,7 +357,7 @@ def _times(values: Any, local: bool, zone: Zone) -> list[str]:
         hour, minute = divmod(seconds // 60, 60)
         shown = f"{text.format_date(day)}T{hour:02}:{minute:02}:{seconds % 60:02}"
         offset = "" if local else _offset(day * MICROS_PER_DAY + micros - instant)
-        out.append(f'"{shown}.{fraction // 1000:03}{offset}"')
+        out.append(f"{shown}.{fraction // 1000:03}{offset}")
     return out
 
 

@@ -20,6 +20,7 @@ from operators.scalar.value import (
     Result,
     Run,
     both_valid,
+    failures,
     first_of,
     only_where,
     scalar_run,
@@ -133,7 +134,19 @@ def _coalesce(call: Call, args: tuple[Node, ...]) -> Run:
     return run
 
 
+def _raise_error(call: Call, args: tuple[Node, ...]) -> Run:
+    """Every row is in error."""
+
+    def run(columns: Fetch, n: int) -> Result:
+        said, _, errors = args[0].run(columns, n)
+        nothing = np.zeros(n, np.bool_)
+        return nothing, nothing, first_of(errors, failures(n, range(n), said.to_pylist()))
+
+    return run
+
+
 BUILDERS: dict[str, Builder] = {
+    "raise_error": _raise_error,
     "and": _connective,
     "or": _connective,
     "not": _not,

@@ -147,6 +147,12 @@ def parse_timestamp(text: str, session: zones.Zone | None) -> int | None:
     return instant if -(2**63) <= instant < 2**63 else None
 
 
+def has_zone(text: str) -> bool:
+    """Whether a text that is a timestamp says of which time zone."""
+    found = _TIMESTAMP.match(trimmed(text))
+    return found is not None and found[9] is not None
+
+
 def format_date(days: int) -> str:
     year, month, day = civil_of(days)
     if 0 <= year <= 9999:

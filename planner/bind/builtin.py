@@ -14,12 +14,12 @@ from planner.bind.tables import NAMED_AGGREGATES
 
 #: Operators, casts, clauses and generators, and what the parser has nodes of its own for.
 _BY_SYNTAX = frozenset(
-    "! != % & * + - / < << <= <=> <> = == > >= >> ^ | || ~ and or not between case when cast div "
-    "ilike in like exists any array_agg string_agg boolean double int string explode "
+    "! != % & * + - / < << <= <=> <> = == > >= >> >>> ^ | || ~ and or not between case when cast "
+    "div ilike in like exists any array_agg string_agg boolean double int string explode "
     "explode_outer inline inline_outer posexplode posexplode_outer stack grouping grouping_id "
     "cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank "
     "row_number json_tuple curdate current_date current_timestamp localtimestamp decode overlay "
-    "position window session_window approx_count_distinct".split()
+    "position window session_window counter_diff approx_count_distinct".split()
 )
 
 

@@ -7,7 +7,7 @@ WEEKDAY) are built here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
@@ -32,6 +32,8 @@ from planner.calculus.types import (
     TIMESTAMP,
 )
 from planner.errors import suggestion
+from planner.parse import written_name
+from planner.parse.shifts import SIGN
 from planner.parse.tokens import shortened
 
 
@@ -198,15 +200,20 @@ _BITS: dict[type[exp.Expression], str] = {
 }
 
 
-def _bits(binder: Binder, node: exp.Expression) -> Expr:
+def _check_bits(binder: Binder, node: exp.Expression, sides: Sequence[exp.Expression]) -> None:
     """The parser takes all of them to bind alike, which in Spark <<, &, ^ and | in turn do not."""
-    for side in (node.this, node.expression):
-        if isinstance(side, (*_BITS, exp.DPipe)) and type(side) is not type(node):
+    for side in sides:
+        bits = isinstance(side, (*_BITS, exp.DPipe)) or written_name(side) == SIGN
+        if bits and type(side) is not type(node):
             binder.report.fail(
                 node,
                 "operators of bits cannot follow each other without parentheses",
                 hint="Put parentheses around the one that comes first.",
             )
+
+
+def _bits(binder: Binder, node: exp.Expression) -> Expr:
+    _check_bits(binder, node, (node.this, node.expression))
     left, right = binder.bind(node.this), binder.bind(node.expression)
     name = _BITS[type(node)]
     if name.startswith("shift"):
@@ -254,6 +261,8 @@ PARSED = tuple(
 
 def _anonymous(binder: Binder, node: exp.Expression) -> Expr:
     name = str(node.this).lower()
+    if written_name(node) == SIGN:
+        _check_bits(binder, node, node.expressions)
     if name in CLOCK_NAMES and not node.expressions:
         return binder.clock(node)
     if name in CHANGING_FUNCTIONS:

@@ -28,11 +28,14 @@ from planner.calculus.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    FLOAT,
     INT,
+    NULL,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     TINYINT,
+    ArrayType,
     BinaryType,
     BooleanType,
     DateType,
@@ -82,7 +85,11 @@ def _defaults(function: Function, given: int) -> list[Literal]:
     return [Literal(v, _LITERALS.get(k, INT)) for v, k in zip(values, kinds, strict=True)]
 
 
-_LITERALS = {Takes.WORD: STRING, Takes.PATTERN: STRING, Takes.FLAG: BOOLEAN, Takes.TEXT: STRING}
+_LITERALS = {
+    **dict.fromkeys((Takes.WORD, Takes.PATTERN, Takes.TEXT), STRING),
+    Takes.FLAG: BOOLEAN,
+    Takes.FLOAT: FLOAT,
+}
 
 
 def _argument(takes: Takes, value: Expr, name: str) -> Expr:
@@ -114,6 +121,13 @@ def _argument(takes: Takes, value: Expr, name: str) -> Expr:
             if isinstance(value.type, NestedType):
                 return value
             raise TypeMismatch(f"{shown} needs a STRUCT, ARRAY or MAP, not {value.type}")
+        case Takes.VECTOR | Takes.FLOAT:
+            needed: SqlType = ArrayType(FLOAT) if takes is Takes.VECTOR else FLOAT
+            if value.type != needed:
+                raise TypeMismatch(
+                    f"{shown} needs {needed} here, not {value.type}", hint="Cast it."
+                )
+            return value
         case Takes.INSTANT:
             return cast(functions.instant(value, TIMESTAMP), TIMESTAMP)
         case _:
@@ -304,10 +318,26 @@ def hashed(function: str, args: Sequence[Expr]) -> Expr:
     return Call(function, tuple(args), INT if function == "hash" else BIGINT, False)
 
 
-def read_json(value: Expr, kind: SqlType) -> Expr:
-    """FROM_JSON, of a type that `json_type` gave."""
-    text = cast(value, STRING)
-    return Call("from_json", (text, *zone_argument()), kind, True)
+def raised(message: Expr) -> Expr:
+    """RAISE_ERROR: a row that computes it is in error."""
+    said = functions.coalesce([cast(message, STRING), Literal("null", STRING)])
+    whole = functions.scalar("concat", [Literal("[USER_RAISED_EXCEPTION] ", STRING), said])
+    return Call("raise_error", (whole,), NULL, True)
+
+
+def asserted(condition: Expr, message: Expr) -> Expr:
+    """ASSERT_TRUE: NULL, or an error where the condition does not hold."""
+    if not isinstance(condition.type, (BooleanType, NullType)):
+        raise TypeMismatch(f"ASSERT_TRUE needs BOOLEAN, not {condition.type}")
+    args = (cast(condition, BOOLEAN), Literal(None, NULL), raised(message))
+    return Call("case", args, NULL, True)
+
+
+def read_as(name: str, value: Expr, kind: SqlType) -> Expr:
+    """FROM_JSON and FROM_CSV, of a type that SCHEMAS gave."""
+    if not isinstance(value.type, (StringType, NullType)):
+        raise TypeMismatch(f"{name.upper()} needs a STRING, not {value.type}", hint="Cast it.")
+    return Call(name, (cast(value, STRING), *zone_argument()), kind, True)
 
 
 def read_number(name: str, value: Expr, pattern: str) -> Expr:
@@ -375,6 +405,33 @@ def _check_json(kind: SqlType) -> None:
         _check_json(part)
 
 
+def csv_type(schema: str) -> SqlType:
+    """The type of a schema: columns, none of them nested.
+
+    Raises: BindError for what is none, TypeMismatch for types that FROM_CSV does not read.
+    """
+    kind = schema_type(schema)
+    if not isinstance(kind, StructType):
+        raise TypeMismatch(f"FROM_CSV reads a STRUCT, not {kind}")
+    for field in kind.fields:
+        if isinstance(field.type, (NestedType, IntervalType)):
+            raise TypeMismatch(f"FROM_CSV does not read {field.type}", hint="Read a STRING.")
+        if field.name == "_corrupt_record":
+            raise TypeMismatch("the column _corrupt_record of FROM_CSV is not filled")
+    return kind
+
+
+def written_csv(value: Expr) -> Expr:
+    """TO_CSV, of what is not nested itself."""
+    kind = value.type
+    if not isinstance(kind, StructType) or any(isinstance(f.type, NestedType) for f in kind.fields):
+        raise TypeMismatch(
+            f"TO_CSV writes a STRUCT of plain values, not {kind}",
+            hint="Write the parts of nested values as texts, by TO_JSON or CAST.",
+        )
+    return call("to_csv", [value])
+
+
 def json_fields(args: Sequence[Expr]) -> Expr:
     """The fields of JSON_TUPLE as a struct of c0, c1, …"""
     if len(args) < 2:
@@ -417,6 +474,9 @@ def type_name(value: Expr) -> Expr:
     return Literal(name.replace(" ", ""), STRING)
 
 
+#: Of the functions that read texts by a schema, what its type is.
+SCHEMAS: dict[str, Callable[[str], SqlType]] = {"from_json": json_type, "from_csv": csv_type}
+
 #: Functions of expressions alone: (fewest arguments, most, what they are).
 FORMS: dict[str, tuple[int, int, Callable[[Sequence[Expr]], Expr]]] = {
     "try_add": (2, 2, lambda a: attempt("add", *a)),
@@ -450,10 +510,12 @@ FORMS: dict[str, tuple[int, int, Callable[[Sequence[Expr]], Expr]]] = {
     "to_binary": (1, 2, lambda a: bytes_of(a, "bytes_in")),
     "try_to_binary": (1, 2, lambda a: bytes_of(a, "bytes_in_or_null")),
     "try_make_timestamp_ltz": (6, 6, lambda a: call("try_make_timestamp", a)),
+    "to_csv": (1, 1, lambda a: written_csv(*a)),
     "to_json": (1, 1, lambda a: call("to_json", a)),
     "format_string": (1, 1_000_000, formatted),
     "printf": (1, 1_000_000, formatted),
     "parse_url": (2, 3, lambda a: url_part(a, "parse_url")),
+    "raise_error": (1, 1, lambda a: raised(*a)),
     "typeof": (1, 1, lambda a: type_name(*a)),
     "sha": (1, 1, lambda a: call("sha1", a)),
     # arrays, maps, structs

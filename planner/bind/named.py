@@ -16,7 +16,9 @@ from typing import Protocol
 from sqlglot import exp
 
 from planner.bind import lambdas, library, nested
+from planner.bind.buckets import time_bucket
 from planner.bind.lambdas import LAMBDAS, Variables
+from planner.bind.naming import not_true
 from planner.bind.report import Refusal, Report
 from planner.bind.tables import EXTRACT
 from planner.calculus import coercion, functions, intervals, types
@@ -286,7 +288,7 @@ def _unknown_pattern(
 _OTHERWISE = {
     *("hex_of_number", "levenshtein_within", "decode", "overlay", "unix_timestamp"),
     *("reverse_array", "item", "element_of", "try_element_of", "map_value", "array_join"),
-    *("array_join_all", "from_json", "json_fields", "parse_url_key"),
+    *("array_join_all", "from_json", "from_csv", "json_fields", "parse_url_key"),
     *("bytes_in", "bytes_in_or_null", "bitmap_place", "to_char", "to_number", "try_to_number"),
 }
 
@@ -375,27 +377,43 @@ def _zone(binder: Binder, arg: exp.Expression, function: str) -> str:
     return zone.value
 
 
-def _from_json(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
-    schema = binder.bind(args[1])
-    if not (isinstance(schema, Literal) and isinstance(schema.value, str)):
-        binder.report.refuse(
-            args[1],
-            Refusal(
-                "FROM_JSON with a schema that is not a string",
-                "would have another type for each row",
-                "Write the schema as a literal, such as 'a INT, b ARRAY<STRING>'.",
-            ),
-        )
-    try:
-        kind = library.json_type(schema.value)
-    except (SqlViewError, coercion.TypeMismatch) as wrong:
-        binder.report.fail(
-            args[1],
-            f"FROM_JSON cannot read the schema '{shortened(schema.value)}': {wrong.message}",
-            wrong.detail,
-            wrong.hint,
-        )
-    return library.read_json(binder.bind(args[0]), kind)
+def _read_by_schema(name: str) -> _Bind:
+    """FROM_JSON and FROM_CSV."""
+    shown = name.upper()
+
+    def bind(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+        schema = binder.bind(args[1])
+        if not (isinstance(schema, Literal) and isinstance(schema.value, str)):
+            binder.report.refuse(
+                args[1],
+                Refusal(
+                    f"{shown} with a schema that is not a string",
+                    "would have another type for each row",
+                    "Write the schema as a literal, such as 'a INT, b STRING'.",
+                ),
+            )
+        try:
+            kind = library.SCHEMAS[name](schema.value)
+        except (SqlViewError, coercion.TypeMismatch) as wrong:
+            binder.report.fail(
+                args[1],
+                f"{shown} cannot read the schema '{shortened(schema.value)}': {wrong.message}",
+                wrong.detail,
+                wrong.hint,
+            )
+        return library.read_as(name, binder.bind(args[0]), kind)
+
+    return bind
+
+
+def _assert_true(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    said = binder.bind(args[1]) if len(args) > 1 else Literal(not_true(args[0]), STRING)
+    return library.asserted(binder.bind(args[0]), said)
+
+
+def _time_bucket(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    size, time, *origin = [binder.bind(a) for a in args]
+    return time_bucket(size, time, origin[0] if origin else None)
 
 
 def _read_number(name: str) -> _Bind:
@@ -438,7 +456,8 @@ NAMED: dict[str, Named] = {
     "isnotnull": Named(1, 1, _missing(True)),
     "positive": Named(1, 1, lambda binder, node, args: intervals.positive(binder.bind(args[0]))),
     "weekday": Named(1, 1, _weekday),
-    "from_json": Named(2, 2, _from_json),
+    **{name: Named(2, 2, _read_by_schema(name)) for name in library.SCHEMAS},
+    "assert_true": Named(1, 2, _assert_true),
     **{name: Named(2, 2, _read_number(name)) for name in ("to_number", "try_to_number")},
     "to_char": Named(2, 2, _to_char),
     "to_varchar": Named(2, 2, _to_char),
@@ -484,6 +503,7 @@ NAMED: dict[str, Named] = {
     "next_day": Named(2, 2, _next_day),
     "make_ym_interval": Named(0, 2, _make_interval(INTERVAL_MONTHS)),
     "make_dt_interval": Named(0, 4, _make_interval(INTERVAL_MICROSECONDS)),
+    "time_bucket": Named(2, 3, _time_bucket),
     "make_date": Named(3, 3, _plain("make_date")),
     "date_format": Named(2, 2, _date_format),
     "dayname": Named(1, 1, _day_name("E", "DAYNAME")),

@@ -16,6 +16,7 @@ from planner.calculus.library import LIBRARY
 from planner.calculus.types import IntervalType
 from planner.names import folded
 from planner.parse import written_name
+from planner.parse.shifts import SIGN
 
 _OPERATORS: dict[type[exp.Expression], str] = {
     exp.Add: "+",
@@ -96,6 +97,11 @@ def output_name(node: exp.Expression) -> str:
     ):
         node = node.this
     return str(node.name) if isinstance(node, exp.Column) else _printed(node)
+
+
+def not_true(condition: exp.Expression) -> str:
+    """What ASSERT_TRUE says where it is given no message."""
+    return f"'{_printed(condition)}' is not true!"
 
 
 def _printed(node: exp.Expression) -> str:
@@ -228,6 +234,8 @@ def _printed(node: exp.Expression) -> str:
         case exp.Anonymous(this=str() as name) if name.lower() in ("isnull", "isnotnull"):
             negated = "NOT " if name.lower() == "isnotnull" else ""
             return f"({_printed(node.expressions[0])} IS {negated}NULL)"
+        case exp.Anonymous(expressions=[left, right]) if written_name(node) == SIGN:
+            return f"({_printed(left)} {SIGN} {_printed(right)})"
         case exp.Anonymous():
             return _named(str(node.this).lower(), node.expressions)
         case exp.Func():
@@ -298,10 +306,14 @@ def _named(name: str, args: list[exp.Expression]) -> str:
         return f"array_sort({_printed(args[0])}, {_ASCENDING})"
     elif name in ("decimal", "binary") and isinstance(args[0], exp.Column):
         return _printed(args[0])
-    elif name == "from_json":
+    elif name in ("from_json", "from_csv"):
         args = args[:1]
     elif name == "to_varchar":
         name = "to_char"
+    elif name == "raise_error":
+        return f"raise_error(USER_RAISED_EXCEPTION, map(errorMessage, {_printed(args[0])}))"
+    elif name == "assert_true" and len(args) == 1:
+        return f"assert_true({_printed(args[0])}, {not_true(args[0])})"
     inside = sum(len(a.expressions) - 1 for a in args if isinstance(a, exp.Distinct))
     filled = [_printed(a) for a in args] + _filled(name, len(args) + inside)
     return f"{name.upper() if name in _CAPITALS else name}({', '.join(filled)})"
@@ -319,6 +331,8 @@ def _filled(name: str, given: int) -> list[str]:
         return ["0"]
     if name in ("percentile_approx", "approx_percentile") and given == 2:
         return ["10000"]
+    if name == "time_bucket" and given == 2:
+        return ["TIMESTAMP '1970-01-01 00:00:00'"]
     if name in _INTERVALS:
         return _INTERVALS[name][given:]
     function = LIBRARY.get(name)

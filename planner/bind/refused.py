@@ -36,9 +36,9 @@ _REASONS: dict[str, str] = {
         "input_file_block_length input_file_block_start input_file_name spark_partition_id"
     ),
     "runs code of the machine that it is on": "java_method reflect try_reflect",
-    "depends on the order of the rows, which a table has none of": "first last counter_diff",
+    "depends on the order of the rows, which a table has none of": "first last",
     "is of the type TIME, which no column has": (
-        "make_time time time_bucket time_diff time_from_micros time_from_millis "
+        "make_time time time_diff time_from_micros time_from_millis "
         "time_from_seconds time_to_micros time_to_millis time_to_seconds time_trunc to_time "
         "try_to_time"
     ),
@@ -53,17 +53,15 @@ _REASONS: dict[str, str] = {
         "st_asbinary st_geogfromwkb st_geomfromwkb st_setsrid st_srid"
     ),
     "reads or writes another format; read it where rows are loaded": (
-        "from_avro schema_of_avro to_avro from_csv schema_of_csv to_csv from_protobuf "
-        "to_protobuf from_xml schema_of_xml to_xml xpath xpath_boolean xpath_double xpath_float "
-        "xpath_int xpath_long xpath_number xpath_short xpath_string"
+        "from_avro schema_of_avro to_avro from_protobuf to_protobuf from_xml schema_of_xml to_xml "
+        "xpath xpath_boolean xpath_double xpath_float xpath_int xpath_long xpath_number "
+        "xpath_short xpath_string"
     ),
     "needs a secret, or hides one": "aes_decrypt aes_encrypt try_aes_decrypt hmac",
-    "ends a query, where a view has rows in error": "assert_true raise_error",
     "is of collations, and all texts are compared by their bytes": "collate collation",
     "belongs to a clause that views do not have": "measure",
-    "adds up FLOATs in an order that only Spark knows, which its last digits show": (
-        "vector_avg vector_cosine_similarity vector_inner_product vector_l2_distance vector_norm "
-        "vector_normalize vector_sum"
+    "adds up FLOATs in the order of the rows, which its last digits show": (
+        "vector_avg vector_sum"
     ),
     "parts words by the rules of Java's languages": "sentences",
     "is of nanoseconds, which no column has": "timestamp_nanos unix_nanos",
@@ -79,11 +77,7 @@ VARYING = frozenset(
 OF_OTHER_TYPES = frozenset(
     reason for reason in _REASONS if "which no column has" in reason or "a sketch" in reason
 )
-_NOT_WRITTEN = "is not among what the view language has yet"
-_YET = ">>>"
-
 #: Of a refused function, why it is.
 BY_NAME: dict[str, str] = {
-    **{name: reason for reason, names in _REASONS.items() for name in names.split()},
-    **dict.fromkeys(_YET.split(), _NOT_WRITTEN),
+    name: reason for reason, names in _REASONS.items() for name in names.split()
 }

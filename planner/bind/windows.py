@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
+from planner.bind.counters import counter_diff
 from planner.bind.grouping import WINDOWS, AggregateReader
 from planner.bind.naming import output_name
 from planner.bind.report import Report, describe
@@ -40,6 +41,7 @@ from planner.calculus.algebra import (
     WindowCall,
 )
 from planner.calculus.expr import Call, Column, Expr, Literal, Outer, walk
+from planner.calculus.failing import may_fail
 from planner.calculus.types import (
     DOUBLE,
     INT,
@@ -153,6 +155,8 @@ class Windows:
             return self._shifted(function, node, over, ignores, binder)
         if kind in _VALUES:
             return self._valued(function, node, over, ignores, binder)
+        if kind is exp.Anonymous and str(function.this).lower() == "counter_diff":
+            return self._grown(function, node, over, ignores, binder)
         if ignores and kind is not exp.AnyValue:
             self.report.fail(node, f"{describe(function)} takes no IGNORE NULLS")
         return self._aggregate(function, node, over, binder)
@@ -212,6 +216,32 @@ class Windows:
         plain = replace(over, frame=None)
         call = _Call("shift", args, args[0].type, nullable, plain, (), shift, ignores and by != 0)
         return self._keep(call, node)
+
+    def _grown(
+        self,
+        function: exp.Expression,
+        node: exp.Expression,
+        over: _Over,
+        ignores: bool,
+        binder: Scalars,
+    ) -> Expr:
+        """COUNTER_DIFF, by the values of the row before."""
+        self.report.check(function)
+        self._need_order(function, node, over)
+        if over.frame not in (None, _UP_TO_ROW) or ignores:
+            self.report.fail(node, "COUNTER_DIFF takes neither a frame nor IGNORE NULLS")
+        args = [binder.bind(a) for a in function.expressions]
+        if len(args) not in (1, 2):
+            self.report.fail(node, f"COUNTER_DIFF takes 1 to 2 arguments, not {len(args)}")
+        plain = replace(over, frame=None)
+
+        def before(value: Expr) -> Expr:
+            shift = (Literal(-1, INT),)
+            return self._keep(
+                _Call("shift", (value,), value.type, True, plain, (), shift, True), node
+            )
+
+        return counter_diff(args[0], args[1] if len(args) > 1 else None, before)
 
     def _valued(
         self,
@@ -559,9 +589,15 @@ class Windowed:
                 return expr
 
     def _collect(self, placed: Expr, node: exp.Expression) -> None:
-        """The largest parts of an expression that read no window."""
+        """The largest parts of an expression that read no window; of those that may fail the
+        columns, as what is around them may not reach them."""
+        if placed in self._positions:
+            return
         if not is_windowed(placed):
-            self._take(placed, node)
+            fails = may_fail(placed)
+            for part in walk(placed) if fails else (placed,):
+                if isinstance(part, Column) or not fails:
+                    self._take(part, node)
         elif isinstance(placed, Call):
             for arg in placed.args:
                 self._collect(arg, node)

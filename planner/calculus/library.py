@@ -18,6 +18,7 @@ from planner.calculus.types import (
     BINARY,
     BOOLEAN,
     DOUBLE,
+    FLOAT,
     INT,
     NULL,
     STRING,
@@ -58,6 +59,8 @@ class Takes(Enum):
     KEY = auto()  #: of the map before it
     ENTRIES = auto()  #: ARRAY<STRUCT<key, value>>
     LIST = auto()  #: ARRAY or MAP
+    VECTOR = auto()  #: ARRAY<FLOAT>, without a cast
+    FLOAT = auto()  #: without a cast
     PARTED = auto()  #: ARRAY, MAP or STRUCT
     ANY = auto()  #: as it is
 
@@ -77,7 +80,7 @@ class Function:
     takes: tuple[Takes, ...]
     type: SqlType | Callable[[Sequence[SqlType]], SqlType]
     meaning: str
-    defaults: tuple[str | int | bool, ...] = ()
+    defaults: tuple[str | int | bool | float, ...] = ()
     shown: tuple[str, ...] = ()
     fails: bool = False
     gives_null: bool = False
@@ -88,7 +91,7 @@ class Function:
 _N = Takes.INTEGRAL
 _D, _I, _L, _T, _B = Takes.DOUBLE, Takes.INT, Takes.BIGINT, Takes.TEXT, Takes.BYTES
 
-_A, _E, _M = Takes.ARRAY, Takes.ELEMENT, Takes.MAP
+_A, _E, _M, _V = Takes.ARRAY, Takes.ELEMENT, Takes.MAP, Takes.VECTOR
 
 
 def _same(kinds: Sequence[SqlType]) -> SqlType:
@@ -339,6 +342,17 @@ _ALL = (
     Function("json_fields", (_T,), NULL, "fields of a JSON object by their names"),
     Function("schema_of_json", (Takes.WORD,), STRING, "(JSON literal): its schema", fails=True),
     Function(
+        "from_csv", (_T,), NULL,
+        "(CSV, schema literal): a struct; fields are NULL for what is not of their types",
+        gives_null=True, zoned=True,
+    ),
+    Function(
+        "to_csv", (Takes.PARTED,), STRING, "a struct in CSV", gives_null=True, zoned=True
+    ),
+    Function(
+        "schema_of_csv", (Takes.WORD,), STRING, "(CSV literal): its schema", fails=True, zoned=True
+    ),
+    Function(
         "format_string", (_T,), STRING, "(template, a, b, …): %s, %d, %.2f … filled", fails=True
     ),
     # URLs, codes
@@ -376,6 +390,30 @@ _ALL = (
              fails=True),
     Function("bitmap_count", (_B,), BIGINT, "bits that are 1"),
     Function("jaro_winkler_similarity", (_T, _T), DOUBLE, "likeness of two texts, 0 to 1"),
+    # vectors
+    Function(
+        "vector_inner_product", (_V, _V), FLOAT, "sum of products; fails on vectors of two lengths",
+        fails=True, gives_null=True,
+    ),
+    Function(
+        "vector_l2_distance", (_V, _V), FLOAT, "Euclidean; fails on vectors of two lengths",
+        fails=True, gives_null=True,
+    ),
+    Function(
+        "vector_cosine_similarity", (_V, _V), FLOAT,
+        "cosine of the angle between, NULL beside a vector of zeros; fails on two lengths",
+        fails=True, gives_null=True,
+    ),
+    Function(
+        "vector_norm", (_V, Takes.FLOAT), FLOAT,
+        "(a[, degree]): of degree 1, 2 or infinity; fails on others",
+        defaults=(2.0,), fails=True, gives_null=True,
+    ),
+    Function(
+        "vector_normalize", (_V, Takes.FLOAT), _same,
+        "(a[, degree]): divided by the norm, NULL where that is 0; fails on other degrees",
+        defaults=(2.0,), fails=True, gives_null=True,
+    ),
     # maps
     Function("map_value", (_M, Takes.KEY), _part(1), "of a key, or NULL", gives_null=True),
     Function("map_keys", (_M,), _arrays_of(0), "array of the keys"),

@@ -217,6 +217,12 @@ _OWN = (
     ),
     # like those without "try_", and NULL where they would fail
     *(Primitive(f"try_{f}", f"{f}, and NULL instead of failing") for f in _TRIED),
+    Primitive(
+        "raise_error",
+        "(STRING): the row is in error, with that message, which is not NULL",
+        Nulls.OWN,
+        fails=True,
+    ),
     # integers of one type, as Java has them
     Primitive("bit_and", "a & b"),
     Primitive("bit_or", "a | b"),

@@ -36,6 +36,7 @@ from planner.parse.relations import (
     put_names,
     short_spans,
 )
+from planner.parse.shifts import UnsignedShifts
 from planner.parse.tokens import Cursor, Token, lexemes, line_and_column, shortened
 from planner.room import with_room
 
@@ -71,7 +72,7 @@ _BY_NAME = frozenset(
 class _ViewLanguage(Spark):
     """Spark SQL, with the functions of `_BY_NAME` left as they were written."""
 
-    class Parser(SparkParser):
+    class Parser(UnsignedShifts, SparkParser):
         FUNCTIONS: ClassVar = {
             name: build for name, build in SparkParser.FUNCTIONS.items() if name not in _BY_NAME
         }

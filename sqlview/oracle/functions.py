@@ -19,6 +19,7 @@ from planner.bind.lambdas import LAMBDAS
 from planner.bind.library import FORMS
 from planner.calculus import types as t
 from planner.calculus.library import LIBRARY
+from planner.parse.shifts import UnsignedShifts
 from sqlview.oracle.protocol import CannotSay
 
 BY_NAME = frozenset(
@@ -43,7 +44,7 @@ _SPARKS = (
         "arrays_zip",
         *("from_unixtime", "from_utc_timestamp", "to_utc_timestamp"),
         *("convert_timezone", "datepart", "to_varchar"),
-        *("make_ym_interval", "make_dt_interval"),
+        *("make_ym_interval", "make_dt_interval", "assert_true", "time_bucket"),
     }
 )
 _SAME = frozenset("sin cos tan asin acos atan sinh cosh tanh asinh atan2".split())
@@ -56,7 +57,7 @@ _BITS = (
 class Spoken(Databricks):
     """Databricks SQL, with the functions of BY_NAME as they were written."""
 
-    class Parser(DatabricksParser):
+    class Parser(UnsignedShifts, DatabricksParser):
         FUNCTIONS: ClassVar = {
             name: build for name, build in DatabricksParser.FUNCTIONS.items() if name not in BY_NAME
         }

@@ -223,7 +223,7 @@ SIMPLE, CASTS = simple_cases(), cast_cases()
 #: What planner.bind.library makes of calls.
 _FORMS = {
     *("bit_and", "bit_or", "bit_xor", "bit_not", "bit_count", "bit_get", "bround", "elt"),
-    *("shift_left", "shift_right", "shift_right_unsigned", "user"),
+    *("shift_left", "shift_right", "shift_right_unsigned", "raise_error", "user"),
     *("array", "struct", "map", "field", "element_fields", "concat_arrays", "map_concat"),
     *("hash", "xxhash64", "sequence", "arrays_zip", *LAMBDAS.keys() - {"reduce"}),
     *("try_add", "try_subtract", "try_multiply", "try_divide", "try_remainder"),

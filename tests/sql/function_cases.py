@@ -104,7 +104,16 @@ _REFUSED = (
     "array_sort(a, (l, r) -> l - r + 0.5)",
     "get_json_object(s, '$.*')", "hash(a)", "map()", "array_contains(mp, 1)", "sort_array(array(mp))", "map(mp, 1)", "size(s)",
     "next_day(day, 'noday')", "locate('a')", "ascii()", "lpad(s)",
+    "from_csv(s, p)", "from_csv(s, 'a BAD')", "from_csv(s, 'INT')", "from_csv(s, 'a ARRAY<INT>')", "to_csv(a)", "from_csv(n, 'a INT')", "time_bucket(interval '0' day, ts)", "time_bucket(interval '1' day, day)", "time_bucket(ts - day, ts)", "vector_norm(f)", "vector_norm(array(1F), 2)", "assert_true(s)",
 )  # fmt: skip
+_VECTOR, _VECTOR2 = "CAST(f AS ARRAY<FLOAT>)", "CAST(a AS ARRAY<FLOAT>)"
+#: Of 1 to some hundred elements whose sum depends on the order.
+_LONG = "transform(sequence(1, n), i -> CAST(i * x / 7 + m AS FLOAT))"
+#: Texts of values, good and bad.
+_READ = (
+    "array('1', ' 1', '+1', '-7', '01', '1.5', '1.', '.5', '1e3', '1e40', '1d', '4294967296', '9223372036854775808', '-129', '1_0', '0x1p3', 'NaN', 'nan', 'Inf', '-Inf', 'Infinity', '1.235', '-1.235', '999.994',"
+    " '999.995', '1e-400', '1E400', 'true', 'FALSE', 't', '2020-01-02', '2020-1-2', '2020', '2020-02-30', '2020-01-02T03:04:05.678Z', '2020-01-02 03:04:05+01:00', '20200102', ' 2020-01-02 ', '٣', s, p)"
+)
 _NUMBERS = "array(' 12', '-1,234.5', '$12', '<12>', '12-', '1 2', '.5', '12.', '+7', '', '1,2', '12 ', '<7', s)"
 EXPRESSIONS = (
     "trim(BOTH 'ab' FROM s)", "trim(LEADING 'ab' FROM s)", "trim(TRAILING p FROM s)",
@@ -357,6 +366,23 @@ EXPRESSIONS = (
     "convert_timezone('Europe/Paris', 'America/New_York', to_timestamp_ntz(ts))", "convert_timezone('UTC', 'Asia/Tokyo', to_timestamp_ntz(day))",
     "make_timestamp_ntz(2024, n, m, 1, 2, 3)", "try_make_timestamp(2024, n, m, 1, 2, d)", "try_make_timestamp_ntz(2024, 2, 29, n, m, d)", "try_make_timestamp_ltz(2024, 2, 29, 23, 59, 60.5)",
     "datepart('week', day)",
+    "n >>> 1", "b >>> m", "n + 1 >>> m", "-8 >>> n", "(b >>> 1) | n", "n >>> 1 >>> 1", "d >>> 1", "s >>> 1",
+    "if(n > 2, raise_error(concat('bad ', s)), n)", "if(n > 2, n, raise_error(s))", "coalesce(n, raise_error('none'))",
+    "CASE WHEN n > 5 THEN 'big' WHEN n > 0 THEN raise_error(NULL) END", "CAST(assert_true(n > 0) AS INT)", "CAST(assert_true(n > 0, s) AS INT)", "coalesce(assert_true(n < 100), s)",
+    *(f"{f}({_VECTOR}, {_VECTOR2})" for f in ("vector_inner_product", "vector_l2_distance", "vector_cosine_similarity")),
+    *(f"{f}({_LONG}, reverse({_LONG}))" for f in ("vector_inner_product", "vector_l2_distance", "vector_cosine_similarity")),
+    *(f"{f}({a})" for f in ("vector_norm", "vector_normalize") for a in (_VECTOR, _LONG, f"{_LONG}, 1.0F", f"{_LONG}, CAST('inf' AS FLOAT)", f"{_VECTOR}, CAST(m AS FLOAT)")),
+    "vector_norm(array(3.0F, NULL))", "vector_normalize(array(0F, -0F), 1F)", "vector_l2_distance(CAST(array() AS ARRAY<FLOAT>), CAST(array() AS ARRAY<FLOAT>))",
+    "vector_cosine_similarity(array(1.5F, -2F), array(0F, 0F))", "vector_inner_product(array(1e30F), array(1e30F))", "vector_normalize(array(1e-30F, 1e-45F))",
+    *(f"from_csv({t}, 'a INT, b STRING')" for t in ("s", "p", "concat_ws(',', n, s)", "concat(n, ',\"', s, '\"')", "concat(n, ',\"', p, '\",x')")),
+    "from_csv(concat_ws(',', s, d, y, day), 'a STRING, d DECIMAL(8,1), x DOUBLE, day DATE')", "from_csv(concat_ws(',', b, y, n = 3, ts), 'b BIGINT, x FLOAT, o BOOLEAN, ts TIMESTAMP')",
+    "from_csv(concat_ws(',', x, n, d, s), 'n INT, b TINYINT, m SMALLINT, ts TIMESTAMP_NTZ')", "from_csv(s, 'b BINARY').b",
+    *(f"transform({_READ}, v -> from_csv(v, 'a {k}').a)" for k in ("INT", "BIGINT", "TINYINT", "FLOAT", "DOUBLE", "DECIMAL(5,2)", "DECIMAL(38,0)", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "STRING")),
+    "to_csv(struct(s, n, p))", "to_csv(struct(nvl(p, '')))", "to_csv(struct(nvl(n, 0)))", "to_csv(named_struct('a', d, 'y', y, 'f', CAST(y AS FLOAT), 'b', b))", "to_csv(named_struct('day', day, 'ts', ts, 'l', CAST(ts AS TIMESTAMP_NTZ)))",
+    "to_csv(named_struct('o', n > 2, 'b', binary(p), 'i', ts - day, 'm', make_ym_interval(n)))", "to_csv(st)", "to_csv(if(n > 2, st, NULL))", "to_csv(named_struct('d', CAST(d / 100000000 AS DECIMAL(30,15)), 's', concat(' #', s, ' ')))",
+    *(f"schema_of_csv('{t}')" for t in ("1,2.5,abc,,true", '1,"a,b",-7,2147483648', "2024-02-29,2024-02-30,2024-02-29 1:2:3,12:30", "5.,1e3, 1,0x1p3,NaN,Inf", "99999999999999999999,12345678901234567890123456789012345678,1.50,123456789012345678901234567890123456789")),
+    *(f"time_bucket(interval {i}, {t})" for i in ("'15' minute", "'36' hour", "'7' day", "'5' month", "'1-1' year to month") for t in ("ts", "CAST(ts AS TIMESTAMP_NTZ)")),
+    *(f"time_bucket(interval {i}, ts, TIMESTAMP '2020-01-31 12:30:00')" for i in ("'7' second", "'3' day", "'1' month", "'2' year")), "time_bucket(NULL, ts)",
     *_REFUSED,
 )  # fmt: skip
 
