@@ -38,16 +38,16 @@ PLANTED = (
     Planted(
         "join_sees_later",
         "a path sees every other occurrence as of the time: what changes at once comes out twice",
-        "operators/nodes/delta_join.py",
-        "half_join.extend(prefix, snapshot or half_join.node.as_of)",
-        "half_join.extend(prefix, True)",
+        "operators/nodes/half_join.py",
+        "return snapshot or self.node.as_of",
+        "return True",
     ),
     Planted(
         "join_sees_earlier",
         "a path sees every other occurrence as of just before: what changes at once is lost",
-        "operators/nodes/delta_join.py",
-        "half_join.extend(prefix, snapshot or half_join.node.as_of)",
-        "half_join.extend(prefix, snapshot)",
+        "operators/nodes/half_join.py",
+        "return snapshot or self.node.as_of",
+        "return snapshot",
     ),
     Planted(
         "dead_at_its_death",
