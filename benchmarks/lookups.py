@@ -47,7 +47,8 @@ QUERIES = {
         2,
         (
             "SELECT DISTINCT x, y FROM asked_four JOIN edges p ON p.a = x "
-            "JOIN edges q ON q.a = p.b JOIN edges r ON r.a = q.b JOIN edges s ON s.a = r.b AND s.b = y"
+            "JOIN edges q ON q.a = p.b JOIN edges r ON r.a = q.b "
+            "JOIN edges s ON s.a = r.b AND s.b = y"
         ),
     ),
 }
