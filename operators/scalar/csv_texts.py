@@ -147,14 +147,15 @@ def line(texts: list[str | None]) -> str | None:
     return _COMMA.join("" if s is None else _written(s, i == 0) for i, s in enumerate(texts))
 
 
-_BLANKS = "".join(map(chr, range(33)))
+#: What is trimmed: all up to the blank.
+BLANKS = "".join(map(chr, range(33)))
 
 
 def _written(text: str, first: bool) -> str:
     """Without what is blank at its ends; in quotes if need be, also for what is blank behind it,
     and where it starts a line with #."""
-    behind = text.lstrip(_BLANKS)
-    bare = behind.rstrip(_BLANKS)
+    behind = text.lstrip(BLANKS)
+    bare = behind.rstrip(BLANKS)
     if not bare or any(c in behind for c in ',"\n\r') or (first and text[0] == "#"):
         return f'"{bare.replace(_ESCAPE, _ESCAPE * 2).replace(_QUOTE, _ESCAPE + _QUOTE)}"'
     return bare

@@ -87,7 +87,6 @@ _FLOAT = re.compile(
     r"[+-]?(?:NaN|Infinity|(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
     r"|0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?)"
 )
-_BLANKS = "".join(map(chr, range(33)))
 _INFINITE = {"Inf": np.inf, "-Inf": -np.inf}
 
 
@@ -101,7 +100,7 @@ def _integer(word: str, kind: t.IntegerType) -> int | None:
 def _float(word: str, bits: int) -> float | None:
     found = _INFINITE.get(word)
     if found is None:
-        word = word.strip(_BLANKS)
+        word = word.strip(csv_texts.BLANKS)
         if not _FLOAT.fullmatch(word):
             return None
         found = text.parse_double(word)
@@ -190,7 +189,7 @@ def _type(word: str, zone: Zone) -> str:
     for kind in (t.INT, t.BIGINT):
         if _integer(word, kind) is not None:
             return str(kind)
-    number = None if word != word.strip(_BLANKS) else text.parse_decimal(word)
+    number = None if word != word.strip(csv_texts.BLANKS) else text.parse_decimal(word)
     if number is not None and number.as_tuple().exponent == 0:
         digits = len(number.as_tuple().digits)
         if digits <= t.MAX_PRECISION:
@@ -199,7 +198,7 @@ def _type(word: str, zone: Zone) -> str:
         return "DOUBLE"
     if _DAY.fullmatch(word) and text.parse_date(word) is not None:
         return "DATE"
-    clock = f"2000-01-01T{word.strip(_BLANKS).removeprefix('T')}"
+    clock = f"2000-01-01T{word.strip(csv_texts.BLANKS).removeprefix('T')}"
     if any(text.parse_timestamp(w, zone) is not None for w in (word, clock)):
         return "TIMESTAMP"
     return "BOOLEAN" if word.lower() in ("true", "false") else "STRING"

@@ -10,6 +10,7 @@ no member is NULL in any result row; one linked by `<=>` alone lets NULL equal N
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from planner.calculus.expr import Call, Column, Expr
@@ -67,6 +68,11 @@ def as_link(expr: Expr) -> Link | None:
     if left is None or right is None or not encode_alike(left.type, right.type):
         return None
     return Link(left, right, expr.function == "eq_null_safe")
+
+
+def links(predicates: Iterable[Expr]) -> tuple[Link, ...]:
+    """What those predicates equate that are such equalities."""
+    return tuple(link for link in map(as_link, predicates) if link is not None)
 
 
 def equality(left: Column, right: Column, null_safe: bool) -> Expr:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner.analysis.equality import EqualityClass, as_link, classes
+from planner.analysis.equality import EqualityClass, classes, links
 from planner.calculus.algebra import Join, MarkJoin, OuterJoin, Plan, SemiJoin
 from planner.calculus.expr import Call, Expr, columns_used, conjuncts, remap
 
@@ -91,7 +91,7 @@ class JoinView:
     @cached_property
     def classes(self) -> tuple[EqualityClass, ...]:
         """The columns that are equal by the condition."""
-        return classes(tuple(link for link in map(as_link, self.parts) if link is not None))
+        return classes(links(self.parts))
 
     @cached_property
     def equal(self) -> tuple[frozenset[int], ...]:

@@ -12,7 +12,7 @@ from itertools import product
 from typing_extensions import assert_never
 
 from planner import dataflow
-from planner.analysis.equality import Link, as_link, classes
+from planner.analysis.equality import Link, classes, links
 from planner.calculus.algebra import (
     Aggregate,
     Apply,
@@ -87,7 +87,9 @@ def plan_keys(plan: Plan, table_key: TableKey = no_table_key) -> tuple[Key, ...]
             return _projected(plan_keys(plan.input, table_key), plan.exprs)
         case Join():
             keys = [plan_keys(i, table_key) for i in plan.inputs]
-            return _join_keys(keys, [len(i.schema) for i in plan.inputs], _links(plan.predicate))
+            return _join_keys(
+                keys, [len(i.schema) for i in plan.inputs], links(conjuncts(plan.predicate))
+            )
         case OuterJoin():
             sides = (plan.left, plan.right)
             keys = [plan_keys(i, table_key) for i in sides]
@@ -98,7 +100,7 @@ def plan_keys(plan: Plan, table_key: TableKey = no_table_key) -> tuple[Key, ...]
                 fields = (*plan.left.schema, *plan.right.schema)
                 both = _joined(keys, widths)
                 return tuple(k for k in both if any(not fields[c].nullable for c in k))
-            return _outer_keys(keys, widths, _links(plan.condition))
+            return _outer_keys(keys, widths, links(conjuncts(plan.condition)))
         case Aggregate():
             # A constant tells no rows apart.
             return (tuple(i for i, k in enumerate(plan.keys) if not isinstance(k, Literal)),)
@@ -113,10 +115,6 @@ def plan_keys(plan: Plan, table_key: TableKey = no_table_key) -> tuple[Key, ...]
 def matches_once(plan: Plan, equal: frozenset[int], table_key: TableKey = no_table_key) -> bool:
     """Whether at most one row of the plan has given values in the columns `equal`."""
     return any(equal.issuperset(key) for key in plan_keys(plan, table_key))
-
-
-def _links(predicate: Expr | None) -> tuple[Link, ...]:
-    return tuple(link for link in map(as_link, conjuncts(predicate)) if link is not None)
 
 
 def _join_keys(

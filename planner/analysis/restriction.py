@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from planner.analysis.equality import equality
+from planner.analysis.equality import classes, equality, links
 from planner.analysis.join_view import JoinView
 from planner.analysis.keys import TableKey, matches_once
 from planner.analysis.selectivity import selectivity
@@ -144,7 +144,7 @@ def _implied(view: JoinView, columns: frozenset[int], known: tuple[Expr, ...]) -
     """Equalities of `columns` that follow from the condition by way of others, and not from
     `known`, which is a part of it."""
     linked: dict[int, int] = {}  # by column that `known` equates with another: one of its class
-    for group in JoinView.over(view.inputs, condition(known)).classes:
+    for group in classes(links(known)):
         for c in group.columns:
             linked[c.index] = group.columns[0].index
     found: list[Expr] = []

@@ -60,6 +60,17 @@ def _rows(first: int, count: int) -> pa.Table:
     return pa.table({"id": ids, "g": ids % 400, "x": x, "s": texts})
 
 
+def _filled(pair: tuple[Session, Session]) -> tuple[Session, Session]:
+    """Both with 400 rows of a, 3,000 of b and the views."""
+    for each in pair:
+        with each.transaction() as tx:
+            tx.insert("a", _rows(0, 400))
+            tx.insert("b", _rows(0, 3_000))
+        for name, query in VIEWS.items():
+            each.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    return pair
+
+
 def _same(db: Session, other: Session) -> None:
     """Views have the same rows, and bits of rows that can be seen are those that a filter has which
     evaluates them itself."""
@@ -127,13 +138,7 @@ def test_as_the_driver_evaluates_them(
 
 def test_a_step_that_is_taken_back(pair: tuple[Session, Session], jobs: list[list[int]]) -> None:
     """Rows have no bits then: the next ones have those ids, and their own bits."""
-    db, other = pair
-    for each in pair:
-        with each.transaction() as tx:
-            tx.insert("a", _rows(0, 400))
-            tx.insert("b", _rows(0, 3_000))
-        for name, query in VIEWS.items():
-            each.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    db, other = _filled(pair)
     keep, db._writer.keep = db._writer.keep, _fail
     for count in (BLOCK_ROWS, 2_000):
         before = len(jobs)
@@ -154,13 +159,7 @@ def test_a_job_that_fails(
     pair: tuple[Session, Session], jobs: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver evaluates them."""
-    db, other = pair
-    for each in pair:
-        with each.transaction() as tx:
-            tx.insert("a", _rows(0, 400))
-            tx.insert("b", _rows(0, 3_000))
-        for name, query in VIEWS.items():
-            each.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    db, other = _filled(pair)
     asked: list[int] = []
 
     def given_up(filters: Any) -> bool:
@@ -177,13 +176,7 @@ def test_a_job_that_fails(
 
 def test_beside_a_checkpoint(pair: tuple[Session, Session], jobs: list[list[int]]) -> None:
     """While another thread writes values the job waits, and tasks evaluate them none the less."""
-    db, other = pair
-    for each in pair:
-        with each.transaction() as tx:
-            tx.insert("a", _rows(0, 400))
-            tx.insert("b", _rows(0, 3_000))
-        for name, query in VIEWS.items():
-            each.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    db, other = _filled(pair)
     assert db._store is not None
     values, before = db._store.values, len(jobs)
     writing, over = threading.Event(), threading.Event()

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.analysis.equality import as_link, classes
+from planner.analysis.equality import as_link, classes, links
 from planner.analysis.join_view import JoinView
 from planner.analysis.keys import TableKey, matches_once
 from planner.analysis.ranges import MIRRORED
@@ -209,9 +209,8 @@ def _made(
 
 def _equal_to(columns: tuple[int, ...], tests: tuple[Expr, ...]) -> frozenset[int]:
     """The columns, and those that equal them."""
-    links = tuple(link for link in map(as_link, tests) if link is not None)
     found = set(columns)
-    for group in classes(links):
+    for group in classes(links(tests)):
         members = {c.index for c in group.columns}
         if members & found:
             found |= members
