@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import takewhile
 
 import pytest
 
@@ -80,7 +81,8 @@ def test_a_whole_index_takes_the_place_of_the_partial_ones(
     run("k where x = 1", "k where x = 2")
     text = checked.db.sql(f"EXPLAIN CREATE MATERIALIZED VIEW every AS {_JOIN}").rows()
     lines = [str(row[0]) for row in text]
-    assert lines[lines.index("== Changes of indexes ==") + 1 :] == [
+    behind = lines[lines.index("== Changes of indexes ==") + 1 :]
+    assert list(takewhile(lambda line: not line.startswith("== "), behind)) == [
         f"joins read f(k) in place of partial f(k) where x = {x}, which goes" for x in (1, 2)
     ]
     run("k where x = 1", "k where x = 2")
