@@ -96,6 +96,12 @@ class Rows:
             self._died_time,
         )
 
+    @property
+    def places(self) -> tuple[Ints, int, int, int]:
+        """Where all lies: the addresses int64[all slots, blocks], and which of their slots have
+        dead bits, the places that compacted blocks kept, and how many rows are stored."""
+        return self._addresses, self._dead_slot, self._ids_slot, self._kept_slot
+
     def gather(self, column: int, rows: Ints) -> Column:
         """Values of one column at `rows` (int64[n]; ids that some reader may see, any order)."""
         if self._readable is not None and column not in self._readable:
