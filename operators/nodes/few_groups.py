@@ -91,7 +91,7 @@ class FewGroups:
         n, index, relation = len(delta), self.index, self.relation
         if n > FEW_ROWS or not delta.one_time:
             return None
-        words = index.probe_words([delta.column(c) for c in self._keys], n)
+        words = index.probe_words([delta.key(c) for c in self._keys], n)
         args, none, known = self._arguments(delta, n)
         first, change = np.empty(n, np.int64), np.empty((len(self._mode), n), np.int64)
         groups, keys = k.add_up(
@@ -110,7 +110,7 @@ class FewGroups:
         sizes, work = np.empty(3, np.int64), np.zeros(2, np.int64)
         bad = k.replace(
             keys, order, change, self._mode, not self._keys, stored, sought, index.spine.table,
-            *relation.places, self._slots, born, totals, pairs, sizes, work,
+            *relation.places(self._slots), self._slots, born, totals, pairs, sizes, work,
         )  # fmt: skip
         if bad >= 0:
             raise AssertionError("a group lost more rows than it had: its input is not a multiset")
@@ -119,6 +119,7 @@ class FewGroups:
         deaths, births, paired = sizes.tolist()
         if deaths + births == 0:
             return deltas.empty(self.node.schema)
+        relation.work.rows += deaths
         killed, born = stored[:deaths], born[:births]
         if births:
             relation.append(self._rows(delta, first[born], totals[:, :births]), delta.time[:births])

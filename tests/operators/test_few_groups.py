@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from operators.flight.delta import Delta
 from operators.nodes import few_groups
 from operators.nodes.reduce import ReduceOperator
+from operators.state.relation import BULK_ROWS
 from planner import dataflow as ir
 from planner.calculus import types as t
 from planner.calculus.types import Field
 from tests.operators.columns import Row, to_rows
 from tests.operators.running import Running, reduce_
-from tests.reference.tables import Change, delete, upsert
+from tests.reference.tables import Change, delete, insert, upsert
 
 FIELDS = (
     Field("id", t.INT, False),
@@ -131,6 +132,18 @@ def test_which_groups_are_for_it() -> None:
         assert taken == {by_text: 1}
     running.retire("w")  # whose accumulators the model has not
     running.check()
+
+
+def test_groups_that_came_many_at_once() -> None:
+    """Blocks that took over the columns they came in have no buffers before somebody reads them."""
+    running = Running()
+    table = running.add_table("t", FIELDS, key=(0,))
+    running.install("v", reduce_(table, (0,), ("sum", 4)))
+    many = [(i, "a", None, 1, Decimal(i), 1.0, _DAYS[0]) for i in range(BULK_ROWS + 10)]
+    running.apply([[insert("t", *many)]])
+    for row in many[:3], many[500:600]:
+        running.apply([[upsert("t", *((*r[:4], Decimal(7), *r[5:]) for r in row))]])
+        running.check()
 
 
 def test_a_group_that_loses_more_than_it_has() -> None:
