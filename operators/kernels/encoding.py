@@ -103,12 +103,8 @@ def _bytes_of(address, length, available):
 
 
 @kernel
-def _short(address, length, available):
-    """The words of a text of at most EXACT_BYTES; see `_bytes_of`."""
-    low = _bytes_of(address, min(length, 8), available)
-    high = np.uint64(length) << _ONE
-    if length > 8:
-        high |= _bytes_of(address + 8, length - 8, available - 8) << _S8
+def _mixed(low, high):
+    """Each half of a short text mixed into the other, as words."""
     product = low * _A
     high ^= (product ^ (product >> _S32)) & ~_ONE
     product = high * _B
@@ -132,7 +128,11 @@ def text_words(offsets, text, hashing, out):
         end = np.int64(offsets[i + 1])
         length = end - at
         if length <= exact:
-            out[0, i], out[1, i] = _short(base + at, length, size - at)
+            low = _bytes_of(base + at, min(length, 8), size - at)
+            high = np.uint64(length) << _ONE
+            if length > 8:
+                high |= _bytes_of(base + at + 8, length - 8, size - at - 8) << _S8
+            out[0, i], out[1, i] = _mixed(low, high)
             continue
         v0, v1, v2, v3 = _V0 ^ key0, _V1 ^ key1, _V2 ^ key0, _V3 ^ key1
         while end - at >= 8:
@@ -159,7 +159,12 @@ def stored_text_words(addresses, slot, ids_slot, kept_slot, rows, hashing, out):
         length = np.int64(load_i32(addresses[slot, block], at + 1)) - start
         if length > hashing[4]:
             return False
-        out[0, i], out[1, i] = _short(addresses[slot + 2, block] + start, length, length)
+        address = addresses[slot + 2, block] + start
+        low = _bytes_of(address, min(length, 8), length)
+        high = np.uint64(length) << _ONE
+        if length > 8:
+            high |= _bytes_of(address + 8, length - 8, length - 8) << _S8
+        out[0, i], out[1, i] = _mixed(low, high)
     return True
 
 
