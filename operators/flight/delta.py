@@ -18,9 +18,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from operators.flight.column import Bools, Column, Ints, concat, ones
+from operators.flight.column import Bools, Column, Ints, concat, is_textual, ones
 from operators.kernels import memory
 from operators.quick import quick
+from operators.state.encode import Worded
 from operators.state.filters import FilterReader
 from operators.state.probes import Probes
 from operators.state.relation import Relation
@@ -59,6 +60,15 @@ class Binding:
         if values is None:
             values = self._columns[index] = self.relation.gather(index, self.rows)
         return values
+
+    def key(self, index: int) -> Column | Worded:
+        """A column for those who read its key words alone: short texts are not gathered."""
+        kind = self.relation.schema[index].type
+        if is_textual(kind) and index not in self._columns:
+            words = np.empty((2, len(self.rows)), np.int64)
+            if self.relation.text_words(index, self.rows, words):
+                return Worded(kind, words)
+        return self.column(index)
 
     def peek(self, index: int, at: Ints) -> Column:
         """The values of a column at positions `at` alone."""
@@ -181,6 +191,13 @@ class Delta:
         if origin is None:
             raise LookupError(f"column {index} is not bound yet")
         return origin
+
+    def key(self, index: int) -> Column | Worded:
+        """A column for those who read its key words alone."""
+        origin = self.origin(index)
+        if isinstance(origin, Bound):
+            return self.bindings[origin.binding].key(origin.column)
+        return self.column(index)
 
     def peek(self, index: int, rows: Ints) -> Column:
         """The values of a column at positions `rows` alone."""

@@ -12,8 +12,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.kernels.jit import BYTES, BYTES_OUT, INT32S, INTS, INTS2, INTS2_OUT, kernel
-from operators.kernels.memory import load_i64, load_u8
+from operators.kernels.jit import (
+    BYTES,
+    BYTES_OUT,
+    INT32S,
+    INT64,
+    INTS,
+    INTS2,
+    INTS2_OUT,
+    kernel,
+)
+from operators.kernels.memory import BLOCK_BITS, load_i32, load_i64, load_u8, place
 
 #: The most bytes of a text that two words hold beside its length.
 EXACT_BYTES = 15
@@ -93,6 +102,15 @@ def _bytes_of(address, length, available):
     return word
 
 
+@kernel
+def _mixed(low, high):
+    """Each half of a short text mixed into the other, as words."""
+    product = low * _A
+    high ^= (product ^ (product >> _S32)) & ~_ONE
+    product = high * _B
+    return np.int64(low ^ product ^ (product >> _S29)), np.int64(high)
+
+
 @kernel(signatures=[(INT32S, BYTES, INTS, INTS2_OUT)])
 def text_words(offsets, text, hashing, out):
     """Two words of Arrow texts: offsets int32[n + 1], text uint8[m], out int64[2, n].
@@ -114,11 +132,7 @@ def text_words(offsets, text, hashing, out):
             high = np.uint64(length) << _ONE
             if length > 8:
                 high |= _bytes_of(base + at + 8, length - 8, size - at - 8) << _S8
-            product = low * _A
-            high ^= (product ^ (product >> _S32)) & ~_ONE
-            product = high * _B
-            out[0, i] = np.int64(low ^ product ^ (product >> _S29))
-            out[1, i] = np.int64(high)
+            out[0, i], out[1, i] = _mixed(low, high)
             continue
         v0, v1, v2, v3 = _V0 ^ key0, _V1 ^ key1, _V2 ^ key0, _V3 ^ key1
         while end - at >= 8:
@@ -129,6 +143,29 @@ def text_words(offsets, text, hashing, out):
         low, high = _finished(v0, v1, v2, v3)
         out[0, i] = np.int64(low) & hashing[2]
         out[1, i] = (np.int64(high) & hashing[3]) | HASHED
+
+
+@kernel(signatures=[(INTS2, INT64, INT64, INT64, INTS, INTS, INTS2_OUT)])
+def stored_text_words(addresses, slot, ids_slot, kept_slot, rows, hashing, out):
+    """`text_words` of texts where they lie in the blocks of a relation, at rows int64[n], from
+    `slot` on. Returns False, with nothing to be read in `out`, where one of them is to be hashed.
+    """
+    ids = addresses[ids_slot]
+    kept = addresses[kept_slot]
+    for i in range(rows.shape[0]):
+        block = rows[i] >> BLOCK_BITS
+        at = place(rows[i], ids, kept)
+        start = np.int64(load_i32(addresses[slot, block], at))
+        length = np.int64(load_i32(addresses[slot, block], at + 1)) - start
+        if length > hashing[4]:
+            return False
+        address = addresses[slot + 2, block] + start
+        low = _bytes_of(address, min(length, 8), length)
+        high = np.uint64(length) << _ONE
+        if length > 8:
+            high |= _bytes_of(address + 8, length - 8, length - 8) << _S8
+        out[0, i], out[1, i] = _mixed(low, high)
+    return True
 
 
 @kernel(signatures=[(INTS2, INTS, INTS2_OUT)])

@@ -27,8 +27,8 @@ from operators.flight.unchanged import without_unchanged
 from operators.kernels import versions
 from operators.nodes.group_values import group_value
 from operators.nodes.operator import Inputs, Operator, Place
-from operators.nodes.reduce import gather_or_null, normal_key, own_rows
-from operators.nodes.runs import CHUNK_ROWS, chunks, elements, group_rows
+from operators.nodes.reduce import gather_or_null, own_rows
+from operators.nodes.runs import CHUNK_ROWS, chunks, elements, group_rows, normal_key
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState, IndexReader
 from operators.state.order import order_of

@@ -27,9 +27,10 @@ from operators.flight.delta import Delta, Pairs
 from operators.kernels import grouping, memory
 from operators.kernels.extremes import extremes
 from operators.nodes.extreme_rows import first_rows
+from operators.nodes.few_groups import FewGroups
 from operators.nodes.operator import Inputs, Operator, Place
 from operators.nodes.partitions import exact_words, sort_rows
-from operators.nodes.runs import Runs, Totals, first_of_runs, group_rows
+from operators.nodes.runs import Runs, Totals, first_of_runs, group_rows, normal_key
 from operators.scalar import exact_sum
 from operators.state import encode, equality
 from operators.state.arrangement import ArrangementState, IndexReader
@@ -117,6 +118,7 @@ class ReduceOperator(Operator[ir.Reduce]):
             for slot, a in zip(self._slots, node.accumulators, strict=True)
             if a.index is not None
         ]
+        self._few = FewGroups.of(node, self._slots, self.mode, self.keys, relation, index)
 
     @classmethod
     def install(cls, node: ir.Reduce, place: Place) -> Self:
@@ -138,7 +140,8 @@ class ReduceOperator(Operator[ir.Reduce]):
         (delta,) = changes
         if delta is None or len(delta) == 0:
             return deltas.empty(self.node.schema)
-        return self.apply(delta, self.runs(delta))
+        changed = None if self._few is None else self._few.step(delta)
+        return self.apply(delta, self.runs(delta)) if changed is None else changed
 
     def start(self, inputs: Inputs) -> Iterator[Delta]:
         """Each piece is added up by itself, then the pieces' groups; the rows are written once.
@@ -472,17 +475,6 @@ class ReduceOperator(Operator[ir.Reduce]):
 def extreme_key(slot: Slot) -> SortKey:
     """The order whose first value is the extreme."""
     return SortKey(0, EXTREME[slot.kind], nulls_first=False)
-
-
-def normal_key(column: Column) -> Column:
-    """A key column of which equal values are the same: -0.0 is 0.0, and there is one NaN, as in
-    Spark (otherwise the row that came first would show)."""
-    values = column.values
-    if not (isinstance(values, np.ndarray) and values.dtype.kind == "f"):
-        return column
-    kind = values.dtype.type
-    alike = np.where(np.isnan(values), kind(np.nan), values + kind(0))
-    return Column(column.type, alike, column.valid)
 
 
 def _position(expr: object) -> int:

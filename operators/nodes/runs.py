@@ -161,6 +161,17 @@ def first_of_runs(values: Column, key: SortKey, order: Ints, starts: Ints) -> Co
     return values.take(ranked[np.minimum.reduceat(rank[order], starts[:-1])])
 
 
+def normal_key(column: Column) -> Column:
+    """A key column of which equal values are the same: -0.0 is 0.0, and there is one NaN, as in
+    Spark (otherwise the row that came first would show)."""
+    values = column.values
+    if not (isinstance(values, np.ndarray) and values.dtype.kind == "f"):
+        return column
+    kind = values.dtype.type
+    alike = np.where(np.isnan(values), kind(np.nan), values + kind(0))
+    return Column(column.type, alike, column.valid)
+
+
 class Totals:
     """The groups of the pieces so far: one run for each group of a piece."""
 

@@ -12,7 +12,7 @@ Source: Shared Arrangements §4.2-4.3, §5.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -173,7 +173,7 @@ class IndexReader:
         """For each key column, whether NULL is a value of its own in it."""
         return self._nulls
 
-    def probe_words(self, columns: list[Column], n: int) -> Ints:
+    def probe_words(self, columns: Sequence[Column | encode.Worded], n: int) -> Ints:
         """Words int64[w, n] of `n` lookups by the first len(columns) key columns; NULLs must be
         gone already where the index leaves them out."""
         if not columns:  # every row has the empty key

@@ -21,6 +21,7 @@ which both are hashed may collide; an order key never sorts two rows against the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,13 +41,31 @@ Hashed: TypeAlias = tuple[tuple[int, int], ...]
 _FLAGS = 63
 
 
-def equality_words(columns: Sequence[Column], nulls: Sequence[bool], hashing: Hashing) -> Ints:
+@dataclass(frozen=True, slots=True)
+class Worded:
+    """A column of texts without NULLs, for those who read its key words alone: int64[2, n]."""
+
+    type: t.SqlType
+    words: Ints
+    valid: None = None
+
+    def __len__(self) -> int:
+        return int(self.words.shape[1])
+
+
+def equality_words(
+    columns: Sequence[Column | Worded], nulls: Sequence[bool], hashing: Hashing
+) -> Ints:
     """Words int64[w, n] of an equality key; nulls[i] says whether column i has a NULL word.
 
     Columns without one must have no NULLs, or their rows must be left out (see `not_null`).
     """
-    if len(columns) == 1 and not nulls[0] and _width(columns[0].type) == 1:
-        return np.ascontiguousarray(_value_word(columns[0])).reshape(1, -1)
+    if len(columns) == 1 and not nulls[0]:
+        (column,) = columns
+        if isinstance(column, Worded):
+            return column.words
+        if _width(column.type) == 1:
+            return np.ascontiguousarray(_value_word(column)).reshape(1, -1)
     out = np.empty((key_width([c.type for c in columns], nulls), len(columns[0])), np.int64)
     word = 0
     for column, has_null_word in zip(columns, nulls, strict=True):
@@ -231,8 +250,11 @@ def _value_word(column: Column) -> Ints:
     return _masked([word], column)[0]
 
 
-def _words_into(column: Column, hashing: Hashing, out: Ints) -> None:
+def _words_into(column: Column | Worded, hashing: Hashing, out: Ints) -> None:
     """The words of each value into out int64[w, n]; those of NULLs are 0."""
+    if isinstance(column, Worded):
+        out[:] = column.words
+        return
     if is_textual(column.type):
         offsets, text = text_buffers(column)
         encoding.text_words(offsets, text, hashing.array, out)

@@ -449,6 +449,22 @@ class Relation(Rows):
         self._visit(rows)
         return super().load_words(slots, columns, rows, words, none, nullable)
 
+    def text_words(self, column: int, rows: Ints, out: Ints) -> bool:
+        if not self._is_here(column, rows):
+            return False
+        self._visit(rows)
+        return super().text_words(column, rows, out)
+
+    def _is_here(self, column: int, rows: Ints) -> bool:
+        """Whether `rows` are sure to lie in blocks that have buffers of a column: they come after
+        all that wait for it."""
+        waiting = self._waiting[column]
+        return (
+            not waiting
+            or len(rows) == 0
+            or bool(rows.min() >> BLOCK_BITS > next(reversed(waiting)))
+        )
+
     def _as_stored(self, column: int, values: Column) -> Column:
         """Values as they are gathered otherwise: columns are compared word by word."""
         return widen(values) if self._layouts[column].words == 2 else values
@@ -459,11 +475,20 @@ class Relation(Rows):
         Shapes: rows, places int64[n], out int64[words, m]. Cost: one pass for all columns.
         """
         self.work.rows += len(rows)
+        self._settle_slots(slots)
+        super().gather_words(slots, rows, places, out)
+
+    def places(self, slots: Ints) -> tuple[Ints, int, int, int]:
+        """As that of Rows. Cost: what waits is given its buffers."""
+        self._settle_slots(slots)
+        return super().places(slots)
+
+    def _settle_slots(self, slots: Ints) -> None:
+        """Give all blocks their buffers of what `slots` (see `word_slots`) are of."""
         if any(self._waiting):
             for slot in slots[:, 0].tolist():
                 column = self._value_slot.index(slot)
                 self._settle(column, list(self._waiting[column]))
-        super().gather_words(slots, rows, places, out)
 
     def _gather_waiting(self, column: int, rows: Ints) -> Column:
         """`gather` of a column that some blocks have no buffers of. A few rows are read where they

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.flight.column import Bools, Column, Ints, text_type
-from operators.kernels import batches, memory, programs, versions
+from operators.kernels import batches, encoding, memory, programs, versions
 from operators.kernels.memory import BLOCK_BITS, BLOCK_MASK, BLOCK_ROWS
 from operators.state.pieces import Array, Arrays, Home, Kinds, MappedArrays, MappedFiles
 from operators.state.shared import Shared
@@ -111,6 +111,12 @@ class Rows:
             self._addresses, self._ids_slot, self._kept_slot, slots, rows, places, out
         )
 
+    def places(self, slots: Ints) -> tuple[Ints, int, int, int]:
+        """Where all lies, for kernels that find rows themselves and read the words of `slots` (see
+        `word_slots`): the addresses int64[all slots, blocks], and which of their slots have dead
+        bits, the places that compacted blocks kept, and how many rows are stored."""
+        return self._addresses, self._dead_slot, self._ids_slot, self._kept_slot
+
     def slot_of(self, column: int) -> tuple[int, int]:
         """The slot of a column of numbers, and the bytes that each takes there."""
         layout = self._layouts[column]
@@ -133,6 +139,19 @@ class Rows:
             self._addresses, self._ids_slot, self._kept_slot, slots, rows, words, none, nullable
         )
         return True
+
+    def text_words(self, column: int, rows: Ints, out: Ints) -> bool:
+        """The key words of texts at `rows`, int64[2, n], read where they lie; returns whether they
+        are: there is no NULL, and none is so long that it is hashed (see operators.state.encode).
+        """
+        if self._has_nulls[column] or (self._readable is not None and column not in self._readable):
+            return False
+        return bool(
+            encoding.stored_text_words(
+                self._addresses, self._value_slot[column], self._ids_slot, self._kept_slot,
+                rows, self.hashing.array, out,
+            )
+        )  # fmt: skip
 
     def gather_all(self, rows: Ints) -> list[Column]:
         return [self.gather(i, rows) for i in range(len(self.schema))]

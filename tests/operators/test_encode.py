@@ -9,6 +9,7 @@ from datetime import date, datetime, timezone
 from decimal import Decimal
 from itertools import pairwise, product
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -19,9 +20,12 @@ from operators.flight.column import Column, Ints
 from operators.kernels import encoding, sorting
 from operators.nodes.partitions import sort_rows
 from operators.state import encode, hashing
+from operators.state import relation as relations
 from operators.state.hashing import Hashing
+from operators.state.relation import Relation
 from planner.calculus import types as t
 from planner.calculus.algebra import SortKey
+from planner.calculus.types import Field
 from tests.operators.columns import ints, schema, to_columns
 from tests.reference.siphash import siphash128
 
@@ -331,3 +335,30 @@ def test_prefixes_of_texts_sort_as_bytes() -> None:
     words = keys_of(encode.order_words([column(t.STRING, texts)], [SortKey(0)]))
     assert all(a <= b for a, b in pairwise(words))
     assert texts == sorted(texts, key=str.encode)
+
+
+@given(st.lists(st.lists(st.binary(max_size=15).map(bytes.hex), max_size=9), max_size=5), st.data())
+def test_words_of_texts_where_they_lie(batches: list[list[str]], data: st.DataObject) -> None:
+    """The words of stored short texts are those of the texts; long ones and NULLs are not told."""
+    relation = Relation((Field("a", t.STRING, True),))
+    with mock.patch.object(
+        relations, "BULK_ROWS", 100
+    ):  # else they wait in the columns they came in
+        for batch in batches:
+            short = [text[:15] for text in batch]
+            relation.append(to_columns([(text,) for text in short], relation.schema), _times(short))
+        texts = [text[:15] for batch in batches for text in batch]
+        places = st.lists(st.integers(0, len(texts) - 1), max_size=20) if texts else st.just([])
+        rows = np.array(data.draw(places), np.int64)
+        out = np.empty((2, len(rows)), np.int64)
+        assert relation.text_words(0, rows, out)
+        expected = encode.equality_words([relation.gather(0, rows)], (False,), relation.hashing)
+        assert out.tolist() == expected.tolist()
+        first = relation.append(to_columns([("sixteen bytes ..",)], relation.schema), _times(["x"]))
+        assert not relation.text_words(0, np.array([first]), np.empty((2, 1), np.int64))
+        relation.append(to_columns([(None,)], relation.schema), _times(["x"]))
+        assert not relation.text_words(0, rows, out)
+
+
+def _times(rows: list[str]) -> Ints:
+    return np.ones(len(rows), np.int64)
