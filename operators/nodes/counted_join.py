@@ -3,7 +3,8 @@
 All of them lack the same values. Every occurrence is sought by what is bound, and each prefix goes
 on with the rows of the one that has the fewest entries for it; whether the others have them too is
 looked up by all columns. What is read is so the least of the counts, summed over the prefixes (and
-a constant: see FEW_ENTRIES), and no sum of products of runs.
+a constant for each of them, see FEW_EACH, and for all, see FEW_ENTRIES), and no sum of products of
+runs.
 
 Invariant: the same updates as of any one of the ways, taken for all prefixes.
 Source: 3DF §9, §13.
@@ -21,6 +22,9 @@ from operators.nodes.half_join import Found, HalfJoinOperator, Occurrence
 from operators.state.arrangement import IndexReader
 from planner import dataflow as ir
 
+#: A way that has so many entries a prefix at most is taken by all, without looking at the others:
+#: to seek there costs as much.
+FEW_EACH = 8
 #: All prefixes go one way if that reads so many entries more at most: to part them costs more.
 FEW_ENTRIES = 512
 #: Entries of which rows are proposed before they are validated: a hub's may be many.
@@ -49,9 +53,13 @@ class CountedJoinOperator:
 
     def extend(self, prefix: Delta, snapshot: bool) -> Delta:
         """The matches of every update of `prefix`, bound in any order. Cost: a seek per way and
-        distinct key, then for each update the fewest entries, each with a lookup per further
-        occurrence."""
-        found = [way[0].find(prefix) for way in self._ways]
+        distinct key, up to a way with few entries, then for each update the fewest entries, each
+        with a lookup per further occurrence."""
+        found: list[Found] = []
+        for way in self._ways:
+            found.append(way[0].find(prefix))
+            if found[-1].entries.sum() <= min(FEW_EACH * len(prefix), MOST_ENTRIES):
+                return _along(way, prefix, found[-1], None, snapshot)
         entries = np.vstack([each.entries for each in found])
         least, totals = entries.min(axis=0), entries.sum(axis=1)
         slices, best = _slices(least), int(totals.argmin())
