@@ -67,6 +67,7 @@ WINDOWS = (
     "window shift",
     "window value",
     "window aggregate",
+    "window in case",
     "window over aggregates",
     "rows frame",
     "range frame",

@@ -206,6 +206,11 @@ class QueryMaker(Windows):
         else:
             plain = self._outputs([self._key(scope) for _ in range(self.rng.choice((0, 1, 2, 3)))])
         made, clause = self._window_calls(scope)
+        if self._may("window in case") and self._chance(0.3):
+            self._use("window in case")
+            when = [self._predicate(scope, 0).text for _ in range(2)]
+            case = f"CASE WHEN {when[0]} THEN NULL WHEN {when[1]} THEN {made[-1].text} END"
+            made[-1] = replace(made[-1], text=case)
         windows = self._outputs(made)
         outputs = [*plain, *windows]
         self.rng.shuffle(outputs)

@@ -123,4 +123,43 @@ SCENARIOS = (
             epoch(delete("t", (1, 2**62)), v=[(3, 2**63 - 1)]),
         ),
     ),
+    Scenario(
+        "what_stands_around_windows_is_computed_where_it_is_reached",
+        _T,
+        {
+            "v": "SELECT id, if(x < 0, 1 / 0, x - lag(x) OVER (ORDER BY id)) AS a,"
+            " CASE WHEN x = 0 THEN lag(y) OVER (ORDER BY id) WHEN 6 / x > 2 THEN 6 DIV x"
+            " ELSE row_number() OVER (ORDER BY g) END AS b,"
+            " coalesce(y, CAST(g AS INT), row_number() OVER (ORDER BY x)) AS c FROM t",
+            # Keys of GROUP BY in parts that are not always reached; the sum of no row fails.
+            "w": "SELECT if(sum(y) = 0, -1, (x + 1) * 12 / sum(y) + row_number() OVER"
+            " (ORDER BY t.x + 1)) AS q FROM t GROUP BY t.x + 1",
+            "q": "SELECT id FROM t QUALIFY x <> 0 AND 6 / x > 1 AND"
+            " row_number() OVER (ORDER BY id) < 4",
+            "e": "SELECT id, 6 / x - lag(x) OVER (ORDER BY id) AS d FROM t",
+        },
+        (
+            epoch(
+                insert("t", (1, "7", 2, None), (2, "a", 0, 4), (3, "b", 12, 6), (4, "a", 1, 0)),
+                v=[(1, None, 3, 7), (2, -2, None, 4), (3, 12, 4, 6), (4, -11, 6, 0)],
+                w=[(-1.0,), (4.0,), (None,), (30.0,)],
+                q=[(1,)],
+                e=ERROR,
+            ),
+            epoch(  # the only row that 1 / 0 is reached for
+                upsert("t", (4, "a", -1, 0)),
+                v=ERROR,
+                w=[(-1.0,), (5.0,), (None,), (30.0,)],
+                q=[(1,)],
+                e=ERROR,
+            ),
+            epoch(
+                delete("t", (4, "a", -1, 0), (2, "a", 0, 4)),
+                v=[(1, None, 3, 7), (3, 10, 2, 6)],
+                w=[(None,), (28.0,)],
+                q=[(1,)],
+                e=[(1, None), (3, -1.5)],
+            ),
+        ),
+    ),
 )
