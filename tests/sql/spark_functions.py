@@ -8,6 +8,7 @@ from pathlib import Path
 
 from planner.bind.builtin import maintained
 from planner.bind.refused import BY_NAME, OF_OTHER_TYPES, VARYING
+from sqlview.oracle.functions import BY_SPARK
 
 LISTED = Path(__file__).with_name("spark_functions.json")
 PAGE = Path(__file__).parents[2] / "FUNCTIONS.md"
@@ -49,10 +50,12 @@ def page() -> str:
         f"Deterministic are {of_values}: views have {count / of_values:.0%} of them; without those",
         "of sketches, whose bytes are a library's own, and of types that no column has, they are",
         f"{of_columns}, of which views have {count / of_columns:.0%}.",
+        "",
+        "Views with a function that is here in *italics* are verified by Spark, not by DuckDB.",
     ]
     for group, members in sorted(groups.items(), key=lambda g: _title(g[0])):
         lines += ["", f"## {_title(group).capitalize()}", ""]
-        have = [_code(n) for n in members if n in known]
+        have = [f"*{_code(n)}*" if n in BY_SPARK else _code(n) for n in members if n in known]
         if have:
             lines += [f"In views: {' '.join(have)}", ""]
         reasons: dict[str, list[str]] = {}

@@ -18,7 +18,7 @@ import sqlview
 from operators.scalar.casts import conversion
 from operators.scalar.text import format_float
 from planner.calculus import types as t
-from sqlview.oracle.functions import _SAME, _SPARKS
+from sqlview.oracle.functions import BY_SPARK
 from tests.sql.function_cases import ANSWERS, COLUMNS, EXPRESSIONS, ROWS, Answer, refused
 
 RECORDED: dict[str, Answer] = json.loads(ANSWERS.read_text())["answers"]
@@ -48,7 +48,7 @@ NAMED_OTHERWISE |= {
 #: Expressions of letters that DuckDB maps to another case than Spark does: it says so.
 UNSAID = {e for e in EXPRESSIONS if e.startswith("initcap('")}
 #: Functions, and operators of bits, that Spark computes for VERIFY.
-SPARKS = re.compile(r"\b({})\(| [&|^] |~|<<|>>|PLACING".format("|".join(sorted(_SPARKS - _SAME))))
+SPARKS = re.compile(r"\b({})\(| [&|^] |~|<<|>>|PLACING".format("|".join(sorted(BY_SPARK))))
 #: Expressions over nested values, of which DuckDB says few.
 NESTED = re.compile(r"\b(st|sa|mp|a|a2|w)\b|\b(array|map|struct|named_struct)\(")
 #: Those with intervals, of which DuckDB has others.
