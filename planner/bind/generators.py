@@ -41,7 +41,13 @@ def generate(
     """`plan`, each row with those that the generator at `node` makes of it. `binder` binds its
     arguments over the plan's columns; `outer`: rows without any stay, with NULLs."""
     name = generator_name(node)
-    assert name is not None
+    if name is None:
+        report.fail(
+            node,
+            "a generator is needed here",
+            "Behind LATERAL stands what makes rows of a row.",
+            "Write a generator: explode(…), posexplode(…), inline(…), stack(…) or json_tuple(…).",
+        )
     report.check(node)
     args = [binder.bind(a) for a in node.expressions]
     try:

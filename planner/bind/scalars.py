@@ -482,6 +482,8 @@ class Scalars:
             self._row_by_row(query)
             operands = [self._operand(node.this)] if row is None else [self.bind(e) for e in row]
             return self.subqueries.any("eq", tuple(operands), query, self.resolver, "IN")
+        if not node.expressions:
+            self.report.fail(node, "IN needs a value", hint="Write IN (a, b, …), or IN (SELECT …).")
         if row is not None:
             return functions.chain("or", [self._rows_equal(node, row, e) for e in node.expressions])
         value = self._operand(node.this)

@@ -512,6 +512,8 @@ class Windowed:
         for call, node in zip(windows.calls, windows.places, strict=True):
             for expr in _read(call):
                 self._take(below.place(expr, node), node, read=True)
+        if not self._positions:  # a row needs a column
+            self._take(Literal(1, INT), windows.select, read=True)
         self.plan: Plan = Project(below.plan, tuple(self._positions), tuple(self._fields))
         #: Of each call, its column.
         self._made: dict[int, int] = {}

@@ -67,7 +67,7 @@ class Takes(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """`name` in SQL, and of the evaluator; NULL where an argument is.
+    """`name` in SQL, and of the evaluator; NULL where an argument is, unless it `shows_null`.
 
     `type`: of the result, or what it is by the types of the arguments, once they are cast.
     `compares`: elements, which hold no map then. `defaults`: of arguments left out at the end.
@@ -86,6 +86,7 @@ class Function:
     gives_null: bool = False
     zoned: bool = False
     compares: bool = False
+    shows_null: bool = False
 
 
 _N = Takes.INTEGRAL
@@ -289,7 +290,7 @@ _ALL = (
     Function("array_compact", (_A,), _same, "without NULLs"),
     Function(
         "array_repeat", (_E, _I), lambda kinds: ArrayType(kinds[0]),
-        "(a, count): so many of it, NULL too", fails=True,
+        "(a, count): so many of it, NULL too", fails=True, shows_null=True,
     ),
     Function("flatten", (Takes.ARRAYS,), _part(0), "of arrays: one of all; NULL if one is",
              gives_null=True),
@@ -353,7 +354,8 @@ _ALL = (
         "schema_of_csv", (Takes.WORD,), STRING, "(CSV literal): its schema", fails=True, zoned=True
     ),
     Function(
-        "format_string", (_T,), STRING, "(template, a, b, …): %s, %d, %.2f … filled", fails=True
+        "format_string", (_T,), STRING, "(template, a, b, …): %s, %d, %.2f … filled", fails=True,
+        shows_null=True,
     ),
     # URLs, codes
     Function(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from planner.calculus.library import LIBRARY
+from planner.calculus.library import LIBRARY, Function
 
 
 class Nulls(Enum):
@@ -353,10 +353,16 @@ _OWN = (
     ),
 )
 
-#: By name; a function of the library is NULL where an argument is.
+
+def _of_library(function: Function) -> Primitive:
+    nulls = Nulls.OWN if function.shows_null else Nulls.STRICT
+    return Primitive(function.name, function.meaning, nulls, fails=function.fails)
+
+
+#: By name.
 FUNCTIONS: dict[str, Primitive] = {
     **{f.name: f for f in _OWN},
-    **{f.name: Primitive(f.name, f.meaning, fails=f.fails) for f in LIBRARY.values()},
+    **{f.name: _of_library(f) for f in LIBRARY.values()},
 }
 #: Those that are NULL wherever an argument is.
 STRICT = frozenset(f.name for f in FUNCTIONS.values() if f.nulls is Nulls.STRICT)

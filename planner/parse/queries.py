@@ -48,7 +48,7 @@ _INTERVAL_UNITS = frozenset(
 #: What the function WINDOW is called in a tree: a name as long, which no clause has.
 PERIODS = "_windo"
 #: Where text may begin that sqlglot misreads: see `_refuse_misread`.
-_SUSPECT = _INTERVAL_UNITS | {",", "PERCENTILE", "LIMIT", "|>"}
+_SUSPECT = _INTERVAL_UNITS | {",", "PERCENTILE", "LIMIT", "|>", "ALL"}
 
 
 #: Functions that sqlglot's tree would hold in another form than they were written in: under one
@@ -319,6 +319,12 @@ def _refuse_misread(cursor: Cursor) -> None:
             )
         if token.word == "," and (after[0] in (")", "FROM") or i + 1 == len(tokens)):
             raise cursor.error(token, 'syntax error at or near ","')
+        if token.word == "ALL" and after[0] in (",", "FROM") and words[i - 1] in ("SELECT", "BY"):
+            raise cursor.error(
+                token,
+                "ALL is a word of the language here",
+                hint="Write a column of that name in backticks: `all`.",
+            )
         if token.word == "PERCENTILE" and after[0] == "(" and _arguments(tokens, i + 1) > 2:
             cursor.unsupported(
                 "PERCENTILE with a frequency",
