@@ -5,7 +5,7 @@ Source: Spark SQL, the functions' own input types; tests/sql/function_answers.js
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from planner.bind import nested
 from planner.bind.nested import NESTED
@@ -26,7 +26,6 @@ from planner.calculus.types import (
     BIGINT,
     BINARY,
     BOOLEAN,
-    DATE,
     DOUBLE,
     FLOAT,
     INT,
@@ -38,7 +37,6 @@ from planner.calculus.types import (
     ArrayType,
     BinaryType,
     BooleanType,
-    DateType,
     DecimalType,
     Field,
     FloatType,
@@ -50,7 +48,6 @@ from planner.calculus.types import (
     SqlType,
     StringType,
     StructType,
-    TimestampType,
     parts_of,
 )
 from planner.calculus.zones import find
@@ -244,16 +241,6 @@ def edits(args: Sequence[Expr]) -> Expr:
     return call("levenshtein" if len(args) == 2 else "levenshtein_within", args)
 
 
-def seconds_since(value: Expr) -> Expr:
-    """UNIX_TIMESTAMP of a DATE or TIMESTAMP."""
-    if isinstance(value.type, StringType):
-        raise TypeMismatch(
-            "UNIX_TIMESTAMP of a STRING would read it by a format",
-            hint="Write unix_timestamp(timestamp(…)).",
-        )
-    return call("unix_timestamp", [value])
-
-
 def written_seconds(seconds: Expr, pattern: str) -> Expr:
     """FROM_UNIXTIME. Raises: ValueError, as functions.date_format."""
     return functions.date_format(call("timestamp_seconds", [cast(seconds, BIGINT)]), pattern)
@@ -300,11 +287,30 @@ def half_even(value: Expr, digits: Expr) -> Expr:
     return Call("bround", rounded.args, rounded.type, rounded.nullable)
 
 
-def read_or_null(value: Expr, kind: SqlType) -> Expr:
-    """TRY_TO_DATE and TRY_TO_TIMESTAMP without a format."""
-    if not isinstance(value.type, (StringType, DateType, TimestampType, NullType)):
-        raise TypeMismatch(f"a text, date or timestamp is needed, not {value.type}")
-    return explicit_cast(value, kind, True)
+def in_digits(args: Sequence[Expr]) -> Expr:
+    """FORMAT_NUMBER, by a number of digits."""
+    if isinstance(args[1].type, StringType):
+        raise TypeMismatch(
+            "FORMAT_NUMBER by a pattern is not among the functions",
+            hint="Write the number of digits behind the point, as in format_number(x, 2).",
+        )
+    return call("format_number", args)
+
+
+def written_json(value: Expr) -> Expr:
+    """TO_JSON. Spark writes a key that is nested as it holds it in memory."""
+
+    def parts(kind: SqlType) -> Iterator[SqlType]:
+        yield kind
+        for part in parts_of(kind):
+            yield from parts(part)
+
+    if any(isinstance(k, MapType) and isinstance(k.key, NestedType) for k in parts(value.type)):
+        raise TypeMismatch(
+            f"TO_JSON of {value.type} is not among the functions",
+            hint="Write the entries of the map, as in to_json(map_entries(m)).",
+        )
+    return call("to_json", [value])
 
 
 def hashed(function: str, args: Sequence[Expr]) -> Expr:
@@ -495,23 +501,18 @@ FORMS: dict[str, tuple[int, int, Callable[[Sequence[Expr]], Expr]]] = {
     "equal_null": (2, 2, lambda a: functions.compare("eq_null_safe", *a)),
     "elt": (2, 1_000_000, chosen),
     "levenshtein": (2, 3, edits),
-    "unix_timestamp": (1, 1, lambda a: seconds_since(*a)),
-    "to_unix_timestamp": (1, 1, lambda a: seconds_since(*a)),
-    "try_to_date": (1, 1, lambda a: read_or_null(a[0], DATE)),
-    "try_to_timestamp": (1, 1, lambda a: read_or_null(a[0], TIMESTAMP)),
+    "format_number": (2, 2, in_digits),
     "bround": (1, 2, lambda a: half_even(a[0], a[1] if len(a) > 1 else Literal(0, INT))),
     "hash": (1, 1_000_000, lambda a: hashed("hash", a)),
     "xxhash64": (1, 1_000_000, lambda a: hashed("xxhash64", a)),
     "array_append": (2, 2, lambda a: nested.appended(a[0], a[1], "ARRAY_APPEND")),
     "array_prepend": (2, 2, lambda a: nested.appended(a[0], a[1], "ARRAY_PREPEND")),
     "make_timestamp_ltz": (6, 6, lambda a: call("make_timestamp", a)),
-    "to_timestamp_ltz": (1, 1, lambda a: explicit_cast(a[0], TIMESTAMP, False)),
-    "to_timestamp_ntz": (1, 1, lambda a: explicit_cast(a[0], TIMESTAMP_NTZ, False)),
     "to_binary": (1, 2, lambda a: bytes_of(a, "bytes_in")),
     "try_to_binary": (1, 2, lambda a: bytes_of(a, "bytes_in_or_null")),
     "try_make_timestamp_ltz": (6, 6, lambda a: call("try_make_timestamp", a)),
     "to_csv": (1, 1, lambda a: written_csv(*a)),
-    "to_json": (1, 1, lambda a: call("to_json", a)),
+    "to_json": (1, 1, lambda a: written_json(*a)),
     "format_string": (1, 1_000_000, formatted),
     "printf": (1, 1_000_000, formatted),
     "parse_url": (2, 3, lambda a: url_part(a, "parse_url")),

@@ -32,8 +32,10 @@ from planner.calculus.types import (
     INTERVAL_MONTHS,
     STRING,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     DateType,
     IntervalType,
+    NullType,
     SqlType,
     StringType,
     TimestampType,
@@ -246,15 +248,38 @@ def _date_format(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
         raise _unknown_pattern(binder, args[1], "DATE_FORMAT", pattern, unknown) from None
 
 
-def _to_date(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
-    value = binder.bind(args[0])
-    if len(args) == 1 or not isinstance(value.type, StringType):
-        return coercion.explicit_cast(value, DATE, False)
-    pattern = _pattern(binder, args[1])
+def _read_as(kind: SqlType, tried: bool = False) -> _Bind:
+    """TO_DATE, TO_TIMESTAMP and the like: a cast, or a text read by a pattern. `tried`: NULL where
+    that fails."""
+
+    def bind(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+        value = binder.bind(args[0])
+        if not isinstance(value.type, (StringType, DateType, TimestampType, NullType)) and tried:
+            raise coercion.TypeMismatch(f"a text, date or timestamp is needed, not {value.type}")
+        if len(args) > 1 and isinstance(value.type, StringType):
+            value = _by_pattern(binder, value, _pattern(binder, args[1]), args[1], tried)
+        return coercion.explicit_cast(value, kind, tried)
+
+    return bind
+
+
+def _by_pattern(
+    binder: Binder, value: Expr, pattern: str, node: exp.Expression, tried: bool
+) -> Expr:
     try:
-        return functions.parse_date(value, pattern)
+        return functions.parse_timestamp(value, pattern, tried)
     except ValueError as unknown:
-        raise _unknown_pattern(binder, args[1], "TO_DATE", pattern, unknown) from None
+        raise _unknown_pattern(binder, node, "TO_TIMESTAMP", pattern, unknown) from None
+
+
+def _seconds_since(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    """UNIX_TIMESTAMP of a DATE or TIMESTAMP, or of a text by a pattern."""
+    value = binder.bind(args[0])
+    if isinstance(value.type, StringType):
+        pattern = "yyyy-MM-dd HH:mm:ss" if len(args) == 1 else _pattern(binder, args[1])
+        moment = _by_pattern(binder, value, pattern, args[-1], False)
+        value = coercion.explicit_cast(moment, TIMESTAMP, False)
+    return library.call("unix_timestamp", [value])
 
 
 def _pattern(binder: Binder, node: exp.Expression) -> str:
@@ -510,8 +535,14 @@ NAMED: dict[str, Named] = {
     "monthname": Named(1, 1, _day_name("MMM", "MONTHNAME")),
     "unix_date": Named(1, 1, _unix_date),
     "date_from_unix_date": Named(1, 1, _date_from_unix_date),
-    "to_date": Named(1, 2, _to_date),
-    "to_timestamp": Named(1, 1, _cast_to(TIMESTAMP)),
+    "to_date": Named(1, 2, _read_as(DATE)),
+    "to_timestamp": Named(1, 2, _read_as(TIMESTAMP)),
+    "to_timestamp_ltz": Named(1, 2, _read_as(TIMESTAMP)),
+    "to_timestamp_ntz": Named(1, 2, _read_as(TIMESTAMP_NTZ)),
+    "try_to_date": Named(1, 2, _read_as(DATE, tried=True)),
+    "try_to_timestamp": Named(1, 2, _read_as(TIMESTAMP, tried=True)),
+    "unix_timestamp": Named(1, 2, _seconds_since),
+    "to_unix_timestamp": Named(1, 2, _seconds_since),
     "from_unixtime": Named(1, 2, _from_unixtime),
     "convert_timezone": Named(2, 3, _converted),
     "from_utc_timestamp": Named(2, 2, _moved(False)),

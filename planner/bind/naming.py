@@ -214,6 +214,11 @@ def _printed(node: exp.Expression) -> str:
             return _call("date_sub", node.this, node.expression.this)
         case exp.TsOrDsAdd():
             return _call("date_add", node.this, node.expression)
+        case exp.TimestampAdd() | exp.TimestampDiff() | exp.DateDiff(unit=exp.Expression()):
+            unit, parts = node.args["unit"].this, (node.expression, node.this)
+            written = (p.this if isinstance(p, exp.TsOrDsToDate) else p for p in parts)
+            name = "timestampadd" if isinstance(node, exp.TimestampAdd) else "timestampdiff"
+            return f"{name}({unit}, {', '.join(map(_printed, written))})"
         case exp.TimestampTrunc():
             return f"date_trunc({str(node.args['unit'].this).lower()}, {_printed(node.this)})"
         case exp.DateTrunc():

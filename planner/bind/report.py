@@ -116,7 +116,7 @@ _READ = _table(
     (PeriodEdge, "this slide offset back"),
     *((k, "") for k in (exp.CurrentTimestamp, exp.CurrentDate, exp.Localtimestamp)),
     (exp.TsOrDsAdd, "this expression unit"),
-    (exp.DateDiff, "this expression unit"),
+    *((k, "this expression unit") for k in (exp.DateDiff, exp.TimestampDiff, exp.TimestampAdd)),
     (exp.AddMonths, "this expression"),
     (exp.TimestampTrunc, "this unit"),
     (exp.DateTrunc, "this unit"),

@@ -171,6 +171,11 @@ _OWN = (
     Primitive(
         "next_day", "(DATE, weekday INT literal, 1 = Sunday) -> DATE: the first such day after it"
     ),
+    Primitive(
+        "units_between",
+        "(start TIMESTAMP_NTZ, end TIMESTAMP_NTZ, unit literal) -> BIGINT whole units, rounded "
+        "towards zero",
+    ),
     Primitive("date_diff", "(end DATE, start DATE) -> INT days, wrapping around in 32 bits"),
     Primitive(
         "add_months",
@@ -211,12 +216,13 @@ _OWN = (
     ),
     Primitive("date_format", "(DATE or TIMESTAMP, literal of datetime_patterns) (*) -> STRING"),
     Primitive(
-        "parse_date",
-        "(STRING, literal of datetime_patterns) -> DATE; fails on other text",
+        "parse_timestamp",
+        "(STRING, literal of datetime_patterns) -> TIMESTAMP_NTZ; fails on other text",
         fails=True,
     ),
     # like those without "try_", and NULL where they would fail
     *(Primitive(f"try_{f}", f"{f}, and NULL instead of failing") for f in _TRIED),
+    Primitive("try_parse_timestamp", "parse_timestamp, and NULL instead of failing"),
     Primitive(
         "raise_error",
         "(STRING): the row is in error, with that message, which is not NULL",
