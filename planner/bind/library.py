@@ -340,6 +340,13 @@ def read_as(name: str, value: Expr, kind: SqlType) -> Expr:
     return Call(name, (cast(value, STRING), *zone_argument()), kind, True)
 
 
+def at_path(name: str, value: Expr, path: str) -> Expr:
+    """XPATH and the like, by a path that `xpaths.parse` reads, or an empty one."""
+    if not isinstance(value.type, (StringType, NullType)):
+        raise TypeMismatch(f"{name.upper()} needs a STRING, not {value.type}", hint="Cast it.")
+    return call(name, [value, Literal(path, STRING)])
+
+
 def read_number(name: str, value: Expr, pattern: str) -> Expr:
     """TO_NUMBER and TRY_TO_NUMBER. Raises: ValueError for what is no pattern."""
     form = number_pattern(pattern)

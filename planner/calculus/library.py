@@ -21,6 +21,7 @@ from planner.calculus.types import (
     FLOAT,
     INT,
     NULL,
+    SMALLINT,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -354,6 +355,24 @@ _ALL = (
     ),
     Function(
         "format_string", (_T,), STRING, "(template, a, b, …): %s, %d, %.2f … filled", fails=True
+    ),
+    # XML
+    *(
+        Function(
+            name, (_T, Takes.WORD), kind,
+            f"(XML, path literal): {meaning}; fails on what is no XML",
+            fails=True, gives_null=True,
+        )
+        for name, kind, meaning in (
+            ("xpath", ArrayType(STRING), "values of the nodes, NULL of elements"),
+            ("xpath_boolean", BOOLEAN, "whether there are nodes, or it holds"),
+            ("xpath_string", STRING, "text of the first node"),
+            ("xpath_double", DOUBLE, "number of the text, else NaN"),
+            ("xpath_float", FLOAT, "number of the text, else NaN"),
+            ("xpath_long", BIGINT, "whole number of the text, else 0"),
+            ("xpath_int", INT, "whole number of the text, else 0"),
+            ("xpath_short", SMALLINT, "whole number of the text, else 0"),
+        )
     ),
     # URLs, codes
     Function(

@@ -45,7 +45,7 @@ BY_SPARK = (
         "arrays_zip",
         *("from_unixtime", "from_utc_timestamp", "to_utc_timestamp"),
         *("convert_timezone", "datepart", "to_varchar"),
-        *("make_ym_interval", "make_dt_interval", "assert_true", "time_bucket"),
+        *("make_ym_interval", "make_dt_interval", "assert_true", "time_bucket", "xpath_number"),
     }
 ) - _SAME
 _BITS = (

@@ -105,6 +105,7 @@ _REFUSED = (
     "get_json_object(s, '$.*')", "hash(a)", "map()", "array_contains(mp, 1)", "sort_array(array(mp))", "map(mp, 1)", "size(s)",
     "next_day(day, 'noday')", "locate('a')", "ascii()", "lpad(s)",
     "from_csv(s, p)", "from_csv(s, 'a BAD')", "from_csv(s, 'INT')", "from_csv(s, 'a ARRAY<INT>')", "to_csv(a)", "from_csv(n, 'a INT')", "time_bucket(interval '0' day, ts)", "time_bucket(interval '1' day, day)", "time_bucket(ts - day, ts)", "vector_norm(f)", "vector_norm(array(1F), 2)", "assert_true(s)",
+    "xpath(s, '1')", "xpath_string(s, s)", "xpath_int(n, 'a')", "xpath_string(s, 'a b')", "xpath_string(s, 1)", "xpath(s)", "xpath_string(s, 'a:b')", "xpath_string(s, NULL)",
 )  # fmt: skip
 _VECTOR, _VECTOR2 = "CAST(f AS ARRAY<FLOAT>)", "CAST(a AS ARRAY<FLOAT>)"
 #: Of 1 to some hundred elements whose sum depends on the order.
@@ -382,6 +383,8 @@ EXPRESSIONS = (
     "to_csv(named_struct('o', n > 2, 'b', binary(p), 'i', ts - day, 'm', make_ym_interval(n)))", "to_csv(st)", "to_csv(if(n > 2, st, NULL))", "to_csv(named_struct('d', CAST(d / 100000000 AS DECIMAL(30,15)), 's', concat(' #', s, ' ')))",
     *(f"schema_of_csv('{t}')" for t in ("1,2.5,abc,,true", '1,"a,b",-7,2147483648', "2024-02-29,2024-02-30,2024-02-29 1:2:3,12:30", "5.,1e3, 1,0x1p3,NaN,Inf", "99999999999999999999,12345678901234567890123456789012345678,1.50,123456789012345678901234567890123456789")),
     *(f"time_bucket(interval {i}, {t})" for i in ("'15' minute", "'36' hour", "'7' day", "'5' month", "'1-1' year to month") for t in ("ts", "CAST(ts AS TIMESTAMP_NTZ)")),
+    *(f"{f}(concat('<a x=\"', n, '\"><b>', x, '</b><b>', b, '</b>', s, '</a>'), '{p}')" for f in ("xpath_string", "xpath_double", "xpath_number", "xpath_float", "xpath_long", "xpath_int", "xpath_short", "xpath_boolean") for p in ("a/b", "a/b[2]", "a/@x", "sum(a/b[1])", "a/b > 2")),
+    *(f"xpath(concat('<a x=\"', n, '\"><b>', x, '</b>', s, '</a>'), '{p}')" for p in ("a/b/text()", "a/@x", "a/text()", "a", "c")), "xpath(s, 'a')", "xpath_string(s, '')", "xpath_int(NULL, 'a')", "xpath_string('<a/>', concat('a', '/b'))", "xpath_string('<a>', 'a')", "xpath_boolean('<a/>', 'substring(\\'ab\\', 2, -1)')",
     *(f"time_bucket(interval {i}, ts, TIMESTAMP '2020-01-31 12:30:00')" for i in ("'7' second", "'3' day", "'1' month", "'2' year")), "time_bucket(NULL, ts)",
     *_REFUSED,
 )  # fmt: skip
