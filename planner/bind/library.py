@@ -481,6 +481,13 @@ def type_name(value: Expr) -> Expr:
     return Literal(name.replace(" ", ""), STRING)
 
 
+def collation(value: Expr) -> Expr:
+    """COLLATION: that of all texts is by their bytes."""
+    if not isinstance(value.type, (StringType, NullType)):
+        raise TypeMismatch(f"COLLATION needs a STRING, not {value.type}", hint="Cast it.")
+    return Literal("SYSTEM.BUILTIN.UTF8_BINARY", STRING)
+
+
 #: Of the functions that read texts by a schema, what its type is.
 SCHEMAS: dict[str, Callable[[str], SqlType]] = {"from_json": json_type, "from_csv": csv_type}
 
@@ -524,6 +531,7 @@ FORMS: dict[str, tuple[int, int, Callable[[Sequence[Expr]], Expr]]] = {
     "parse_url": (2, 3, lambda a: url_part(a, "parse_url")),
     "raise_error": (1, 1, lambda a: raised(*a)),
     "typeof": (1, 1, lambda a: type_name(*a)),
+    "collation": (1, 1, lambda a: collation(*a)),
     "sha": (1, 1, lambda a: call("sha1", a)),
     # arrays, maps, structs
     "array": (0, 1_000_000, nested.array),

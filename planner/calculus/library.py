@@ -156,6 +156,11 @@ _ALL = (
         "sha2", (_B, _I), STRING, "(a, bits): SHA-2 in hexadecimal digits; NULL for other bits",
         gives_null=True,
     ),
+    Function(
+        "hmac", (_B, _B, Takes.WORD), BINARY,
+        "(key, message[, algorithm literal]): a digest that needs the key; fails on an empty key",
+        defaults=("SHA-256",), fails=True,
+    ),
     Function("crc32", (_B,), BIGINT, "cyclic redundancy check"),
     Function("base64", (_B,), STRING, "bytes in base 64"),
     Function("unbase64", (_T,), BINARY, "bytes of base 64; fails on other text", fails=True),

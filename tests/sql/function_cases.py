@@ -106,6 +106,7 @@ _REFUSED = (
     "next_day(day, 'noday')", "locate('a')", "ascii()", "lpad(s)",
     "from_csv(s, p)", "from_csv(s, 'a BAD')", "from_csv(s, 'INT')", "from_csv(s, 'a ARRAY<INT>')", "to_csv(a)", "from_csv(n, 'a INT')", "time_bucket(interval '0' day, ts)", "time_bucket(interval '1' day, day)", "time_bucket(ts - day, ts)", "vector_norm(f)", "vector_norm(array(1F), 2)", "assert_true(s)",
     "xpath(s, '1')", "xpath_string(s, s)", "xpath_int(n, 'a')", "xpath_string(s, 'a b')", "xpath_string(s, 1)", "xpath(s)", "xpath_string(s, 'a:b')", "xpath_string(s, NULL)",
+    "hmac(n, s)", "hmac(s, p, 'SHA3')", "hmac(s, p, s)", "collation(n)", "collate(s, 'UTF8_LCASE')", "hmac(s, p, '-SHA-1')",
 )  # fmt: skip
 _VECTOR, _VECTOR2 = "CAST(f AS ARRAY<FLOAT>)", "CAST(a AS ARRAY<FLOAT>)"
 #: Of 1 to some hundred elements whose sum depends on the order.
@@ -385,6 +386,7 @@ EXPRESSIONS = (
     *(f"time_bucket(interval {i}, {t})" for i in ("'15' minute", "'36' hour", "'7' day", "'5' month", "'1-1' year to month") for t in ("ts", "CAST(ts AS TIMESTAMP_NTZ)")),
     *(f"{f}(concat('<a x=\"', n, '\"><b>', x, '</b><b>', b, '</b>', s, '</a>'), '{p}')" for f in ("xpath_string", "xpath_double", "xpath_number", "xpath_float", "xpath_long", "xpath_int", "xpath_short", "xpath_boolean") for p in ("a/b", "a/b[2]", "a/@x", "sum(a/b[1])", "a/b > 2")),
     *(f"xpath(concat('<a x=\"', n, '\"><b>', x, '</b>', s, '</a>'), '{p}')" for p in ("a/b/text()", "a/@x", "a/text()", "a", "c")), "xpath(s, 'a')", "xpath_string(s, '')", "xpath_int(NULL, 'a')", "xpath_string('<a/>', concat('a', '/b'))", "xpath_string('<a>', 'a')", "xpath_boolean('<a/>', 'substring(\\'ab\\', 2, -1)')",
+    "hex(hmac(s, p))", "hex(hmac(concat('k', p), s))", *(f"hex(hmac('key', s, '{a}'))" for a in ("SHA-224", "SHA-256", "SHA-384", "SHA-512", "SHA-1", "MD5", "sha1", "Sha512", "SHA224", "md5")), "hex(hmac(unhex('00ff'), binary(s)))", "hex(hmac(NULL, s))", "hex(hmac('', s))", "hex(hmac(repeat('k', 200), s))", "collation(s)", "collation(NULL)", "collation(concat(s, p))",
     *(f"time_bucket(interval {i}, ts, TIMESTAMP '2020-01-31 12:30:00')" for i in ("'7' second", "'3' day", "'1' month", "'2' year")), "time_bucket(NULL, ts)",
     *_REFUSED,
 )  # fmt: skip
