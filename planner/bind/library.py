@@ -346,6 +346,13 @@ def read_as(name: str, value: Expr, kind: SqlType) -> Expr:
     return Call(name, (cast(value, STRING), *zone_argument()), kind, True)
 
 
+def at_path(name: str, value: Expr, path: str) -> Expr:
+    """XPATH and the like, by a path that `xpaths.parse` reads, or an empty one."""
+    if not isinstance(value.type, (StringType, NullType)):
+        raise TypeMismatch(f"{name.upper()} needs a STRING, not {value.type}", hint="Cast it.")
+    return call(name, [value, Literal(path, STRING)])
+
+
 def read_number(name: str, value: Expr, pattern: str) -> Expr:
     """TO_NUMBER and TRY_TO_NUMBER. Raises: ValueError for what is no pattern."""
     form = number_pattern(pattern)
@@ -480,6 +487,13 @@ def type_name(value: Expr) -> Expr:
     return Literal(name.replace(" ", ""), STRING)
 
 
+def collation(value: Expr) -> Expr:
+    """COLLATION: that of all texts is by their bytes."""
+    if not isinstance(value.type, (StringType, NullType)):
+        raise TypeMismatch(f"COLLATION needs a STRING, not {value.type}", hint="Cast it.")
+    return Literal("SYSTEM.BUILTIN.UTF8_BINARY", STRING)
+
+
 #: Of the functions that read texts by a schema, what its type is.
 SCHEMAS: dict[str, Callable[[str], SqlType]] = {"from_json": json_type, "from_csv": csv_type}
 
@@ -518,6 +532,7 @@ FORMS: dict[str, tuple[int, int, Callable[[Sequence[Expr]], Expr]]] = {
     "parse_url": (2, 3, lambda a: url_part(a, "parse_url")),
     "raise_error": (1, 1, lambda a: raised(*a)),
     "typeof": (1, 1, lambda a: type_name(*a)),
+    "collation": (1, 1, lambda a: collation(*a)),
     "sha": (1, 1, lambda a: call("sha1", a)),
     # arrays, maps, structs
     "array": (0, 1_000_000, nested.array),

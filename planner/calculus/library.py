@@ -21,6 +21,7 @@ from planner.calculus.types import (
     FLOAT,
     INT,
     NULL,
+    SMALLINT,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -155,6 +156,11 @@ _ALL = (
     Function(
         "sha2", (_B, _I), STRING, "(a, bits): SHA-2 in hexadecimal digits; NULL for other bits",
         gives_null=True,
+    ),
+    Function(
+        "hmac", (_B, _B, Takes.WORD), BINARY,
+        "(key, message[, algorithm literal]): a digest that needs the key; fails on an empty key",
+        defaults=("SHA-256",), fails=True,
     ),
     Function("crc32", (_B,), BIGINT, "cyclic redundancy check"),
     Function("base64", (_B,), STRING, "bytes in base 64"),
@@ -356,6 +362,24 @@ _ALL = (
     Function(
         "format_string", (_T,), STRING, "(template, a, b, …): %s, %d, %.2f … filled", fails=True,
         shows_null=True,
+    ),
+    # XML
+    *(
+        Function(
+            name, (_T, Takes.WORD), kind,
+            f"(XML, path literal): {meaning}; fails on what is no XML",
+            fails=True, gives_null=True,
+        )
+        for name, kind, meaning in (
+            ("xpath", ArrayType(STRING), "values of the nodes, NULL of elements"),
+            ("xpath_boolean", BOOLEAN, "whether there are nodes, or it holds"),
+            ("xpath_string", STRING, "text of the first node"),
+            ("xpath_double", DOUBLE, "number of the text, else NaN"),
+            ("xpath_float", FLOAT, "number of the text, else NaN"),
+            ("xpath_long", BIGINT, "whole number of the text, else 0"),
+            ("xpath_int", INT, "whole number of the text, else 0"),
+            ("xpath_short", SMALLINT, "whole number of the text, else 0"),
+        )
     ),
     # URLs, codes
     Function(

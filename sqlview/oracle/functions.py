@@ -31,7 +31,7 @@ BY_NAME = frozenset(
     "POSEXPLODE_OUTER INLINE INLINE_OUTER STACK ELEMENT_AT TRY_ELEMENT_AT SEQUENCE TRANSFORM "
     "FILTER AGGREGATE REDUCE ARRAY_SORT ARRAYS_ZIP "
     "JSON_TUPLE PRINTF TO_BINARY TRY_TO_BINARY CONVERT_TIMEZONE DATEPART "
-    "TRY_MAKE_TIMESTAMP_LTZ XXHASH64 HASH ARRAY_APPEND ARRAY_PREPEND TO_VARCHAR".split()
+    "TRY_MAKE_TIMESTAMP_LTZ XXHASH64 HASH ARRAY_APPEND ARRAY_PREPEND TO_VARCHAR COLLATION".split()
 ) | {name.upper() for name in LIBRARY}
 
 
@@ -46,7 +46,7 @@ BY_SPARK = (
         *("from_unixtime", "from_utc_timestamp", "to_utc_timestamp"),
         *("convert_timezone", "datepart", "to_varchar", "unix_timestamp", "to_unix_timestamp"),
         *("to_timestamp_ltz", "to_timestamp_ntz", "try_to_date", "try_to_timestamp"),
-        *("make_ym_interval", "make_dt_interval", "assert_true", "time_bucket"),
+        *("make_ym_interval", "make_dt_interval", "assert_true", "time_bucket", "xpath_number"),
     }
 ) - _SAME
 _BITS = (
@@ -351,7 +351,7 @@ def _strftime(moment: exp.Expr, directive: str) -> exp.Expr:
 
 
 #: What DuckDB reads as Spark does.
-_OF_DAYS = re.compile(r"(?:yyyy|MM?|dd?|[^A-Za-z])+")
+_OF_DAYS = re.compile(r"(?:yyyy|M{1,2}(?!M)|d{1,2}(?!d)|[^A-Za-z])+")
 
 
 def _read(pattern: str) -> exp.Expr:

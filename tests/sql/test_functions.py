@@ -53,6 +53,8 @@ SPARKS = re.compile(r"\b({})\(| [&|^] |~|<<|>>|PLACING".format("|".join(sorted(B
 NESTED = re.compile(r"\b(st|sa|mp|a|a2|w)\b|\b(array|map|struct|named_struct)\(")
 #: Those with intervals, of which DuckDB has others.
 INTERVALS = re.compile(r"interval|(day|ts|NTZ\)|') - (day|ts|DATE|TIMESTAMP|')", re.IGNORECASE)
+#: Units of time, and texts read by patterns, of which it says few.
+UNITS = re.compile(r"(timestamp|date_?)(add|diff)\([A-Z]|to_(timestamp|date)\(.*, '")
 #: (expression, row): where Java's regular expressions find nothing between the two halves of a
 #: character, and Spark makes two broken ones of it.
 PARTED = {
@@ -182,7 +184,7 @@ def _verified(db: sqlview.Session, view: str, expression: str) -> str | None:
     try:
         found = db.verify(view, engine="duckdb")
     except sqlview.ViewError as error:
-        spark_alone = NESTED.search(expression) or INTERVALS.search(expression)
+        spark_alone = any(kind.search(expression) for kind in (NESTED, INTERVALS, UNITS))
         nested = spark_alone and str(error).startswith("cannot verify")
         return None if expression in UNSAID or nested else str(error)
     return None if found.equal and expression not in UNSAID else str(found)
