@@ -62,6 +62,7 @@ _PLAIN = re.compile(r"(?:[^&\x7f-\x9f\u2028]|&(?!#))*\Z")
 
 #: Documents that are kept, of so many characters at most: several functions read one.
 _KEPT, _SHORT = 256, 4096
+_LONGEST_PIECE = 1 << 24
 
 
 def parse(text: str) -> Node:
@@ -109,6 +110,8 @@ class _Reader:
         self.in_type = self.in_cdata = False
         parser = self.parser = expat.ParserCreate("utf-8")
         parser.buffer_text = True
+        # Pieces of a long text are put together one by one.
+        parser.buffer_size = max(parser.buffer_size, min(len(text), _LONGEST_PIECE))
         parser.ordered_attributes = True
         parser.XmlDeclHandler = self.on_declaration
         parser.StartDoctypeDeclHandler = self.on_type

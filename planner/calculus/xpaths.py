@@ -465,16 +465,23 @@ def _check(expr: XPath, safe: bool) -> None:
             inner = expr.args
             if expr.name in ("name", "local-name") and any(map(_is_first_taken, inner)):
                 raise ValueError(
-                    f"asks for the {expr.name}() of any node of an axis, where Java takes another "
+                    f"asks for the {expr.name}() of the first of nodes, where Java takes another "
                     "one; write (…)[1]"
                 )
         case Union():
             inner = expr.parts
+            if any(map(_is_below_nothing, inner)):
+                raise ValueError("has a negative place of a child beside '|', where Java fails")
         case Path():
             predicates = (*expr.predicates, *(p for s in expr.steps for p in s.predicates))
             if any(map(_asks_backwards, expr.steps)):
                 raise ValueError(
                     "asks for last() on an axis that goes back, with a predicate behind, where "
+                    "Java counts otherwise"
+                )
+            if any(_asks(p, ("last",)) for p in expr.predicates[1:]):
+                raise ValueError(
+                    "asks for last() behind another predicate of what is in parentheses, where "
                     "Java counts otherwise"
                 )
             for predicate in predicates:
@@ -564,14 +571,32 @@ def _is_misled(path: Path) -> bool:
         any(step.predicates for step in before)
         or "descendant" in axes
         or "child" in axes
+        or (last.axis == "child" and any(map(may_count, last.predicates)))
         or (last.axis in _DEEP and ("descendant-or-self" in axes or ("self" in axes and odd)))
     )
 
 
-def _is_first_taken(expr: XPath) -> bool:
-    """Whether Java takes any first node of an axis, where a call needs the first that is found."""
-    if not isinstance(expr, Path) or not is_searched(expr):
+def _is_below_nothing(part: XPath) -> bool:
+    """Whether a path is a step to children by a number with a sign, which no place is."""
+    if not isinstance(part, Path) or [step.axis for step in part.steps] != ["child"]:
         return False
-    last = expr.steps[-1]
-    is_any = last.test.name is None and last.test.type in (None, "processing-instruction")
-    return is_any and not last.predicates
+    return any(_is_negative(predicate) for predicate in part.steps[0].predicates)
+
+
+def _is_negative(expr: XPath) -> bool:
+    return isinstance(expr, Minus) or (isinstance(expr, Group) and _is_negative(expr.value))
+
+
+def _is_first_taken(expr: XPath) -> bool:
+    """Whether Java takes another node than the first, where a call is of one: the first of an axis
+    whatever it is, or the first that it comes by, where steps do not go down in order."""
+    if not isinstance(expr, Path) or not expr.steps:
+        return False
+    *before, last = expr.steps
+    if is_searched(expr):
+        is_any = last.test.name is None and last.test.type in (None, "processing-instruction")
+        return is_any and not last.predicates
+    if expr.start is not None:
+        return any(step.axis not in ("self", "attribute") for step in expr.steps)
+    level = ("child", "self", "attribute", "parent")
+    return any(step.axis not in level for step in before) or last.axis not in (*level, *_DEEP)
