@@ -185,6 +185,15 @@ def _round(binder: Binder, node: exp.Expression) -> Expr:
     return functions.scalar("round", [binder.bind(node.this), digits])
 
 
+def _up_or_down(binder: Binder, node: exp.Expression) -> Expr:
+    """CEIL and FLOOR; with a number of digits, of the number as a DECIMAL."""
+    name = "floor" if isinstance(node, exp.Floor) else "ceil"
+    value, decimals = binder.bind(node.this), node.args.get("decimals")
+    if decimals is None:
+        return functions.scalar(name, [value])
+    return library.rounded_to(name, value, binder.bind(decimals))
+
+
 def _extreme(binder: Binder, node: exp.Expression) -> Expr:
     name = "greatest" if isinstance(node, exp.Greatest) else "least"
     args = [binder.bind(a) for a in (node.this, *node.expressions)]
@@ -355,6 +364,8 @@ CALLS: dict[type[exp.Expression], Callable[[Binder, exp.Expression], Expr]] = {
     exp.DPipe: _dpipe,
     exp.Replace: _replace,
     exp.Round: _round,
+    exp.Floor: _up_or_down,
+    exp.Ceil: _up_or_down,
     exp.Greatest: _extreme,
     exp.Least: _extreme,
     exp.Anonymous: _anonymous,

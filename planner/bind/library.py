@@ -48,6 +48,7 @@ from planner.calculus.types import (
     SqlType,
     StringType,
     StructType,
+    integer_as_decimal,
     parts_of,
 )
 from planner.calculus.zones import find
@@ -275,6 +276,24 @@ def converted(value: Expr, names: Sequence[str]) -> Expr:
     return Call("cast", (instant, *zones[1]), TIMESTAMP_NTZ, local.nullable)
 
 
+def made_in_zone(args: Sequence[Expr], name: str) -> Expr:
+    """MAKE_TIMESTAMP and the like: with a seventh argument, of the clocks of that zone."""
+    if len(args) == 6:
+        return call(name, args)
+    said = args[6]
+    if not isinstance(said, Literal) or not isinstance(said.value, str):
+        raise TypeMismatch(
+            f"{name.upper()} needs its time zone as a literal",
+            hint="Use to_utc_timestamp, or one view for each zone.",
+        )
+    zone = find(said.value)
+    if zone is None:
+        raise TypeMismatch(f"{name.upper()} does not know the time zone '{said.value}'")
+    local = call(f"{name}_ntz", args[:6])
+    there = () if zone.is_utc else (Literal(zone.id, STRING),)
+    return Call("cast", (local, *there), TIMESTAMP, local.nullable)
+
+
 def bytes_of(args: Sequence[Expr], name: str) -> Expr:
     """TO_BINARY and TRY_TO_BINARY."""
     return call(name, args if len(args) > 1 else [*args, Literal("hex", STRING)])
@@ -285,6 +304,24 @@ def half_even(value: Expr, digits: Expr) -> Expr:
     rounded = functions.scalar("round", [value, digits])
     assert isinstance(rounded, Call)
     return Call("bround", rounded.args, rounded.type, rounded.nullable)
+
+
+#: What CEIL and FLOOR with digits make of a number that is no DECIMAL.
+_EXACT: dict[SqlType, DecimalType] = {FLOAT: DecimalType(14, 7), DOUBLE: DecimalType(30, 15)}
+
+
+def rounded_to(name: str, value: Expr, digits: Expr) -> Expr:
+    """CEIL and FLOOR to a number of digits: a DECIMAL, of the type that ROUND has."""
+    if isinstance(value.type, (StringType, NullType)):
+        value = cast(value, DOUBLE)
+    if not isinstance(value.type, (IntegerType, FloatType, DecimalType)):
+        raise TypeMismatch(f"{name.upper()} needs a number, not {value.type}")
+    if isinstance(value.type, IntegerType):
+        value = cast(value, integer_as_decimal(value.type))
+    value = explicit_cast(value, _EXACT.get(value.type, value.type), False)
+    rounded = functions.scalar("round", [value, digits])
+    assert isinstance(rounded, Call)
+    return Call(f"{name}_to", rounded.args, rounded.type, rounded.nullable)
 
 
 def in_digits(args: Sequence[Expr]) -> Expr:
@@ -521,10 +558,16 @@ FORMS: dict[str, tuple[int, int, Callable[[Sequence[Expr]], Expr]]] = {
     "xxhash64": (1, 1_000_000, lambda a: hashed("xxhash64", a)),
     "array_append": (2, 2, lambda a: nested.appended(a[0], a[1], "ARRAY_APPEND")),
     "array_prepend": (2, 2, lambda a: nested.appended(a[0], a[1], "ARRAY_PREPEND")),
-    "make_timestamp_ltz": (6, 6, lambda a: call("make_timestamp", a)),
+    **dict.fromkeys(
+        ("make_timestamp", "make_timestamp_ltz"),
+        (6, 7, lambda a: made_in_zone(a, "make_timestamp")),
+    ),
     "to_binary": (1, 2, lambda a: bytes_of(a, "bytes_in")),
     "try_to_binary": (1, 2, lambda a: bytes_of(a, "bytes_in_or_null")),
-    "try_make_timestamp_ltz": (6, 6, lambda a: call("try_make_timestamp", a)),
+    **dict.fromkeys(
+        ("try_make_timestamp", "try_make_timestamp_ltz"),
+        (6, 7, lambda a: made_in_zone(a, "try_make_timestamp")),
+    ),
     "to_csv": (1, 1, lambda a: written_csv(*a)),
     "to_json": (1, 1, lambda a: written_json(*a)),
     "format_string": (1, 1_000_000, formatted),

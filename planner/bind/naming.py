@@ -133,6 +133,9 @@ def _printed(node: exp.Expression) -> str:
             return f"{_printed(node.this)}.{_printed(node.expression)}"
         case exp.Bracket():
             return f"{_printed(node.this)}[{_printed(node.expressions[0])}]"
+        case exp.HexString():
+            digits = str(node.this).upper()
+            return f"X'{'0' * (len(digits) % 2)}{digits}'"
         case exp.Boolean():
             return "true" if node.this else "false"
         case exp.Null():

@@ -379,6 +379,16 @@ class Scalars:
     def _raw_string(self, node: exp.Expression) -> Expr:
         return Literal(str(node.this), STRING)
 
+    def _hex_string(self, node: exp.Expression) -> Expr:
+        """A BINARY, by its digits; an odd number of them has a 0 before."""
+        digits = str(node.this)
+        try:
+            return Literal(bytes.fromhex("0" * (len(digits) % 2) + digits), types.BINARY)
+        except ValueError:
+            self.report.fail(
+                node, "a binary literal has digits from 0 to F", hint="Write it as in X'1F'."
+            )
+
     def _boolean(self, node: exp.Expression) -> Expr:
         return Literal(bool(node.this), BOOLEAN)
 
@@ -661,6 +671,7 @@ _METHODS: dict[type[exp.Expression], _Method] = {
     exp.Literal: Scalars._literal,
     exp.RawString: Scalars._raw_string,
     exp.Boolean: Scalars._boolean,
+    exp.HexString: Scalars._hex_string,
     exp.Null: Scalars._null,
     exp.Paren: Scalars._paren,
     exp.Neg: Scalars._neg,

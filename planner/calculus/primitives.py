@@ -242,6 +242,8 @@ _OWN = (
         "bit_get", "(a, position INT) -> TINYINT: that bit; fails where there is none", fails=True
     ),
     Primitive("bround", "(a, digits INT literal), half to even", fails=True),
+    Primitive("ceil_to", "(DECIMAL, digits INT literal), up", fails=True),
+    Primitive("floor_to", "(DECIMAL, digits INT literal), down", fails=True),
     Primitive(
         "elt",
         "(n INT, a, b...): the n-th of the others; fails where there is none",

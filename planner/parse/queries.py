@@ -308,6 +308,13 @@ def _refuse_misread(cursor: Cursor) -> None:
     tokens = cursor.rest()
     words = [t.word for t in tokens] + [""] * 2
     for i, token in enumerate(tokens):
+        if token.word[:1] == "X" and i and tokens[i - 1].text == "0":
+            if tokens[i - 1].start + 1 == token.start:
+                raise cursor.error(
+                    tokens[i - 1],
+                    f"there is no number 0{token.text}",
+                    hint="Write a number with digits from 0 to 9, or bytes as in X'1F'.",
+                )
         if words[i] not in _SUSPECT:
             continue
         after = words[i + 1 : i + 3]

@@ -96,7 +96,7 @@ ROWS = tuple((*row, *_NESTED.get(row[0], (None,) * 8)) for row in ROWS)
 #: Of Spark, and not among the functions of views.
 _REFUSED = (
     "to_char(n, '99X')", "to_char(n, '')", "to_char(n, '9,')", "to_char(n, 'S9S')", "to_number(s, '$')", "to_number(s, '9.9,9')",
-    "ceil(d, 1)", "date_format(day, 'u')",
+    "date_format(day, 'u')", "ceil(d, n)", "make_timestamp(2024, 1, 1, 1, 1, 1, s)",
     "regexp_extract(s, p)", "from_json(s, p)", "from_json(s, 'a BAD')", "from_json(s, 'INT')", "to_json(n)", "format_string('%s', a)", "regexp_replace(s, '\\\\p{L}', '')", "encode(s, 'cp1252')",
     "from_utc_timestamp(ts, s)",
     # Spark refuses these as well, the first for each row.
@@ -397,6 +397,10 @@ EXPRESSIONS = (
     "to_timestamp(date_format(ts, 'HH:mm'), 'HH:mm')", "to_timestamp('5 PM', 'h a')", "to_timestamp('7.25', 's.SSS')", "to_date('Feb 2024', 'MMM yyyy')", "to_timestamp('1-2-0003', 'd-M-yyyy')",
     "CAST(to_timestamp('-0044-03-15', 'yyyy-MM-dd') AS STRING)", "to_timestamp('+12024-03-15', 'yyyy-MM-dd') > ts", "try_to_timestamp('2024-02-30', 'yyyy-MM-dd')", "try_to_timestamp('24:00', 'HH:mm')", "try_to_timestamp('13 PM', 'hh a')",
     "to_timestamp(day, 'yyyy')", "to_timestamp_ntz('2024 5', 'yyyy M')", "to_timestamp_ltz('2024 5', 'yyyy M')", "unix_timestamp('2024-02-29 01:02:03')", "to_unix_timestamp('2024-02-29 01:02:03')", "unix_timestamp(ts, 'yyyy')", "split('hello', '', 3)", "split(s, '', 2)",
+    # numbers to digits, times of zones, bytes
+    *(f"{f}({a}, {k})" for f in ("ceil", "floor") for a, k in (("d", 1), ("d", -1), ("x", 2), ("n", -1), ("b", -3), ("d", 3), ("n", 2))),
+    "make_timestamp(2024, n, m, 1, 2, d, 'Europe/Paris')", "try_make_timestamp(2024, n, m, 1, 2, 3, 'Asia/Tokyo')", "make_timestamp_ltz(2024, n, 1, 1, 2, 3, 'UTC')",
+    "hex(X'0ab')", "X'6162' = binary(s)",
     *_REFUSED,
 )  # fmt: skip
 
