@@ -423,9 +423,12 @@ class Scalars:
             return functions.subtract_days(left, right)
         return intervals.arithmetic("subtract", left, right)
 
-    def _interval(self, node: exp.Expression) -> Literal:
+    def _interval(self, node: exp.Expression) -> Expr:
         """An interval as it is written."""
         value, unit = node.args.get("this"), node.args.get("unit")
+        if isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal):  # INTERVAL -'1' DAY
+            self.report.check(value)
+            return intervals.negative(self._interval(exp.Interval(this=value.this, unit=unit)))
         if isinstance(value, exp.Literal) and isinstance(unit, (exp.Var, exp.IntervalSpan)):
             self.report.check(unit)
             found = interval_value(str(value.this).strip(), unit)

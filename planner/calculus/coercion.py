@@ -39,6 +39,7 @@ from planner.calculus.types import (
     TimestampType,
     integer_as_decimal,
 )
+from planner.calculus.zones import find
 
 
 class TypeMismatch(Exception):
@@ -55,8 +56,10 @@ class TypeMismatch(Exception):
 
 _DATE_TEXT = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 _TIMESTAMP_TEXT = re.compile(
-    r"(\d{4}-\d{1,2}-\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?)?"
+    r"(\d{4}-\d{1,2}-\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?"
 )
+#: A time, and its zone.
+_ZONED = re.compile(r"(.*\d:\d{1,2}:\d{1,2}(?:\.\d*)?)\s*([^\s\d:.].*)")
 _NUMBER_TEXT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _EPOCH = datetime.date(1970, 1, 1)
 MICROSECONDS = 1_000_000
@@ -176,11 +179,14 @@ def _fold_text(text: str, target: SqlType) -> Literal | None:
             day = parse_date(text)
             return None if day is None else Literal(day, target)
         case TimestampType():
-            local = parse_timestamp(text)
-            if local is None or target.local:
-                return None if local is None else Literal(local, target)
+            zoned = _ZONED.fullmatch(text)
+            local = parse_timestamp(text if zoned is None else zoned[1])
+            zone = session_zone() if zoned is None else find(zoned[2])
+            if local is None or zone is None:
+                return None
             seconds, fraction = divmod(local, MICROSECONDS)
-            return Literal(session_zone().instant_of(seconds) * MICROSECONDS + fraction, target)
+            instant = seconds if target.local else zone.instant_of(seconds)
+            return Literal(instant * MICROSECONDS + fraction, target)
         case IntegerType() if re.fullmatch(r"[+-]?\d+", text, re.ASCII):
             number = int(text)
             return Literal(number, target) if target.min <= number <= target.max else None
@@ -214,7 +220,7 @@ def parse_date(text: str) -> datetime.date | None:
 
 
 def parse_timestamp(text: str) -> int | None:
-    """Local microseconds since 1970-01-01 of yyyy-m-d[ h:m[:s[.ffffff]]]."""
+    """Local microseconds since 1970-01-01 of yyyy-m-d[ h:m[:s[.f…]]], of six digits of f."""
     found = _TIMESTAMP_TEXT.fullmatch(text.strip())
     day = parse_date(found[1]) if found else None
     if found is None or day is None:
@@ -222,7 +228,7 @@ def parse_timestamp(text: str) -> int | None:
     hour, minute, second = (int(found[i] or 0) for i in (2, 3, 4))
     if hour > 23 or minute > 59 or second > 59:
         return None
-    fraction = int((found[5] or "").ljust(6, "0"))
+    fraction = int((found[5] or "").ljust(6, "0")[:6])
     seconds = ((day - _EPOCH).days * 24 + hour) * 3600 + minute * 60 + second
     return seconds * 1_000_000 + fraction
 

@@ -14,10 +14,13 @@ made of the node's own children.
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 
 from planner.calculus import types as t
 from sqlview.oracle.kinds import MaybeType, as_decimal, common_type, named_type
+from sqlview.oracle.protocol import CannotSay
 from sqlview.oracle.trees import call, cast
 
 Typed = tuple[MaybeType, exp.Expr | None]
@@ -54,9 +57,15 @@ def checked(result: exp.Expr, dividend: exp.Expr, divisor: exp.Expr) -> exp.Expr
     return call("sqlview_checked", dividend.copy(), divisor.copy(), exp.paren(result, copy=False))
 
 
+#: A text that ends with a time and what may be its zone.
+_ZONED = re.compile(r":\d+(?:\.\d*)?\s*[^\s\d:.]\S*\s*$")
+
+
 def converted(node: exp.Cast, source: MaybeType) -> Typed:
     """A cast."""
     kind = named_type(node.to)
+    if "TIMESTAMP" in str(node.to.this) and _ZONED.search(str(node.this.name)):
+        raise CannotSay("times with a zone are read by Spark alone")
     if isinstance(source, (t.DecimalType, t.FloatType)) and isinstance(kind, t.IntegerType):
         node.set("this", call("trunc", node.this))
     elif kind == t.STRING and isinstance(source, t.FloatType):

@@ -513,7 +513,12 @@ class _Typer:
                 return arithmetic(node, self._operand(node.this), self._operand(node.expression))
             case exp.Ceil() | exp.Floor() if node.args.get("decimals"):
                 raise CannotSay("numbers are rounded up and down to digits by Spark alone")
-            case exp.TimestampAdd() | exp.TimestampDiff() | exp.DateDiff() if node.args.get("unit"):
+            case exp.DateDiff() if str(node.args.get("unit") or "DAY").upper() == "DAY":
+                # Days between times are counted by dates without a unit, by clocks with one.
+                if t.TIMESTAMP in (this, self._of(node.expression)):
+                    raise CannotSay("days between times are counted by Spark alone")
+                return None, None
+            case exp.TimestampAdd() | exp.TimestampDiff() | exp.DateDiff():
                 raise CannotSay("units of time are counted by Spark alone")
             case exp.DateAdd() | exp.DateSub() | exp.TsOrDsAdd() | exp.AddMonths():
                 return (t.DATE, cast(node, t.DATE)) if this == t.DATE else (None, None)

@@ -398,6 +398,8 @@ EXPRESSIONS = (
     "CAST(to_timestamp('-0044-03-15', 'yyyy-MM-dd') AS STRING)", "to_timestamp('+12024-03-15', 'yyyy-MM-dd') > ts", "try_to_timestamp('2024-02-30', 'yyyy-MM-dd')", "try_to_timestamp('24:00', 'HH:mm')", "try_to_timestamp('13 PM', 'hh a')",
     "to_timestamp(day, 'yyyy')", "to_timestamp_ntz('2024 5', 'yyyy M')", "to_timestamp_ltz('2024 5', 'yyyy M')", "unix_timestamp('2024-02-29 01:02:03')", "to_unix_timestamp('2024-02-29 01:02:03')", "unix_timestamp(ts, 'yyyy')", "split('hello', '', 3)", "split(s, '', 2)",
     # numbers to digits, times of zones, bytes
+    "timestamp'1997-02-10 17:32:01+01:00'", "CAST('1997-02-10 17:32:01.1234567 Europe/Paris' AS TIMESTAMP)", "timestamp('1997-02-10 17:32:01-08')", "try_cast(concat('1997-02-10 17:32', p) AS TIMESTAMP)", "try_cast('1997-02-10 17:32Z' AS TIMESTAMP)",
+    "ts - interval -'1 02' day to hour", "day + interval -'1-1' year to month",
     *(f"{f}({a}, {k})" for f in ("ceil", "floor") for a, k in (("d", 1), ("d", -1), ("x", 2), ("n", -1), ("b", -3), ("d", 3), ("n", 2))),
     "make_timestamp(2024, n, m, 1, 2, d, 'Europe/Paris')", "try_make_timestamp(2024, n, m, 1, 2, 3, 'Asia/Tokyo')", "make_timestamp_ltz(2024, n, 1, 1, 2, 3, 'UTC')",
     "hex(X'0ab')", "X'6162' = binary(s)",

@@ -43,6 +43,9 @@ NAMED_OTHERWISE |= {
     if re.match(r"time_bucket.*NTZ\)\)$", e)  # by what the origin is
     or re.match(r"vector_\w+\((CAST\(|array\([01])", e)  # FLOATs as they are written
     or re.match(r"(day|ts) [+-] (interval|make|\(|\w+ \* interval)", e)
+    or re.match(
+        r"timestamp[(']+1997|try_make_timestamp\(.*Tokyo", e
+    )  # by the moment; without a zone
     or re.match(r"[bsm] \* interval|\+make|signum\(make|CAST\(CAST\(", e)
 }
 #: Expressions of letters that DuckDB maps to another case than Spark does: it says so.
@@ -53,8 +56,10 @@ SPARKS = re.compile(r"\b({})\(| [&|^] |~|<<|>>|PLACING".format("|".join(sorted(B
 NESTED = re.compile(r"\b(st|sa|mp|a|a2|w)\b|\b(array|map|struct|named_struct)\(")
 #: Those with intervals, of which DuckDB has others.
 INTERVALS = re.compile(r"interval|(day|ts|NTZ\)|') - (day|ts|DATE|TIMESTAMP|')", re.IGNORECASE)
-#: Units of time, and texts read by patterns, of which it says few.
-UNITS = re.compile(r"(timestamp|date_?)(add|diff)\([A-Z]|to_(timestamp|date)\(.*, '")
+#: Units of time, texts read by patterns and CEIL to digits, of which it says few.
+UNITS = re.compile(
+    r"(timestamp|date_?)(add|diff)\([A-Z]|to_(timestamp|date)\(.*, '|(ceil|floor)\(\w, |1997-02"
+)
 #: (expression, row): where Java's regular expressions find nothing between the two halves of a
 #: character, and Spark makes two broken ones of it.
 PARTED = {

@@ -52,8 +52,8 @@ from planner.serialise import PLAN_CLASSES, Format
 
 #: So many rows show which keys are heavy: of a slice as many as this at the least.
 _SAMPLED, _LEAST_SAMPLED = 1 << 12, 8
-#: Of so many blocks, from places that differ from block to block.
-_SAMPLED_BLOCKS, _STRIDE = 1 << 6, 40_503
+#: Of so many blocks, from places that differ from block to block, among the first so many rows.
+_SAMPLED_BLOCKS, _STRIDE, _SPREAD = 1 << 6, 40_503, 1 << 12
 _ODD = np.int64(0x2545F4914F6CDD1D)
 #: More entries than this are more than a task is to sort at once: 24 bytes each, and a copy.
 MOST_ENTRIES = 1 << 24
@@ -212,11 +212,13 @@ def _heavy(index: IndexReader, first: int, blocks: range, tasks: int) -> tuple[i
         return ()
     most = max(_SAMPLED // len(looked_at), 1)
     for number, block in enumerate(looked_at):
-        # Somewhere else in each block.
+        # Somewhere else in each block, but not far in: what is before is looked at, too.
         start = block << BLOCK_BITS
-        rows = relation.visible_to_any(start, min(start + BLOCK_ROWS, relation.next_row))
-        rows = rows[np.searchsorted(rows, first) :]
-        at = number * _STRIDE % max(len(rows), 1)
+        least = max(start, first)
+        end = min(least + _SPREAD + most, start + BLOCK_ROWS, relation.next_row)
+        rows = relation.visible_to_any(start, end)
+        rows = rows[np.searchsorted(rows, least) :]
+        at = number * _STRIDE % max(len(rows) - most, 1)
         sample.append(rows[at : at + most])
     keys, _ = index.key_words(np.concatenate(sample))
     return tuple(deal.heavy(deal.slices_of(keys[0]), tasks, _LEAST_SAMPLED).tolist())
