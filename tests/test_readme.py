@@ -293,7 +293,9 @@ def test_the_functions_are_the_planners() -> None:
     assert set(NAMED) - {"float", "window_time"} <= named  # of periods of time
     words = {name.lower() for call in functions() for name in re.findall(r"\w+", call)}
     spelled = {name.replace("_", "") for name in words}
-    synonyms = {"week": "weekofyear", "second_fraction": "second", "parse_date": "to_date"}
+    synonyms = {"week": "weekofyear", "second_fraction": "second", "ceil_to": "ceil"}
+    synonyms |= {"parse_timestamp": "to_timestamp", "try_parse_timestamp": "try_to_timestamp"}
+    synonyms |= {"units_between": "timestampdiff", "floor_to": "floor"}
     synonyms |= {"try_remainder": "try_mod", "hex_of_number": "hex"}
     synonyms |= {"levenshtein_within": "levenshtein"}
     synonyms |= {"reverse_array": "reverse", "concat_arrays": "concat", "item": "get"}

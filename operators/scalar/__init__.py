@@ -56,6 +56,7 @@ from operators.scalar import (
     utf8,
     vectors,
     wordings,
+    xpaths,
 )
 from operators.scalar.value import (
     Builder,
@@ -110,6 +111,7 @@ BUILDERS: dict[str, Builder] = {
     **utf8.BUILDERS,
     **hashes.BUILDERS,
     **vectors.BUILDERS,
+    **xpaths.BUILDERS,
     **user.BUILDERS,
 }
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
+import re
 import urllib.parse
 import zlib
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from planner.calculus.expr import Call
 from planner.errors import UnsupportedError
 
 _LONG = (1 << 64) - 1
+_KEYED = re.compile(r"sha-?(1|224|256|384|512)|md5")
 _SHA2 = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
 
 
@@ -34,6 +37,23 @@ def _sha2(call: Call, args: tuple[Node, ...]) -> Run:
         return hashlib.new(_SHA2[bits], data).hexdigest() if bits in _SHA2 else None
 
     return rowwise(args, digest, pa.string())
+
+
+def _hmac(call: Call, args: tuple[Node, ...]) -> Run:
+    name = text_of(args[2]) or ""
+    algorithm = name.lower().replace("-", "")
+    if not _KEYED.fullmatch(name.lower()):
+        raise UnsupportedError(
+            f"HMAC does not know the algorithm '{name}'",
+            hint="The algorithms are SHA-224, SHA-256, SHA-384, SHA-512, SHA-1 and MD5.",
+        )
+
+    def digest(key: bytes, message: bytes) -> bytes:
+        if not key:
+            raise ValueError("[INVALID_PARAMETER_VALUE.HMAC_CRYPTO_ERROR] the key is empty")
+        return hmac.digest(key, message, algorithm)
+
+    return rowwise(args[:2], digest, pa.binary())
 
 
 def _crc32(call: Call, args: tuple[Node, ...]) -> Run:
@@ -220,6 +240,7 @@ BUILDERS: dict[str, Builder] = {
     "md5": _digest,
     "sha1": _digest,
     "sha2": _sha2,
+    "hmac": _hmac,
     "crc32": _crc32,
     "hex": _hex,
     "hex_of_number": _hex_of_number,

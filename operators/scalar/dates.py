@@ -309,6 +309,46 @@ def _period_edge(call: Call, args: tuple[Node, ...]) -> Run:
     return binary_checked(args[0], args[3], op)
 
 
+#: Months in a unit of TIMESTAMPDIFF, and microseconds in the others.
+_UNIT_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_UNIT_MICROSECONDS = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": MICROS_PER_DAY,
+    "WEEK": 7 * MICROS_PER_DAY,
+}
+
+
+def _units_between(call: Call, args: tuple[Node, ...]) -> Run:
+    """Whole units between two times without a zone. Months are counted as java.time does: by the
+    dates, the second of which is a day nearer where its time of day is not reached yet."""
+    unit = call.args[2]
+    assert isinstance(unit, Literal)
+    name = str(unit.value)
+
+    def towards_zero(number: Any, size: int) -> Values:
+        result: Values = np.sign(number) * (np.abs(number) // size)
+        return result
+
+    def of_time(start: Any, end: Any) -> Values:
+        return towards_zero(end - start, _UNIT_MICROSECONDS[name])
+
+    def of_months(start: Any, end: Any) -> Values:
+        (first, begun), (last, ended) = (np.divmod(x, MICROS_PER_DAY) for x in (start, end))
+        last = last - ((last > first) & (ended < begun)) + ((last < first) & (ended > begun))
+        places = []
+        for days in (first, last):
+            months = days.astype("M8[D]").astype("M8[M]")
+            day = (days - months.astype("M8[D]").astype(np.int64)).astype(np.int64)
+            places.append(months.astype(np.int64) * 32 + day)
+        return towards_zero(towards_zero(places[1] - places[0], 32), _UNIT_MONTHS[name])
+
+    return binary(args[0], args[1], of_months if name in _UNIT_MONTHS else of_time)
+
+
 BUILDERS: dict[str, Builder] = {
     **dict.fromkeys(_PARTS, _part),
     **dict.fromkeys(_UNITS, _clock),
@@ -316,6 +356,7 @@ BUILDERS: dict[str, Builder] = {
     "next_day": _next_day,
     "last_day": _last_day,
     "date_diff": _date_diff,
+    "units_between": _units_between,
     "add_months": _add_months,
     "add_microseconds": _add_microseconds,
     "date_trunc": _date_trunc,

@@ -1,4 +1,4 @@
-"""Dates as text and text as dates by a pattern of letters, and dates from their fields.
+"""Times as text and text as times by a pattern of letters, and dates from their fields.
 
 A pattern is a literal, and compiled once. Letters as in Java's DateTimeFormatter, in English:
 
@@ -7,7 +7,8 @@ A pattern is a literal, and compiled once. Letters as in Java's DateTimeFormatte
     d  day of the month, D  of the year      m  minute, s  second  a  AM or PM
     S  digits of the fraction of a second    'text' and other characters stand for themselves
 
-To read a date, `yyyy`, `MM` and `dd` take exactly so many digits, `M` and `d` one or more.
+To read a time, `yyyy` and letters that stand twice take exactly so many digits, letters that stand
+once any number of them, and S up to its number. What is not written is 1970-01-01 00:00:00.
 
 Source: Spark `DateTimeFormatterHelper` (letters that it refuses, ResolverStyle.STRICT), Java
 `DateTimeFormatterBuilder`.
@@ -16,7 +17,7 @@ Source: Spark `DateTimeFormatterHelper` (letters that it refuses, ResolverStyle.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,44 +109,97 @@ def _date_format(call: Call, args: tuple[Node, ...]) -> Run:
     return unary(args[0], op)
 
 
-#: Digits that a date is read from; a year of more than four has a sign.
-_DIGITS = {1: "([0-9]{1,19})", 2: "([0-9]{2})", 4: r"([0-9]{4}|\+[0-9]{5,9})"}
-
-
+#: Digits that a number is read from; a year of more than four has a sign.
+_DIGITS = {1: "([0-9]{1,19})", 2: "([0-9]{2})", 4: r"([0-9]{4}|\+[0-9]{5,9}|-[0-9]{4,9})"}
 #: Of a timestamp of 64 bits.
 _LAST_DAY = (2**63 - 1) // MICROS_PER_DAY
+#: What a part that is not written is.
+_MISSING = {"y": 1970, "M": 1, "d": 1, "m": 0, "s": 0, "S": 0}
+_MOST = {"m": 59, "s": 59, "H": 23, "h": 12}
 
 
 def parser(pattern: str) -> Callable[[str], int]:
-    """Text to days since 1970. Raises: ValueError for text that is not of the pattern."""
-    regex, order = "", ""
+    """Text to microseconds since 1970, as clocks show them. Raises: ValueError for text that is not
+    of the pattern."""
+    fields, regex = [], ""
     for part in pattern_parts(pattern):
         if isinstance(part, str):
             regex += re.escape(part)
         else:
-            order += part.letter
-            regex += _DIGITS[part.width]
-    whole = re.compile(regex)
+            fields.append(part)
+            regex += _read(part)
+    whole = re.compile(regex, re.IGNORECASE | re.ASCII)
 
-    def days(value: str) -> int:
+    def moment(value: str) -> int:
         found = whole.fullmatch(value)
-        if found is not None:
-            year, month, day = (int(found[order.index(c) + 1]) for c in "yMd")
-            parsed = text.days_from(year, month, day) if year > 0 else None
-            if parsed is not None and parsed <= _LAST_DAY:
-                return parsed
-            if parsed is not None:  # Spark reads a timestamp, and takes the date of it
-                raise ValueError(f"[DATETIME_OVERFLOW] TIMESTAMP overflow in to_date of '{value}'")
-        shown = text.shortened(value)
+        numbers = found and _numbers(fields, found)
+        if numbers is not None:
+            day = text.days_from(numbers["y"], numbers["M"], numbers["d"])
+            if day is not None and day <= _LAST_DAY:
+                seconds = (numbers["H"] * 60 + numbers["m"]) * 60 + numbers["s"]
+                return day * MICROS_PER_DAY + seconds * 1_000_000 + numbers["S"]
+            if day is not None:
+                raise ValueError(f"[DATETIME_OVERFLOW] TIMESTAMP overflow of '{value}'")
         raise ValueError(
-            f"[CANNOT_PARSE_TIMESTAMP] '{shown}' is not a date of the form '{pattern}'"
+            f"[CANNOT_PARSE_TIMESTAMP] '{text.shortened(value)}' is not of the form '{pattern}'"
         )
 
-    return days
+    return moment
 
 
-def _parse_date(call: Call, args: tuple[Node, ...]) -> Run:
+def _read(part: Field) -> str:
+    match part.letter:
+        case "S":
+            return f"([0-9]{{1,{part.width}}})"
+        case "a":
+            return "(AM|PM)"
+        case "M" if part.width > 2:
+            names = _MONTHS if part.width == 4 else [m[:3] for m in _MONTHS]
+            return f"({'|'.join(names)})"
+        case _:
+            return _DIGITS[part.width]
+
+
+def _numbers(fields: Sequence[Field], found: re.Match[str]) -> dict[str, int] | None:
+    """The number of each letter, `S` in microseconds; None if one is none."""
+    numbers = dict(_MISSING)
+    for field, word in zip(fields, found.groups(), strict=True):
+        match field.letter:
+            case "S":
+                numbers["S"] = int(word.ljust(9, "0")) // 1000
+            case "a":
+                numbers["a"] = int(word.upper() == "PM")
+            case "M" if field.width > 2:
+                short = [m[:3].lower() for m in _MONTHS]
+                numbers["M"] = short.index(word[:3].lower()) + 1
+            case "y" if field.width == 2:
+                numbers["y"] = 2000 + int(word)
+            case letter:
+                numbers[letter] = int(word)
+    if any(numbers.get(letter, 0) > most for letter, most in _MOST.items()):
+        return None
+    if numbers.get("h") == 0:
+        return None
+    if "H" not in numbers:
+        half = numbers.get("a", 0) * 12
+        numbers["H"] = numbers["h"] % 12 + half if "h" in numbers else half
+    return numbers
+
+
+def _parse_timestamp(call: Call, args: tuple[Node, ...]) -> Run:
     return rowwise(args[:1], parser(text_of(args[1]) or ""), pa.int64())
+
+
+def _try_parse_timestamp(call: Call, args: tuple[Node, ...]) -> Run:
+    moment = parser(text_of(args[1]) or "")
+
+    def or_null(value: str) -> int | None:
+        try:
+            return moment(value)
+        except ValueError:
+            return None
+
+    return rowwise(args[:1], or_null, pa.int64())
 
 
 def make_date(year: int, month: int, day: int) -> int:
@@ -172,7 +226,8 @@ def _second_fraction(call: Call, args: tuple[Node, ...]) -> Run:
 
 BUILDERS: dict[str, Builder] = {
     "date_format": _date_format,
-    "parse_date": _parse_date,
+    "parse_timestamp": _parse_timestamp,
+    "try_parse_timestamp": _try_parse_timestamp,
     "make_date": _make_date,
     "second_fraction": _second_fraction,
 }

@@ -578,7 +578,7 @@ def _insert(call: Call, args: tuple[Node, ...]) -> Run:
 def parts_by(regex: re.Pattern[str], text: str, most: int) -> list[str]:
     """What is between the places where the expression is found, `most` parts if that is above 0."""
     if regex.pattern == "" and text:  # a case of its own in Spark
-        return list(text[:most] if most > 0 else text)
+        return [*text[: most - 1], text[most - 1 :]] if 0 < most < len(text) else list(text)
     out: list[str] = []
     at = 0
     for match in regex.finditer(text):

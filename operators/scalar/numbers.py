@@ -85,8 +85,8 @@ def _integers(
     return np.where(bad, 0, exact).astype(np.int64), failures(n, rows, messages)
 
 
-def _bround(call: Call, args: tuple[Node, ...]) -> Run:
-    """As `_round`, but half to even."""
+def _rounded_by(call: Call, args: tuple[Node, ...]) -> Run:
+    """As `_round`, but half to even, up or down."""
     arg, digits_node = args
     digits = int(digits_node.value or 0)
     kind, target = arg.type, call.type
@@ -99,9 +99,14 @@ def _bround(call: Call, args: tuple[Node, ...]) -> Run:
         unit = 10 ** max(scale - digits, 0)
         exact = decimals.objects(a) if a.ndim == 2 else a.astype(object)
         whole, rest = exact // unit, exact % unit
-        half = 2 * rest == unit
-        up = ((2 * rest > unit) | (half & (whole % 2 == 1))).astype(np.bool_)
-        numbers = (whole + up) * unit
+        match call.function:
+            case "ceil_to":
+                up = rest > 0
+            case "floor_to":
+                up = rest < 0
+            case _:
+                up = (2 * rest > unit) | ((2 * rest == unit) & (whole % 2 == 1))
+        numbers = (whole + up.astype(np.bool_)) * unit
         numbers = numbers * 10 ** max(to_scale - scale, 0) // 10 ** max(scale - to_scale, 0)
         if isinstance(target, t.DecimalType):
             return decimals.checked(numbers, target, valid, n)
@@ -330,7 +335,7 @@ _TOO_MANY_ROWS = (
 
 BUILDERS: dict[str, Builder] = {
     "round": _round,
-    "bround": _bround,
+    **dict.fromkeys(("bround", "ceil_to", "floor_to"), _rounded_by),
     "floor": _whole,
     "ceil": _whole,
     "sqrt": _sqrt,

@@ -42,6 +42,7 @@ _BLANKS: dict[pa.DataType, Any] = {
     pa.string(): "",
     pa.binary(): b"",
     pa.int64(): 0,
+    pa.float32(): 0.0,
     pa.float64(): 0.0,
 }
 _TEXTS = (pa.string(), pa.binary())
@@ -53,7 +54,7 @@ def rowwise(
     """`function` called with the Python values of each row on which no argument is NULL.
 
     A ValueError it raises is the row's error; where it returns None, the result is NULL. `kind`:
-    the results are of that type, string, binary, int64 or float64; None: booleans.
+    the results are of that type, one of _BLANKS; None: booleans.
     """
     blank: Any = False if kind is None else _BLANKS[kind]
 

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from planner.bind import library, nested, user
 from planner.bind.clock import CLOCK_NAMES
+from planner.bind.literals import interval_value
 from planner.bind.named import NAMED, Binder, bind_named, field_of, locate
 from planner.bind.nodes import PeriodEdge, generator_name
 from planner.bind.refused import BY_NAME
@@ -23,13 +24,16 @@ from planner.bind.tables import (
     TRUNC_DATE,
     TRUNC_TIMESTAMP,
 )
-from planner.calculus import functions, intervals
-from planner.calculus.expr import Expr, Literal
+from planner.calculus import coercion, functions, intervals
+from planner.calculus.expr import Call, Expr, Literal
 from planner.calculus.types import (
+    BIGINT,
     DATE,
     INT,
     STRING,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
+    TimestampType,
 )
 from planner.errors import suggestion
 from planner.parse import written_name
@@ -51,14 +55,55 @@ def _ts_or_ds_add(binder: Binder, node: exp.Expression) -> Expr:
     return functions.add_days(day, binder.bind(days))
 
 
-def _date_diff(binder: Binder, node: exp.Expression) -> Expr:
-    unit = node.args.get("unit")
-    if unit is not None and str(unit.this).upper() != "DAY":
-        binder.report.refuse(
-            node,
-            Refusal(f"datediff in {str(unit.this).lower()}s", "is not read", "Use datediff(a, b)."),
+#: What TIMESTAMPADD and TIMESTAMPDIFF count; DAYOFYEAR is a DAY.
+_UNITS_OF_TIME = (
+    "MICROSECOND MILLISECOND SECOND MINUTE HOUR DAY DAYOFYEAR WEEK MONTH QUARTER YEAR".split()
+)
+
+
+def _unit_of_time(binder: Binder, node: exp.Expression) -> str:
+    unit = str(node.args["unit"].this).upper()
+    if unit not in _UNITS_OF_TIME:
+        binder.report.fail(
+            node, f"unknown unit {unit}", hint=f"The units are {', '.join(_UNITS_OF_TIME)}."
         )
-    return functions.scalar("date_diff", [binder.bind(node.this), binder.bind(node.expression)])
+    return "DAY" if unit == "DAYOFYEAR" else unit
+
+
+def _moment(binder: Binder, node: exp.Expression) -> Expr:
+    """A TIMESTAMP, or one without a zone, as sqlglot has it in calls with a unit."""
+    written = node.this if isinstance(node, exp.TsOrDsToDate) else node
+    value = binder.bind(written)
+    return value if isinstance(value.type, TimestampType) else coercion.cast(value, TIMESTAMP)
+
+
+def _timestamp_add(binder: Binder, node: exp.Expression) -> Expr:
+    """TIMESTAMPADD, and DATE_ADD and DATEADD with a unit: days and longer ones are added to what
+    clocks show, shorter ones to the moment."""
+    unit, count = _unit_of_time(binder, node), binder.bind(node.expression)
+    count = coercion.explicit_cast(count, BIGINT, False)
+    if unit == "QUARTER":
+        unit, count = "MONTH", functions.arithmetic("multiply", count, Literal(3, BIGINT))
+    one = interval_value("1", exp.var(unit))
+    assert one is not None
+    moment, interval = _moment(binder, node.this), intervals.times(one, count)
+    if unit in ("DAY", "WEEK", "MONTH", "YEAR"):
+        return intervals.moved(moment, interval)
+    number = intervals.units_of(interval)
+    nullable = moment.nullable or number.nullable
+    return Call("add_microseconds", (moment, number), moment.type, nullable)
+
+
+def _date_diff(binder: Binder, node: exp.Expression) -> Expr:
+    """DATEDIFF; with a unit, as TIMESTAMPDIFF, how many whole ones lie between what clocks show."""
+    if node.args.get("unit") is None:
+        return functions.scalar("date_diff", [binder.bind(node.this), binder.bind(node.expression)])
+    unit = Literal(_unit_of_time(binder, node), STRING)
+    end, start = (
+        coercion.cast(_moment(binder, n), TIMESTAMP_NTZ) for n in (node.this, node.expression)
+    )
+    nullable = start.nullable or end.nullable
+    return Call("units_between", (start, end, unit), BIGINT, nullable)
 
 
 def _date_trunc(binder: Binder, node: exp.Expression) -> Expr:
@@ -138,6 +183,15 @@ def _round(binder: Binder, node: exp.Expression) -> Expr:
     decimals = node.args.get("decimals")
     digits = binder.bind(decimals) if decimals is not None else Literal(0, INT)
     return functions.scalar("round", [binder.bind(node.this), digits])
+
+
+def _up_or_down(binder: Binder, node: exp.Expression) -> Expr:
+    """CEIL and FLOOR; with a number of digits, of the number as a DECIMAL."""
+    name = "floor" if isinstance(node, exp.Floor) else "ceil"
+    value, decimals = binder.bind(node.this), node.args.get("decimals")
+    if decimals is None:
+        return functions.scalar(name, [value])
+    return library.rounded_to(name, value, binder.bind(decimals))
 
 
 def _extreme(binder: Binder, node: exp.Expression) -> Expr:
@@ -296,6 +350,8 @@ CALLS: dict[type[exp.Expression], Callable[[Binder, exp.Expression], Expr]] = {
     exp.Extract: _extract,
     exp.TsOrDsAdd: _ts_or_ds_add,
     exp.DateDiff: _date_diff,
+    exp.TimestampDiff: _date_diff,
+    exp.TimestampAdd: _timestamp_add,
     exp.TimestampTrunc: _date_trunc,
     exp.DateTrunc: _date_trunc,
     exp.Substring: _substring,
@@ -308,6 +364,8 @@ CALLS: dict[type[exp.Expression], Callable[[Binder, exp.Expression], Expr]] = {
     exp.DPipe: _dpipe,
     exp.Replace: _replace,
     exp.Round: _round,
+    exp.Floor: _up_or_down,
+    exp.Ceil: _up_or_down,
     exp.Greatest: _extreme,
     exp.Least: _extreme,
     exp.Anonymous: _anonymous,

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from planner.bind import nested
 from planner.bind.library import json_fields
-from planner.bind.nodes import generator_name
+from planner.bind.nodes import generator_name, is_range
 from planner.bind.report import Report
 from planner.bind.scalars import Scalars
 from planner.calculus import types
@@ -40,8 +40,14 @@ def generate(
 ) -> Generated:
     """`plan`, each row with those that the generator at `node` makes of it. `binder` binds its
     arguments over the plan's columns; `outer`: rows without any stay, with NULLs."""
-    name = generator_name(node)
-    assert name is not None
+    name = "range" if is_range(node) else generator_name(node)
+    if name is None:
+        report.fail(
+            node,
+            "a generator is needed here",
+            "Behind LATERAL stands what makes rows of a row.",
+            "Write a generator: explode(…), posexplode(…), inline(…), stack(…) or json_tuple(…).",
+        )
     report.check(node)
     args = [binder.bind(a) for a in node.expressions]
     try:
@@ -68,6 +74,8 @@ def _array(name: str, args: list[Expr]) -> Expr:
         return _stacked(args)
     if name == "json_tuple":
         return nested.array([json_fields(args)])
+    if name == "range":
+        return _numbers(args)
     if len(args) != 1:
         raise TypeMismatch(f"{shown} takes 1 argument, not {len(args)}")
     (arg,) = args
@@ -83,6 +91,22 @@ def _array(name: str, args: list[Expr]) -> Expr:
             return Call("map_entries", (arg,), ArrayType(entry), arg.nullable)
         case other:
             raise TypeMismatch(f"{shown} needs an ARRAY or MAP, not {other}")
+
+
+def _numbers(args: list[Expr]) -> Expr:
+    """RANGE(end), or (start, end[, step[, partitions]]): BIGINTs from start on, before end."""
+    given = [a.value for a in args if isinstance(a, Literal) and isinstance(a.type, IntegerType)]
+    if not 1 <= len(args) <= 4 or len(given) < len(args):
+        raise TypeMismatch("RANGE takes 1 to 4 integers, as literals")
+    start, end, step = (0, given[0], 1) if len(given) == 1 else (*given[:2], *given[2:3], 1)[:3]
+    assert isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
+    if step == 0:
+        raise TypeMismatch("the step of RANGE cannot be 0")
+    count = max(0, -((start - end) // step))
+    if count == 0:
+        return cast(nested.array([]), ArrayType(types.BIGINT))
+    ends = (start, start + (count - 1) * step, step)
+    return nested.sequence([Literal(number, types.BIGINT) for number in ends])
 
 
 def _stacked(args: list[Expr]) -> Expr:
@@ -111,6 +135,8 @@ def _columns(
     if name in ("inline", "stack", "json_tuple"):
         assert isinstance(element.type, StructType)
         return [(f.name, nested.field(element, f.name)) for f in element.type.fields]
+    if name == "range":
+        return [("id", element)]
     made: list[tuple[str, Expr]] = [("pos", pos)] if name == "posexplode" else []
     if isinstance(kind, MapType):
         return [

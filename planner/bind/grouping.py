@@ -112,11 +112,11 @@ class AggregateReader:
         call, condition = node, None
         if isinstance(node, exp.Filter):
             call, where = node.this, node.expression
-            self.report.check(call)
             self.report.check(where)
             if aggregate_name(call) is None:
                 self.report.fail(node, "FILTER belongs to an aggregate")
             condition = self._arguments.predicate(where.this, "FILTER")
+        self.report.check(call)
         name = aggregate_name(call)
         assert name is not None
         if name in GROUP_AGGREGATES:

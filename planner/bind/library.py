@@ -5,7 +5,7 @@ Source: Spark SQL, the functions' own input types; tests/sql/function_answers.js
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from planner.bind import nested
 from planner.bind.nested import NESTED
@@ -26,7 +26,6 @@ from planner.calculus.types import (
     BIGINT,
     BINARY,
     BOOLEAN,
-    DATE,
     DOUBLE,
     FLOAT,
     INT,
@@ -38,7 +37,6 @@ from planner.calculus.types import (
     ArrayType,
     BinaryType,
     BooleanType,
-    DateType,
     DecimalType,
     Field,
     FloatType,
@@ -50,7 +48,7 @@ from planner.calculus.types import (
     SqlType,
     StringType,
     StructType,
-    TimestampType,
+    integer_as_decimal,
     parts_of,
 )
 from planner.calculus.zones import find
@@ -244,16 +242,6 @@ def edits(args: Sequence[Expr]) -> Expr:
     return call("levenshtein" if len(args) == 2 else "levenshtein_within", args)
 
 
-def seconds_since(value: Expr) -> Expr:
-    """UNIX_TIMESTAMP of a DATE or TIMESTAMP."""
-    if isinstance(value.type, StringType):
-        raise TypeMismatch(
-            "UNIX_TIMESTAMP of a STRING would read it by a format",
-            hint="Write unix_timestamp(timestamp(…)).",
-        )
-    return call("unix_timestamp", [value])
-
-
 def written_seconds(seconds: Expr, pattern: str) -> Expr:
     """FROM_UNIXTIME. Raises: ValueError, as functions.date_format."""
     return functions.date_format(call("timestamp_seconds", [cast(seconds, BIGINT)]), pattern)
@@ -288,6 +276,24 @@ def converted(value: Expr, names: Sequence[str]) -> Expr:
     return Call("cast", (instant, *zones[1]), TIMESTAMP_NTZ, local.nullable)
 
 
+def made_in_zone(args: Sequence[Expr], name: str) -> Expr:
+    """MAKE_TIMESTAMP and the like: with a seventh argument, of the clocks of that zone."""
+    if len(args) == 6:
+        return call(name, args)
+    said = args[6]
+    if not isinstance(said, Literal) or not isinstance(said.value, str):
+        raise TypeMismatch(
+            f"{name.upper()} needs its time zone as a literal",
+            hint="Use to_utc_timestamp, or one view for each zone.",
+        )
+    zone = find(said.value)
+    if zone is None:
+        raise TypeMismatch(f"{name.upper()} does not know the time zone '{said.value}'")
+    local = call(f"{name}_ntz", args[:6])
+    there = () if zone.is_utc else (Literal(zone.id, STRING),)
+    return Call("cast", (local, *there), TIMESTAMP, local.nullable)
+
+
 def bytes_of(args: Sequence[Expr], name: str) -> Expr:
     """TO_BINARY and TRY_TO_BINARY."""
     return call(name, args if len(args) > 1 else [*args, Literal("hex", STRING)])
@@ -300,11 +306,48 @@ def half_even(value: Expr, digits: Expr) -> Expr:
     return Call("bround", rounded.args, rounded.type, rounded.nullable)
 
 
-def read_or_null(value: Expr, kind: SqlType) -> Expr:
-    """TRY_TO_DATE and TRY_TO_TIMESTAMP without a format."""
-    if not isinstance(value.type, (StringType, DateType, TimestampType, NullType)):
-        raise TypeMismatch(f"a text, date or timestamp is needed, not {value.type}")
-    return explicit_cast(value, kind, True)
+#: What CEIL and FLOOR with digits make of a number that is no DECIMAL.
+_EXACT: dict[SqlType, DecimalType] = {FLOAT: DecimalType(14, 7), DOUBLE: DecimalType(30, 15)}
+
+
+def rounded_to(name: str, value: Expr, digits: Expr) -> Expr:
+    """CEIL and FLOOR to a number of digits: a DECIMAL, of the type that ROUND has."""
+    if isinstance(value.type, (StringType, NullType)):
+        value = cast(value, DOUBLE)
+    if not isinstance(value.type, (IntegerType, FloatType, DecimalType)):
+        raise TypeMismatch(f"{name.upper()} needs a number, not {value.type}")
+    if isinstance(value.type, IntegerType):
+        value = cast(value, integer_as_decimal(value.type))
+    value = explicit_cast(value, _EXACT.get(value.type, value.type), False)
+    rounded = functions.scalar("round", [value, digits])
+    assert isinstance(rounded, Call)
+    return Call(f"{name}_to", rounded.args, rounded.type, rounded.nullable)
+
+
+def in_digits(args: Sequence[Expr]) -> Expr:
+    """FORMAT_NUMBER, by a number of digits."""
+    if isinstance(args[1].type, StringType):
+        raise TypeMismatch(
+            "FORMAT_NUMBER by a pattern is not among the functions",
+            hint="Write the number of digits behind the point, as in format_number(x, 2).",
+        )
+    return call("format_number", args)
+
+
+def written_json(value: Expr) -> Expr:
+    """TO_JSON. Spark writes a key that is nested as it holds it in memory."""
+
+    def parts(kind: SqlType) -> Iterator[SqlType]:
+        yield kind
+        for part in parts_of(kind):
+            yield from parts(part)
+
+    if any(isinstance(k, MapType) and isinstance(k.key, NestedType) for k in parts(value.type)):
+        raise TypeMismatch(
+            f"TO_JSON of {value.type} is not among the functions",
+            hint="Write the entries of the map, as in to_json(map_entries(m)).",
+        )
+    return call("to_json", [value])
 
 
 def hashed(function: str, args: Sequence[Expr]) -> Expr:
@@ -338,6 +381,13 @@ def read_as(name: str, value: Expr, kind: SqlType) -> Expr:
     if not isinstance(value.type, (StringType, NullType)):
         raise TypeMismatch(f"{name.upper()} needs a STRING, not {value.type}", hint="Cast it.")
     return Call(name, (cast(value, STRING), *zone_argument()), kind, True)
+
+
+def at_path(name: str, value: Expr, path: str) -> Expr:
+    """XPATH and the like, by a path that `xpaths.parse` reads, or an empty one."""
+    if not isinstance(value.type, (StringType, NullType)):
+        raise TypeMismatch(f"{name.upper()} needs a STRING, not {value.type}", hint="Cast it.")
+    return call(name, [value, Literal(path, STRING)])
 
 
 def read_number(name: str, value: Expr, pattern: str) -> Expr:
@@ -474,6 +524,13 @@ def type_name(value: Expr) -> Expr:
     return Literal(name.replace(" ", ""), STRING)
 
 
+def collation(value: Expr) -> Expr:
+    """COLLATION: that of all texts is by their bytes."""
+    if not isinstance(value.type, (StringType, NullType)):
+        raise TypeMismatch(f"COLLATION needs a STRING, not {value.type}", hint="Cast it.")
+    return Literal("SYSTEM.BUILTIN.UTF8_BINARY", STRING)
+
+
 #: Of the functions that read texts by a schema, what its type is.
 SCHEMAS: dict[str, Callable[[str], SqlType]] = {"from_json": json_type, "from_csv": csv_type}
 
@@ -495,28 +552,30 @@ FORMS: dict[str, tuple[int, int, Callable[[Sequence[Expr]], Expr]]] = {
     "equal_null": (2, 2, lambda a: functions.compare("eq_null_safe", *a)),
     "elt": (2, 1_000_000, chosen),
     "levenshtein": (2, 3, edits),
-    "unix_timestamp": (1, 1, lambda a: seconds_since(*a)),
-    "to_unix_timestamp": (1, 1, lambda a: seconds_since(*a)),
-    "try_to_date": (1, 1, lambda a: read_or_null(a[0], DATE)),
-    "try_to_timestamp": (1, 1, lambda a: read_or_null(a[0], TIMESTAMP)),
+    "format_number": (2, 2, in_digits),
     "bround": (1, 2, lambda a: half_even(a[0], a[1] if len(a) > 1 else Literal(0, INT))),
     "hash": (1, 1_000_000, lambda a: hashed("hash", a)),
     "xxhash64": (1, 1_000_000, lambda a: hashed("xxhash64", a)),
     "array_append": (2, 2, lambda a: nested.appended(a[0], a[1], "ARRAY_APPEND")),
     "array_prepend": (2, 2, lambda a: nested.appended(a[0], a[1], "ARRAY_PREPEND")),
-    "make_timestamp_ltz": (6, 6, lambda a: call("make_timestamp", a)),
-    "to_timestamp_ltz": (1, 1, lambda a: explicit_cast(a[0], TIMESTAMP, False)),
-    "to_timestamp_ntz": (1, 1, lambda a: explicit_cast(a[0], TIMESTAMP_NTZ, False)),
+    **dict.fromkeys(
+        ("make_timestamp", "make_timestamp_ltz"),
+        (6, 7, lambda a: made_in_zone(a, "make_timestamp")),
+    ),
     "to_binary": (1, 2, lambda a: bytes_of(a, "bytes_in")),
     "try_to_binary": (1, 2, lambda a: bytes_of(a, "bytes_in_or_null")),
-    "try_make_timestamp_ltz": (6, 6, lambda a: call("try_make_timestamp", a)),
+    **dict.fromkeys(
+        ("try_make_timestamp", "try_make_timestamp_ltz"),
+        (6, 7, lambda a: made_in_zone(a, "try_make_timestamp")),
+    ),
     "to_csv": (1, 1, lambda a: written_csv(*a)),
-    "to_json": (1, 1, lambda a: call("to_json", a)),
+    "to_json": (1, 1, lambda a: written_json(*a)),
     "format_string": (1, 1_000_000, formatted),
     "printf": (1, 1_000_000, formatted),
     "parse_url": (2, 3, lambda a: url_part(a, "parse_url")),
     "raise_error": (1, 1, lambda a: raised(*a)),
     "typeof": (1, 1, lambda a: type_name(*a)),
+    "collation": (1, 1, lambda a: collation(*a)),
     "sha": (1, 1, lambda a: call("sha1", a)),
     # arrays, maps, structs
     "array": (0, 1_000_000, nested.array),

@@ -21,7 +21,7 @@ from planner.bind.lambdas import LAMBDAS, Variables
 from planner.bind.naming import not_true
 from planner.bind.report import Refusal, Report
 from planner.bind.tables import EXTRACT
-from planner.calculus import coercion, functions, intervals, types
+from planner.calculus import coercion, functions, intervals, types, xpaths
 from planner.calculus.expr import Expr, Literal
 from planner.calculus.library import LIBRARY
 from planner.calculus.types import (
@@ -32,12 +32,15 @@ from planner.calculus.types import (
     INTERVAL_MONTHS,
     STRING,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     DateType,
     IntervalType,
+    NullType,
     SqlType,
     StringType,
     TimestampType,
 )
+from planner.calculus.xpaths import Kind
 from planner.errors import SqlViewError
 from planner.parse.tokens import shortened
 
@@ -246,15 +249,38 @@ def _date_format(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
         raise _unknown_pattern(binder, args[1], "DATE_FORMAT", pattern, unknown) from None
 
 
-def _to_date(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
-    value = binder.bind(args[0])
-    if len(args) == 1 or not isinstance(value.type, StringType):
-        return coercion.explicit_cast(value, DATE, False)
-    pattern = _pattern(binder, args[1])
+def _read_as(kind: SqlType, tried: bool = False) -> _Bind:
+    """TO_DATE, TO_TIMESTAMP and the like: a cast, or a text read by a pattern. `tried`: NULL where
+    that fails."""
+
+    def bind(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+        value = binder.bind(args[0])
+        if not isinstance(value.type, (StringType, DateType, TimestampType, NullType)) and tried:
+            raise coercion.TypeMismatch(f"a text, date or timestamp is needed, not {value.type}")
+        if len(args) > 1 and isinstance(value.type, StringType):
+            value = _by_pattern(binder, value, _pattern(binder, args[1]), args[1], tried)
+        return coercion.explicit_cast(value, kind, tried)
+
+    return bind
+
+
+def _by_pattern(
+    binder: Binder, value: Expr, pattern: str, node: exp.Expression, tried: bool
+) -> Expr:
     try:
-        return functions.parse_date(value, pattern)
+        return functions.parse_timestamp(value, pattern, tried)
     except ValueError as unknown:
-        raise _unknown_pattern(binder, args[1], "TO_DATE", pattern, unknown) from None
+        raise _unknown_pattern(binder, node, "TO_TIMESTAMP", pattern, unknown) from None
+
+
+def _seconds_since(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+    """UNIX_TIMESTAMP of a DATE or TIMESTAMP, or of a text by a pattern."""
+    value = binder.bind(args[0])
+    if isinstance(value.type, StringType):
+        pattern = "yyyy-MM-dd HH:mm:ss" if len(args) == 1 else _pattern(binder, args[1])
+        moment = _by_pattern(binder, value, pattern, args[-1], False)
+        value = coercion.explicit_cast(moment, TIMESTAMP, False)
+    return library.call("unix_timestamp", [value])
 
 
 def _pattern(binder: Binder, node: exp.Expression) -> str:
@@ -291,6 +317,9 @@ _OTHERWISE = {
     *("array_join_all", "from_json", "from_csv", "json_fields", "parse_url_key"),
     *("bytes_in", "bytes_in_or_null", "bitmap_place", "to_char", "to_number", "try_to_number"),
 }
+#: Functions of XML by a path -> their names in the library.
+_OF_XML = {name: name for name in LIBRARY if name.startswith("xpath")}
+_OF_XML["xpath_number"] = "xpath_double"
 
 
 def _of_library(name: str) -> Named:
@@ -406,6 +435,41 @@ def _read_by_schema(name: str) -> _Bind:
     return bind
 
 
+def _by_path(name: str) -> _Bind:
+    """XPATH and the like."""
+    shown = name.upper()
+
+    def bind(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
+        path = binder.bind(args[1])
+        if not (isinstance(path, Literal) and isinstance(path.value, str)):
+            binder.report.refuse(
+                args[1],
+                Refusal(
+                    f"{shown} by a path that is not a string",
+                    "would have to be read for each row",
+                    "Write the path as a literal, such as '/a/b'.",
+                ),
+            )
+        try:
+            is_nodes = not path.value or xpaths.kind_of(xpaths.parse(path.value)) is Kind.NODES
+        except ValueError as wrong:
+            refusal = Refusal(
+                f"{shown} by the path '{shortened(path.value)}'",
+                str(wrong),
+                "Write steps, predicates and functions of XPath 1.0, such as '//a[@b = 1]/c'.",
+            )
+            raise binder.report.refusal(args[1], refusal) from None
+        if name == "xpath" and not is_nodes:
+            binder.report.fail(
+                args[1],
+                f"XPATH needs a path to nodes, and '{shortened(path.value)}' has a value",
+                hint="Use XPATH_STRING, XPATH_DOUBLE or XPATH_BOOLEAN.",
+            )
+        return library.at_path(_OF_XML[name], binder.bind(args[0]), path.value)
+
+    return bind
+
+
 def _assert_true(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
     said = binder.bind(args[1]) if len(args) > 1 else Literal(not_true(args[0]), STRING)
     return library.asserted(binder.bind(args[0]), said)
@@ -458,6 +522,7 @@ NAMED: dict[str, Named] = {
     "weekday": Named(1, 1, _weekday),
     **{name: Named(2, 2, _read_by_schema(name)) for name in library.SCHEMAS},
     "assert_true": Named(1, 2, _assert_true),
+    **{name: Named(2, 2, _by_path(name)) for name in _OF_XML},
     **{name: Named(2, 2, _read_number(name)) for name in ("to_number", "try_to_number")},
     "to_char": Named(2, 2, _to_char),
     "to_varchar": Named(2, 2, _to_char),
@@ -510,13 +575,19 @@ NAMED: dict[str, Named] = {
     "monthname": Named(1, 1, _day_name("MMM", "MONTHNAME")),
     "unix_date": Named(1, 1, _unix_date),
     "date_from_unix_date": Named(1, 1, _date_from_unix_date),
-    "to_date": Named(1, 2, _to_date),
-    "to_timestamp": Named(1, 1, _cast_to(TIMESTAMP)),
+    "to_date": Named(1, 2, _read_as(DATE)),
+    "to_timestamp": Named(1, 2, _read_as(TIMESTAMP)),
+    "to_timestamp_ltz": Named(1, 2, _read_as(TIMESTAMP)),
+    "to_timestamp_ntz": Named(1, 2, _read_as(TIMESTAMP_NTZ)),
+    "try_to_date": Named(1, 2, _read_as(DATE, tried=True)),
+    "try_to_timestamp": Named(1, 2, _read_as(TIMESTAMP, tried=True)),
+    "unix_timestamp": Named(1, 2, _seconds_since),
+    "to_unix_timestamp": Named(1, 2, _seconds_since),
     "from_unixtime": Named(1, 2, _from_unixtime),
     "convert_timezone": Named(2, 3, _converted),
     "from_utc_timestamp": Named(2, 2, _moved(False)),
     "to_utc_timestamp": Named(2, 2, _moved(True)),
-    **{name: _of_library(name) for name in LIBRARY.keys() - _OTHERWISE},
+    **{name: _of_library(name) for name in LIBRARY.keys() - _OTHERWISE - _OF_XML.keys()},
     "struct": Named(1, _MANY, _struct),
     **{name: _form(*form) for name, form in library.FORMS.items()},
     "arrays_zip": Named(0, _MANY, _arrays_zip),

@@ -109,7 +109,7 @@ def _printed(node: exp.Expression) -> str:
         return f"({_printed(node.this)} {_OPERATORS[type(node)]} {_printed(node.expression)})"
     if isinstance(node, exp.Coalesce):
         return _call((written_name(node) or "coalesce").lower(), *_arguments(node))
-    if type(node) in _FUNCTIONS:
+    if type(node) in _FUNCTIONS and not node.args.get("unit"):
         return _call(_FUNCTIONS[type(node)], *_arguments(node))
     match node:
         case PeriodEdge():
@@ -120,6 +120,11 @@ def _printed(node: exp.Expression) -> str:
             return str(node.name)
         case exp.Literal() | exp.Identifier():
             return str(node.this)
+        case exp.TimestampAdd() | exp.TimestampDiff() | exp.DateDiff():
+            unit, parts = node.args["unit"].this, (node.expression, node.this)
+            written = (p.this if isinstance(p, exp.TsOrDsToDate) else p for p in parts)
+            name = "timestampadd" if isinstance(node, exp.TimestampAdd) else "timestampdiff"
+            return f"{name}({unit}, {', '.join(map(_printed, written))})"
         case exp.Lambda():
             return _lambda(node)
         case exp.Exists() if node.args.get("expression") is not None:
@@ -128,6 +133,9 @@ def _printed(node: exp.Expression) -> str:
             return f"{_printed(node.this)}.{_printed(node.expression)}"
         case exp.Bracket():
             return f"{_printed(node.this)}[{_printed(node.expressions[0])}]"
+        case exp.HexString():
+            digits = str(node.this).upper()
+            return f"X'{'0' * (len(digits) % 2)}{digits}'"
         case exp.Boolean():
             return "true" if node.this else "false"
         case exp.Null():
@@ -325,8 +333,8 @@ _INTERVALS = {"make_ym_interval": ["0", "0"], "make_dt_interval": ["0", "0", "0"
 
 def _filled(name: str, given: int) -> list[str]:
     """What Spark prints for arguments left out at the end."""
-    if name in ("to_unix_timestamp", "from_unixtime") and given == 1:
-        return ["yyyy-MM-dd HH:mm:ss"]
+    if name in ("unix_timestamp", "to_unix_timestamp", "from_unixtime"):
+        return ["yyyy-MM-dd HH:mm:ss"][given - 1 :]
     if name == "bround" and given == 1:
         return ["0"]
     if name in ("percentile_approx", "approx_percentile") and given == 2:

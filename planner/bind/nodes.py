@@ -11,6 +11,15 @@ class PeriodEdge(exp.Expression):
     arg_types = {"this": True, "slide": True, "offset": True, "back": True}  # noqa: RUF012
 
 
+def makes_rows(node: exp.Expression) -> bool:
+    """Whether a node in FROM calls what makes rows: a generator, or RANGE."""
+    return generator_name(node) is not None or is_range(node)
+
+
+def is_range(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() == "range"
+
+
 _NAMES = frozenset(("explode", "posexplode", "inline", "stack", "json_tuple"))
 
 

@@ -330,6 +330,13 @@ class _Queries:
             )
         keys: tuple[_Key, ...] = ()
         if group is not None and group.args.get("all"):
+            if any(folded(c.name) == "all" for c in source.scope.visible):
+                self.report.fail(
+                    group,
+                    "GROUP BY ALL may mean a column here",
+                    "There is a column called all.",
+                    "Write `all` in backticks to group by it, or give it another name.",
+                )
             keys = _not_aggregated(outputs, width, found)
         elif group is not None:
             nodes = group.expressions if sets is None else sets.nodes

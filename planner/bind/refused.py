@@ -53,12 +53,10 @@ _REASONS: dict[str, str] = {
         "st_asbinary st_geogfromwkb st_geomfromwkb st_setsrid st_srid"
     ),
     "reads or writes another format; read it where rows are loaded": (
-        "from_avro schema_of_avro to_avro from_protobuf to_protobuf from_xml schema_of_xml to_xml "
-        "xpath xpath_boolean xpath_double xpath_float xpath_int xpath_long xpath_number "
-        "xpath_short xpath_string"
+        "from_avro schema_of_avro to_avro from_protobuf to_protobuf from_xml schema_of_xml to_xml"
     ),
-    "needs a secret, or hides one": "aes_decrypt aes_encrypt try_aes_decrypt hmac",
-    "is of collations, and all texts are compared by their bytes": "collate collation",
+    "needs a secret, or hides one": "aes_decrypt aes_encrypt try_aes_decrypt",
+    "is of collations, and all texts are compared by their bytes": "collate",
     "belongs to a clause that views do not have": "measure",
     "adds up FLOATs in the order of the rows, which its last digits show": (
         "vector_avg vector_sum"

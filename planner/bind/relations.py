@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from planner.bind.dependent import asks_pairs, meeting, pairs_join
 from planner.bind.generators import generate
-from planner.bind.nodes import generator_name
+from planner.bind.nodes import makes_rows
 from planner.bind.outer import Environment
 from planner.bind.pivots import as_query
 from planner.bind.report import Refusal, Report, describe
@@ -158,7 +158,7 @@ class Relations:
             source = self._aliased(
                 self._query(query.this, environment), "", query.args.get("alias")
             )
-        elif isinstance(node, exp.Table) and generator_name(node.this) is not None:
+        elif isinstance(node, exp.Table) and makes_rows(node.this):
             self.report.check(node)
             source = self._generated(_ONE_ROW, node, False, environment)
         elif isinstance(node, exp.Table):
@@ -196,7 +196,7 @@ class Relations:
 
     def _lateral_query(self, node: exp.Lateral, environment: Environment) -> Source:
         self.report.check(node)
-        if generator_name(node.this) is not None:
+        if makes_rows(node.this):
             return self._generated(_ONE_ROW, node, False, environment)
         if not isinstance(node.this, exp.Subquery):
             self.report.refuse(
@@ -311,7 +311,7 @@ class Relations:
         self, left: Source, node: exp.Expression, padded: bool, environment: Environment
     ) -> Source:
         """Each row of `left` with the rows of a query, or generator, that sees it."""
-        if generator_name(node.this.this) is not None:
+        if makes_rows(node.this.this):
             return self._generator_join(left, node, padded, environment)
         names = FromResolver(left.scope, self.report, environment.outer, environment.beside)
         right = self._lateral_query(node.this, environment.inside(names))

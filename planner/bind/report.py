@@ -116,7 +116,7 @@ _READ = _table(
     (PeriodEdge, "this slide offset back"),
     *((k, "") for k in (exp.CurrentTimestamp, exp.CurrentDate, exp.Localtimestamp)),
     (exp.TsOrDsAdd, "this expression unit"),
-    (exp.DateDiff, "this expression unit"),
+    *((k, "this expression unit") for k in (exp.DateDiff, exp.TimestampDiff, exp.TimestampAdd)),
     (exp.AddMonths, "this expression"),
     (exp.TimestampTrunc, "this unit"),
     (exp.DateTrunc, "this unit"),
@@ -141,8 +141,9 @@ _READ = _table(
     (exp.EndsWith, "this expression"),
     (exp.Contains, "this expression"),
     (exp.Round, "this decimals"),
-    (exp.Floor, "this"),
-    (exp.Ceil, "this"),
+    (exp.Floor, "this decimals"),
+    (exp.Ceil, "this decimals"),
+    (exp.HexString, "this"),
     (exp.Abs, "this"),
     (exp.Sqrt, "this"),
     (exp.Pow, "this expression"),
@@ -210,7 +211,6 @@ _NODES: dict[type[exp.Expression], Refusal] = {
     exp.Array: Refusal(
         "ARRAY(…)[…]", "is misread by the parser", "Put parentheses around it: (array(…))[0]."
     ),
-    exp.HexString: Refusal("a binary literal", "is not read", "Cast a string to BINARY."),
     exp.Tuple: Refusal(
         "a row of several values", "is not of a scalar type", "Compare the columns one by one."
     ),

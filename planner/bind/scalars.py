@@ -379,6 +379,16 @@ class Scalars:
     def _raw_string(self, node: exp.Expression) -> Expr:
         return Literal(str(node.this), STRING)
 
+    def _hex_string(self, node: exp.Expression) -> Expr:
+        """A BINARY, by its digits; an odd number of them has a 0 before."""
+        digits = str(node.this)
+        try:
+            return Literal(bytes.fromhex("0" * (len(digits) % 2) + digits), types.BINARY)
+        except ValueError:
+            self.report.fail(
+                node, "a binary literal has digits from 0 to F", hint="Write it as in X'1F'."
+            )
+
     def _boolean(self, node: exp.Expression) -> Expr:
         return Literal(bool(node.this), BOOLEAN)
 
@@ -482,6 +492,8 @@ class Scalars:
             self._row_by_row(query)
             operands = [self._operand(node.this)] if row is None else [self.bind(e) for e in row]
             return self.subqueries.any("eq", tuple(operands), query, self.resolver, "IN")
+        if not node.expressions:
+            self.report.fail(node, "IN needs a value", hint="Write IN (a, b, …), or IN (SELECT …).")
         if row is not None:
             return functions.chain("or", [self._rows_equal(node, row, e) for e in node.expressions])
         value = self._operand(node.this)
@@ -659,6 +671,7 @@ _METHODS: dict[type[exp.Expression], _Method] = {
     exp.Literal: Scalars._literal,
     exp.RawString: Scalars._raw_string,
     exp.Boolean: Scalars._boolean,
+    exp.HexString: Scalars._hex_string,
     exp.Null: Scalars._null,
     exp.Paren: Scalars._paren,
     exp.Neg: Scalars._neg,

@@ -61,8 +61,6 @@ PLAIN: dict[type[exp.Expression], tuple[str, tuple[str, ...]]] = {
     exp.StartsWith: ("starts_with", ("this", "expression")),
     exp.EndsWith: ("ends_with", ("this", "expression")),
     exp.Contains: ("contains", ("this", "expression")),
-    exp.Floor: ("floor", ("this",)),
-    exp.Ceil: ("ceil", ("this",)),
     exp.Sqrt: ("sqrt", ("this",)),
     exp.Pow: ("power", ("this", "expression")),
     exp.AddMonths: ("add_months", ("this", "expression")),

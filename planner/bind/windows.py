@@ -347,7 +347,7 @@ class Windows:
         """The frame, and the order by which its values are told."""
         self.report.check(spec)
         start, end = spec.args["start"], spec.args.get("end") or "CURRENT ROW"
-        sides = (spec.args.get("start_side"), spec.args.get("end_side"))
+        sides = [str(spec.args.get(f"{which}_side") or "").upper() for which in ("start", "end")]
         if (start, sides[0]) == ("UNBOUNDED", "FOLLOWING"):
             self.report.fail(spec, "a frame cannot begin at UNBOUNDED FOLLOWING")
         if (end, sides[1]) == ("UNBOUNDED", "PRECEDING"):
@@ -512,6 +512,8 @@ class Windowed:
         for call, node in zip(windows.calls, windows.places, strict=True):
             for expr in _read(call):
                 self._take(below.place(expr, node), node, read=True)
+        if not self._positions:  # a row needs a column
+            self._take(Literal(1, INT), windows.select, read=True)
         self.plan: Plan = Project(below.plan, tuple(self._positions), tuple(self._fields))
         #: Of each call, its column.
         self._made: dict[int, int] = {}

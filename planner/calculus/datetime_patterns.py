@@ -1,4 +1,4 @@
-"""Patterns of dates and times, as `date_format` and `to_date` take them: text to parts.
+"""Patterns of dates and times, as `date_format` and `to_timestamp` take them: text to parts.
 
 Those letters of Java's DateTimeFormatter that do not depend on the time zone, in widths that Spark
 takes; `operators.scalar.formats` says what each writes.
@@ -27,8 +27,14 @@ _WIDTHS = {
     "a": (1,),
 }
 _PART = re.compile(r"([A-Za-z])\1*|'((?:[^']|'')*)'|[^A-Za-z'#{}\[\]]+")
-#: What a date is read by: each once.
-_READ = {"y": (4,), "M": (1, 2), "d": (1, 2)}
+#: letter -> the widths in which it is read. `MMM` and longer are names, and `a` is AM or PM.
+_READ = {
+    **dict.fromkeys("dHhms", (1, 2)),
+    "y": (2, 4),
+    "M": (1, 2, 3, 4),
+    "S": range(1, 10),
+    "a": (1,),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +67,28 @@ def pattern_parts(pattern: str) -> tuple[Field | str, ...]:
 
 
 def check_readable(pattern: str) -> None:
-    """Raises: ValueError, which names the part, if no date can be read by the pattern."""
-    parts = pattern_parts(pattern)
-    for before, part in zip((None, *parts), parts, strict=False):
+    """Raises: ValueError, which names the part, if no time can be read by the pattern: each letter
+    is there once, hours in one way, and where digits follow digits their number tells where one
+    ends. (A year that they follow takes all but those of fixed widths, so that S is too much.)
+    """
+    seen: set[str] = set()
+    chain: list[Field] = []
+    for part in pattern_parts(pattern):
         if not isinstance(part, Field):
+            chain = []
             continue
-        # Where digits follow digits, only fixed widths tell where one number ends.
-        adjacent = isinstance(before, Field) and 1 in (before.width, part.width)
-        if part.width not in _READ.get(part.letter, ()) or adjacent:
+        fraction = part.letter == "S"
+        if chain and _has_digits(part):
+            loose = chain[-1].width == 1 or chain[-1].letter == "S"
+            if loose or (chain[0].letter == "y" if fraction else part.width == 1):
+                raise ValueError(part.letter * part.width)
+        if part.width not in _READ.get(part.letter, ()) or part.letter in seen:
             raise ValueError(part.letter * part.width)
-    letters = [p.letter for p in parts if isinstance(p, Field)]
-    if sorted(letters) != sorted(_READ):
-        raise ValueError("".join(letters) or "''")
+        seen.add(part.letter)
+        chain = [*chain, part] if _has_digits(part) else []
+    if not seen or ("H" in seen and seen & {"h", "a"}):
+        raise ValueError("".join(sorted(seen)) or "''")
+
+
+def _has_digits(field: Field) -> bool:
+    return field.letter != "a" and (field.letter != "M" or field.width < 3)

@@ -33,6 +33,7 @@ from planner.calculus.types import (
     INT,
     STRING,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     BinaryType,
     BooleanType,
     DateType,
@@ -580,10 +581,13 @@ def day_format(value: Expr, pattern: str, what: str) -> Expr:
     return Call("date_format", (day, Literal(pattern, STRING)), STRING, day.nullable)
 
 
-def parse_date(value: Expr, pattern: str) -> Expr:
-    """TO_DATE of a text by a pattern. Raises: ValueError as `date_format`."""
+def parse_timestamp(value: Expr, pattern: str, tried: bool) -> Expr:
+    """What clocks show, read from a text by a pattern: a TIMESTAMP_NTZ. `tried`: NULL where it is
+    not of it. Raises: ValueError as `date_format`."""
     check_readable(pattern)
-    return Call("parse_date", (value, Literal(pattern, STRING)), DATE, value.nullable)
+    name = "try_parse_timestamp" if tried else "parse_timestamp"
+    args = (value, Literal(pattern, STRING))
+    return Call(name, args, TIMESTAMP_NTZ, value.nullable or tried)
 
 
 def period_edge(value: Expr, slide: int, offset: int, back: Expr) -> Expr:

@@ -221,6 +221,11 @@ def _clock(moment: Expr) -> Expr:
     return Call("clock_of", (moment,), BIGINT, moment.nullable)
 
 
+def times(interval: Expr, count: Expr) -> Expr:
+    """An interval so many times."""
+    return _scaled("multiply", interval, count)
+
+
 def _scaled(function: str, value: Expr, by: Expr) -> Expr:
     """An interval times or divided by a number, rounded half up."""
     assert isinstance(value.type, IntervalType)

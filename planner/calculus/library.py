@@ -21,6 +21,7 @@ from planner.calculus.types import (
     FLOAT,
     INT,
     NULL,
+    SMALLINT,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -67,7 +68,7 @@ class Takes(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """`name` in SQL, and of the evaluator; NULL where an argument is.
+    """`name` in SQL, and of the evaluator; NULL where an argument is, unless it `shows_null`.
 
     `type`: of the result, or what it is by the types of the arguments, once they are cast.
     `compares`: elements, which hold no map then. `defaults`: of arguments left out at the end.
@@ -86,6 +87,7 @@ class Function:
     gives_null: bool = False
     zoned: bool = False
     compares: bool = False
+    shows_null: bool = False
 
 
 _N = Takes.INTEGRAL
@@ -154,6 +156,11 @@ _ALL = (
     Function(
         "sha2", (_B, _I), STRING, "(a, bits): SHA-2 in hexadecimal digits; NULL for other bits",
         gives_null=True,
+    ),
+    Function(
+        "hmac", (_B, _B, Takes.WORD), BINARY,
+        "(key, message[, algorithm literal]): a digest that needs the key; fails on an empty key",
+        defaults=("SHA-256",), fails=True,
     ),
     Function("crc32", (_B,), BIGINT, "cyclic redundancy check"),
     Function("base64", (_B,), STRING, "bytes in base 64"),
@@ -289,7 +296,7 @@ _ALL = (
     Function("array_compact", (_A,), _same, "without NULLs"),
     Function(
         "array_repeat", (_E, _I), lambda kinds: ArrayType(kinds[0]),
-        "(a, count): so many of it, NULL too", fails=True,
+        "(a, count): so many of it, NULL too", fails=True, shows_null=True,
     ),
     Function("flatten", (Takes.ARRAYS,), _part(0), "of arrays: one of all; NULL if one is",
              gives_null=True),
@@ -353,7 +360,26 @@ _ALL = (
         "schema_of_csv", (Takes.WORD,), STRING, "(CSV literal): its schema", fails=True, zoned=True
     ),
     Function(
-        "format_string", (_T,), STRING, "(template, a, b, …): %s, %d, %.2f … filled", fails=True
+        "format_string", (_T,), STRING, "(template, a, b, …): %s, %d, %.2f … filled", fails=True,
+        shows_null=True,
+    ),
+    # XML
+    *(
+        Function(
+            name, (_T, Takes.WORD), kind,
+            f"(XML, path literal): {meaning}; fails on what is no XML",
+            fails=True, gives_null=True,
+        )
+        for name, kind, meaning in (
+            ("xpath", ArrayType(STRING), "values of the nodes, NULL of elements"),
+            ("xpath_boolean", BOOLEAN, "whether there are nodes, or it holds"),
+            ("xpath_string", STRING, "text of the first node"),
+            ("xpath_double", DOUBLE, "number of the text, else NaN"),
+            ("xpath_float", FLOAT, "number of the text, else NaN"),
+            ("xpath_long", BIGINT, "whole number of the text, else 0"),
+            ("xpath_int", INT, "whole number of the text, else 0"),
+            ("xpath_short", SMALLINT, "whole number of the text, else 0"),
+        )
     ),
     # URLs, codes
     Function(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from planner.calculus.library import LIBRARY
+from planner.calculus.library import LIBRARY, Function
 
 
 class Nulls(Enum):
@@ -171,6 +171,11 @@ _OWN = (
     Primitive(
         "next_day", "(DATE, weekday INT literal, 1 = Sunday) -> DATE: the first such day after it"
     ),
+    Primitive(
+        "units_between",
+        "(start TIMESTAMP_NTZ, end TIMESTAMP_NTZ, unit literal) -> BIGINT whole units, rounded "
+        "towards zero",
+    ),
     Primitive("date_diff", "(end DATE, start DATE) -> INT days, wrapping around in 32 bits"),
     Primitive(
         "add_months",
@@ -211,12 +216,13 @@ _OWN = (
     ),
     Primitive("date_format", "(DATE or TIMESTAMP, literal of datetime_patterns) (*) -> STRING"),
     Primitive(
-        "parse_date",
-        "(STRING, literal of datetime_patterns) -> DATE; fails on other text",
+        "parse_timestamp",
+        "(STRING, literal of datetime_patterns) -> TIMESTAMP_NTZ; fails on other text",
         fails=True,
     ),
     # like those without "try_", and NULL where they would fail
     *(Primitive(f"try_{f}", f"{f}, and NULL instead of failing") for f in _TRIED),
+    Primitive("try_parse_timestamp", "parse_timestamp, and NULL instead of failing"),
     Primitive(
         "raise_error",
         "(STRING): the row is in error, with that message, which is not NULL",
@@ -236,6 +242,8 @@ _OWN = (
         "bit_get", "(a, position INT) -> TINYINT: that bit; fails where there is none", fails=True
     ),
     Primitive("bround", "(a, digits INT literal), half to even", fails=True),
+    Primitive("ceil_to", "(DECIMAL, digits INT literal), up", fails=True),
+    Primitive("floor_to", "(DECIMAL, digits INT literal), down", fails=True),
     Primitive(
         "elt",
         "(n INT, a, b...): the n-th of the others; fails where there is none",
@@ -353,10 +361,16 @@ _OWN = (
     ),
 )
 
-#: By name; a function of the library is NULL where an argument is.
+
+def _of_library(function: Function) -> Primitive:
+    nulls = Nulls.OWN if function.shows_null else Nulls.STRICT
+    return Primitive(function.name, function.meaning, nulls, fails=function.fails)
+
+
+#: By name.
 FUNCTIONS: dict[str, Primitive] = {
     **{f.name: f for f in _OWN},
-    **{f.name: Primitive(f.name, f.meaning, fails=f.fails) for f in LIBRARY.values()},
+    **{f.name: _of_library(f) for f in LIBRARY.values()},
 }
 #: Those that are NULL wherever an argument is.
 STRICT = frozenset(f.name for f in FUNCTIONS.values() if f.nulls is Nulls.STRICT)

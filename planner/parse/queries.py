@@ -48,7 +48,7 @@ _INTERVAL_UNITS = frozenset(
 #: What the function WINDOW is called in a tree: a name as long, which no clause has.
 PERIODS = "_windo"
 #: Where text may begin that sqlglot misreads: see `_refuse_misread`.
-_SUSPECT = _INTERVAL_UNITS | {",", "PERCENTILE", "LIMIT", "|>"}
+_SUSPECT = _INTERVAL_UNITS | {",", "PERCENTILE", "LIMIT", "|>", "ALL"}
 
 
 #: Functions that sqlglot's tree would hold in another form than they were written in: under one
@@ -65,7 +65,7 @@ _BY_NAME = frozenset(
     "JSON_TUPLE PRINTF TO_BINARY TRY_TO_BINARY CONVERT_TIMEZONE DATEPART "
     "TRY_MAKE_TIMESTAMP_LTZ XXHASH64 HASH ARRAY_APPEND ARRAY_PREPEND PERCENTILE_APPROX "
     "APPROX_PERCENTILE BITMAP_CONSTRUCT_AGG BITMAP_OR_AGG BITMAP_AND_AGG COLLECT_UNION TRY_SUM "
-    "TRY_AVG TO_VARCHAR".split()
+    "TRY_AVG TO_VARCHAR COLLATION".split()
 ) | {name.upper() for name in LIBRARY}
 
 
@@ -308,6 +308,13 @@ def _refuse_misread(cursor: Cursor) -> None:
     tokens = cursor.rest()
     words = [t.word for t in tokens] + [""] * 2
     for i, token in enumerate(tokens):
+        if token.word[:1] == "X" and i and tokens[i - 1].text == "0":
+            if tokens[i - 1].start + 1 == token.start:
+                raise cursor.error(
+                    tokens[i - 1],
+                    f"there is no number 0{token.text}",
+                    hint="Write a number with digits from 0 to 9, or bytes as in X'1F'.",
+                )
         if words[i] not in _SUSPECT:
             continue
         after = words[i + 1 : i + 3]
@@ -319,6 +326,12 @@ def _refuse_misread(cursor: Cursor) -> None:
             )
         if token.word == "," and (after[0] in (")", "FROM") or i + 1 == len(tokens)):
             raise cursor.error(token, 'syntax error at or near ","')
+        if token.word == "ALL" and after[0] in (",", "FROM") and words[i - 1] in ("SELECT", "BY"):
+            raise cursor.error(
+                token,
+                "ALL is a word of the language here",
+                hint="Write a column of that name in backticks: `all`.",
+            )
         if token.word == "PERCENTILE" and after[0] == "(" and _arguments(tokens, i + 1) > 2:
             cursor.unsupported(
                 "PERCENTILE with a frequency",

@@ -31,7 +31,7 @@ BY_NAME = frozenset(
     "POSEXPLODE_OUTER INLINE INLINE_OUTER STACK ELEMENT_AT TRY_ELEMENT_AT SEQUENCE TRANSFORM "
     "FILTER AGGREGATE REDUCE ARRAY_SORT ARRAYS_ZIP "
     "JSON_TUPLE PRINTF TO_BINARY TRY_TO_BINARY CONVERT_TIMEZONE DATEPART "
-    "TRY_MAKE_TIMESTAMP_LTZ XXHASH64 HASH ARRAY_APPEND ARRAY_PREPEND TO_VARCHAR".split()
+    "TRY_MAKE_TIMESTAMP_LTZ XXHASH64 HASH ARRAY_APPEND ARRAY_PREPEND TO_VARCHAR COLLATION".split()
 ) | {name.upper() for name in LIBRARY}
 
 
@@ -44,8 +44,9 @@ BY_SPARK = (
     | {
         "arrays_zip",
         *("from_unixtime", "from_utc_timestamp", "to_utc_timestamp"),
-        *("convert_timezone", "datepart", "to_varchar"),
-        *("make_ym_interval", "make_dt_interval", "assert_true", "time_bucket"),
+        *("convert_timezone", "datepart", "to_varchar", "unix_timestamp", "to_unix_timestamp"),
+        *("to_timestamp_ltz", "to_timestamp_ntz", "try_to_date", "try_to_timestamp"),
+        *("make_ym_interval", "make_dt_interval", "assert_true", "time_bucket", "xpath_number"),
     }
 ) - _SAME
 _BITS = (
@@ -264,10 +265,14 @@ def _named(node: exp.Expr, kinds: list[t.SqlType | None]) -> _Typed:
         case "date_from_unix_date", [days]:
             return t.DATE, _cast(exp.Add(this=_epoch(), expression=_cast(days, t.INT)), t.DATE)
         case "to_date", [value, pattern] if kinds[0] == t.STRING:
+            if not _OF_DAYS.fullmatch(pattern.name):
+                raise CannotSay("texts are read by this pattern by Spark alone")
             return t.DATE, _cast(_call("strptime", value, _read(pattern.name)), t.DATE)
         case "to_date", [value, *_]:
             return t.DATE, _cast(value, t.DATE)
-        case "to_timestamp", [value]:
+        case "to_timestamp", [_, _] if kinds[0] == t.STRING:
+            raise CannotSay("texts are read by this pattern by Spark alone")
+        case "to_timestamp", [value, *_]:
             return t.TIMESTAMP, _cast(value, t.TIMESTAMP)
         case "binary", [value]:
             return t.BINARY, _call("encode", _cast(value, t.STRING))
@@ -343,6 +348,10 @@ def _written(moment: exp.Expr, pattern: str) -> exp.Expr:
 
 def _strftime(moment: exp.Expr, directive: str) -> exp.Expr:
     return _call("strftime", moment.copy(), exp.Literal.string(directive))
+
+
+#: What DuckDB reads as Spark does.
+_OF_DAYS = re.compile(r"(?:yyyy|M{1,2}(?!M)|d{1,2}(?!d)|[^A-Za-z])+")
 
 
 def _read(pattern: str) -> exp.Expr:

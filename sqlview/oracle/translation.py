@@ -511,6 +511,10 @@ class _Typer:
                 return divided(node, self._operand(node.this), self._operand(node.expression))
             case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod():
                 return arithmetic(node, self._operand(node.this), self._operand(node.expression))
+            case exp.Ceil() | exp.Floor() if node.args.get("decimals"):
+                raise CannotSay("numbers are rounded up and down to digits by Spark alone")
+            case exp.TimestampAdd() | exp.TimestampDiff() | exp.DateDiff() if node.args.get("unit"):
+                raise CannotSay("units of time are counted by Spark alone")
             case exp.DateAdd() | exp.DateSub() | exp.TsOrDsAdd() | exp.AddMonths():
                 return (t.DATE, cast(node, t.DATE)) if this == t.DATE else (None, None)
             case exp.Anonymous() if node.name.lower() == "pmod" and len(node.expressions) == 2:

@@ -137,8 +137,6 @@ def simple_cases() -> list[e.Call]:
     add("make_date", (t.INT, t.TINYINT, t.TINYINT), t.DATE)
     for pattern in ("yyyy-MM-dd HH:mm:ss.SSSSSS", "EEEE dd MMM", "a DDD"):
         add("date_format", (t.TIMESTAMP,), t.STRING, lit(pattern, t.STRING))
-    for pattern in ("yyyy-MM-dd", "dd/MM/yyyy"):
-        add("parse_date", (t.STRING,), t.DATE, lit(pattern, t.STRING))
     add("length", (t.STRING,), t.INT)
     add("concat", (t.STRING, t.STRING, t.STRING), t.STRING)
     add("replace", (t.STRING, t.STRING, t.STRING), t.STRING)
@@ -228,6 +226,7 @@ _FORMS = {
     *("hash", "xxhash64", "sequence", "arrays_zip", *LAMBDAS.keys() - {"reduce"}),
     *("try_add", "try_subtract", "try_multiply", "try_divide", "try_remainder"),
     *("interval_of", "units_of", "clock_of", "rounded_quotient"),
+    *("parse_timestamp", "try_parse_timestamp", "units_between", "ceil_to", "floor_to"),
 }
 
 

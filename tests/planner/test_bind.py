@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from planner.bind import bind_query, bind_view
@@ -61,13 +63,28 @@ def bound(text: str) -> str:
     return sketch(query.plan, query.order)
 
 
-FILES = ("bind", "joins", "subqueries", "lateral", "sets", "aggregates", "groups", "functions")
+FILES = (
+    "bind", "joins", "subqueries", "lateral", "sets", "aggregates", "groups", "functions", "windows"
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("case", [c for f in FILES for c in cases.read(f)], ids=lambda c: c.text)
 def test_bind(case: cases.Case, bless: bool) -> None:
     if not bless:
         assert bound(case.text) == case.expected
+
+
+_WORDS = re.compile(r"""('(?:[^'\\]|\\.)*'|"[^"]*"|`[^`]*`)|([A-Za-z_]{3,})""")
+
+
+def _swapped(text: str) -> str:
+    """The text with the case of every word exchanged that is neither quoted nor a name here."""
+    return _WORDS.sub(lambda m: m[1] or m[2].swapcase(), text)
+
+
+@pytest.mark.parametrize("case", [c for f in FILES for c in cases.read(f)], ids=lambda c: c.text)
+def test_words_mean_the_same_in_any_case(case: cases.Case) -> None:
+    assert bound(_swapped(case.text)).casefold() == case.expected.casefold()
 
 
 def test_bless(bless: bool) -> None:

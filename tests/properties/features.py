@@ -88,7 +88,12 @@ GUARDS = (
     "guarded by on",
 )
 
-FEATURES = (*JOINS, *SUBQUERIES, *AGGREGATES, *GROUPING, *WINDOWS, *SETS, *ERRORS, *GUARDS)
+#: How a text is written.
+WRITING = ("lower case",)
+
+FEATURES = (
+    *JOINS, *SUBQUERIES, *AGGREGATES, *GROUPING, *WINDOWS, *SETS, *ERRORS, *GUARDS, *WRITING
+)  # fmt: skip
 
 #: What the engine maintains and DuckDB can judge: used by CI and `python -m tests.fuzz` unless told
 #: otherwise. DuckDB computes the conditions of an outer join that read one side for all its rows,

@@ -27,6 +27,7 @@ from tests.properties.values import (
     Value,
     columns,
     listed,
+    lowered,
     merge,
 )
 from tests.properties.windows import Windows
@@ -59,7 +60,11 @@ class QueryMaker(Windows):
         elif self._may(*ERRORS) and self._chance(0.12):
             return self._failing()
         text, made = self._query(0 if self.deep else 2)
-        return prefix + text, made
+        text = prefix + text
+        if self._may("lower case") and self._chance(0.2):
+            text = lowered(text)
+            self._use("lower case")
+        return text, made
 
     # --- queries
 

@@ -128,12 +128,18 @@ LITERAL_TYPES: dict[str, t.SqlType] = {
 PATTERNS = ("'a%'", "'%b'", "'_'", "'%!_%' ESCAPE '!'", "'a'", "''", "'%'")
 OPERATORS = ("=", "<>", "<>", "<", "<=", "<=", ">", ">=", ">=", "<=>")
 COLUMN = re.compile(r"\br\d+\.(?:\w+|`[^`]*`)")
+_QUOTED = re.compile(r"""('(?:[^'\\]|\\.)*'|"[^"]*"|`[^`]*`)""")
 AGGREGATE = re.compile(
     r"\b(count|sum|avg|min|max|any_value|count_if|stddev|stddev_pop|var_samp|var_pop|bool_and|bool_or"
     r"|median|percentile\w*|mode|max_by|min_by|listagg|bit_\w+|corr|covar_\w+|regr_\w+|skewness"
     r"|kurtosis)\("
 )
 KINDS = ("int", "int", "decimal", "double", "string", "date")
+
+
+def lowered(text: str) -> str:
+    """The text with everything in lower case that is not quoted."""
+    return "".join(p if i % 2 else p.lower() for i, p in enumerate(_QUOTED.split(text)))
 
 
 def listed(outputs: Sequence[Output]) -> str:

@@ -214,8 +214,6 @@ def apply(expr: e.Call, values: list[Any]) -> Any:
                 raise Failure("DATETIME_FIELD_OUT_OF_BOUNDS") from None
         case "date_format":
             return a.strftime(strftime_of(b))
-        case "parse_date":
-            return parsed_date(a, b)
         case "round":
             return rounded(a, b, kind)
         case "floor" | "ceil":
@@ -469,20 +467,6 @@ def strftime_of(pattern: str) -> str:
     names = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
     names |= {"EEEE": "%A", "MMM": "%b", "SSSSSS": "%f", "a": "%p", "DDD": "%j"}
     return re.sub(r"([A-Za-z])\1*", lambda found: names[found[0]], pattern)
-
-
-def parsed_date(value: str, pattern: str) -> datetime.date:
-    places = {c: re.search(f"{c}+", pattern) for c in "yMd"}
-    fields = {c: value[m.start() : m.end()] for c, m in places.items() if m is not None}
-    try:
-        day = datetime.date(int(fields["y"]), int(fields["M"]), int(fields["d"]))
-    except ValueError:
-        raise Failure("CANNOT_PARSE_TIMESTAMP") from None
-    if not all(f.isascii() and f.isdigit() for f in fields.values()):
-        raise Failure("CANNOT_PARSE_TIMESTAMP")
-    if day.strftime(strftime_of(pattern)) != value:
-        raise Failure("CANNOT_PARSE_TIMESTAMP")
-    return day
 
 
 def split_part(value: str, delimiter: str, part: int) -> str:

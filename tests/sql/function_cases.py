@@ -96,15 +96,17 @@ ROWS = tuple((*row, *_NESTED.get(row[0], (None,) * 8)) for row in ROWS)
 #: Of Spark, and not among the functions of views.
 _REFUSED = (
     "to_char(n, '99X')", "to_char(n, '')", "to_char(n, '9,')", "to_char(n, 'S9S')", "to_number(s, '$')", "to_number(s, '9.9,9')",
-    "ceil(d, 1)", "date_format(day, 'u')", "timestampdiff(DAY, day, ts)",
+    "date_format(day, 'u')", "ceil(d, n)", "make_timestamp(2024, 1, 1, 1, 1, 1, s)",
     "regexp_extract(s, p)", "from_json(s, p)", "from_json(s, 'a BAD')", "from_json(s, 'INT')", "to_json(n)", "format_string('%s', a)", "regexp_replace(s, '\\\\p{L}', '')", "encode(s, 'cp1252')",
-    "from_utc_timestamp(ts, s)", "unix_timestamp(s)",
+    "from_utc_timestamp(ts, s)",
     # Spark refuses these as well, the first for each row.
     "aggregate(f, 0, (acc, x) -> acc + x)", "transform(mp, x -> x)", "filter(a, x -> x)",
     "array_sort(a, (l, r) -> l - r + 0.5)",
     "get_json_object(s, '$.*')", "hash(a)", "map()", "array_contains(mp, 1)", "sort_array(array(mp))", "map(mp, 1)", "size(s)",
     "next_day(day, 'noday')", "locate('a')", "ascii()", "lpad(s)",
     "from_csv(s, p)", "from_csv(s, 'a BAD')", "from_csv(s, 'INT')", "from_csv(s, 'a ARRAY<INT>')", "to_csv(a)", "from_csv(n, 'a INT')", "time_bucket(interval '0' day, ts)", "time_bucket(interval '1' day, day)", "time_bucket(ts - day, ts)", "vector_norm(f)", "vector_norm(array(1F), 2)", "assert_true(s)",
+    "xpath(s, '1')", "xpath_string(s, s)", "xpath_int(n, 'a')", "xpath_string(s, 'a b')", "xpath_string(s, 1)", "xpath(s)", "xpath_string(s, 'a:b')", "xpath_string(s, NULL)",
+    "hmac(n, s)", "hmac(s, p, 'SHA3')", "hmac(s, p, s)", "collation(n)", "collate(s, 'UTF8_LCASE')", "hmac(s, p, '-SHA-1')",
 )  # fmt: skip
 _VECTOR, _VECTOR2 = "CAST(f AS ARRAY<FLOAT>)", "CAST(a AS ARRAY<FLOAT>)"
 #: Of 1 to some hundred elements whose sum depends on the order.
@@ -382,7 +384,23 @@ EXPRESSIONS = (
     "to_csv(named_struct('o', n > 2, 'b', binary(p), 'i', ts - day, 'm', make_ym_interval(n)))", "to_csv(st)", "to_csv(if(n > 2, st, NULL))", "to_csv(named_struct('d', CAST(d / 100000000 AS DECIMAL(30,15)), 's', concat(' #', s, ' ')))",
     *(f"schema_of_csv('{t}')" for t in ("1,2.5,abc,,true", '1,"a,b",-7,2147483648', "2024-02-29,2024-02-30,2024-02-29 1:2:3,12:30", "5.,1e3, 1,0x1p3,NaN,Inf", "99999999999999999999,12345678901234567890123456789012345678,1.50,123456789012345678901234567890123456789")),
     *(f"time_bucket(interval {i}, {t})" for i in ("'15' minute", "'36' hour", "'7' day", "'5' month", "'1-1' year to month") for t in ("ts", "CAST(ts AS TIMESTAMP_NTZ)")),
+    *(f"{f}(concat('<a x=\"', n, '\"><b>', x, '</b><b>', b, '</b>', s, '</a>'), '{p}')" for f in ("xpath_string", "xpath_double", "xpath_number", "xpath_float", "xpath_long", "xpath_int", "xpath_short", "xpath_boolean") for p in ("a/b", "a/b[2]", "a/@x", "sum(a/b[1])", "a/b > 2")),
+    *(f"xpath(concat('<a x=\"', n, '\"><b>', x, '</b>', s, '</a>'), '{p}')" for p in ("a/b/text()", "a/@x", "a/text()", "a", "c")), "xpath(s, 'a')", "xpath_string(s, '')", "xpath_int(NULL, 'a')", "xpath_string('<a/>', concat('a', '/b'))", "xpath_string('<a>', 'a')", "xpath_boolean('<a/>', 'substring(\\'ab\\', 2, -1)')",
+    "hex(hmac(s, p))", "hex(hmac(concat('k', p), s))", *(f"hex(hmac('key', s, '{a}'))" for a in ("SHA-224", "SHA-256", "SHA-384", "SHA-512", "SHA-1", "MD5", "sha1", "Sha512", "SHA224", "md5")), "hex(hmac(unhex('00ff'), binary(s)))", "hex(hmac(NULL, s))", "hex(hmac('', s))", "hex(hmac(repeat('k', 200), s))", "collation(s)", "collation(NULL)", "collation(concat(s, p))",
     *(f"time_bucket(interval {i}, ts, TIMESTAMP '2020-01-31 12:30:00')" for i in ("'7' second", "'3' day", "'1' month", "'2' year")), "time_bucket(NULL, ts)",
+    # units of time, and times read by patterns
+    *(f"timestampadd({u}, {n}, {t})" for u in ("MICROSECOND", "SECOND", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR") for n, t in (("n", "ts"), ("-m", "day"))),
+    *(f"timestampdiff({u}, {a}, {b})" for u in ("MILLISECOND", "MINUTE", "DAY", "MONTH", "QUARTER", "YEAR") for a, b in (("ts", "TIMESTAMP '2020-02-29 12:00:00'"), ("day", "ts"), ("CAST(ts AS TIMESTAMP_NTZ)", "day"))),
+    "dateadd(DAY, n, day)", "date_add(MONTH, n, ts)", "dateadd(HOUR, n, CAST(ts AS TIMESTAMP_NTZ))", "datediff(WEEK, day, ts)", "date_diff(SECOND, day, ts)", "timestampadd(DAYOFYEAR, 1.5, ts)",
+    *(f"{f}(date_format(ts, '{p}'), '{p}')" for f in ("to_timestamp", "to_date", "unix_timestamp", "try_to_timestamp") for p in ("yyyy-MM-dd HH:mm:ss.SSSSSS", "dd MMM yy hh:mm a", "yyyyMMddHHmm", "d/M/yyyy H:m:s")),
+    *(f"{f}(s, 'yyyy-MM-dd')" for f in ("to_timestamp", "to_date", "try_to_timestamp", "try_to_date", "to_unix_timestamp")),
+    "to_timestamp(date_format(ts, 'HH:mm'), 'HH:mm')", "to_timestamp('5 PM', 'h a')", "to_timestamp('7.25', 's.SSS')", "to_date('Feb 2024', 'MMM yyyy')", "to_timestamp('1-2-0003', 'd-M-yyyy')",
+    "CAST(to_timestamp('-0044-03-15', 'yyyy-MM-dd') AS STRING)", "to_timestamp('+12024-03-15', 'yyyy-MM-dd') > ts", "try_to_timestamp('2024-02-30', 'yyyy-MM-dd')", "try_to_timestamp('24:00', 'HH:mm')", "try_to_timestamp('13 PM', 'hh a')",
+    "to_timestamp(day, 'yyyy')", "to_timestamp_ntz('2024 5', 'yyyy M')", "to_timestamp_ltz('2024 5', 'yyyy M')", "unix_timestamp('2024-02-29 01:02:03')", "to_unix_timestamp('2024-02-29 01:02:03')", "unix_timestamp(ts, 'yyyy')", "split('hello', '', 3)", "split(s, '', 2)",
+    # numbers to digits, times of zones, bytes
+    *(f"{f}({a}, {k})" for f in ("ceil", "floor") for a, k in (("d", 1), ("d", -1), ("x", 2), ("n", -1), ("b", -3), ("d", 3), ("n", 2))),
+    "make_timestamp(2024, n, m, 1, 2, d, 'Europe/Paris')", "try_make_timestamp(2024, n, m, 1, 2, 3, 'Asia/Tokyo')", "make_timestamp_ltz(2024, n, 1, 1, 2, 3, 'UTC')",
+    "hex(X'0ab')", "X'6162' = binary(s)",
     *_REFUSED,
 )  # fmt: skip
 

@@ -35,6 +35,15 @@ def test_every_text_has_a_result_or_a_refusal() -> None:
         f"SELECT a FROM t ORDER BY {'9' * 5000}",
         "SELECT '\ud800' AS x FROM t",
         "SELECT a AS `\udfff` FROM t",
+        "SELECT 1 IN () FROM t",
+        "SELECT (a, a) NOT IN () FROM t",
+        "SELECT ALL, a FROM t",
+        "SELECT ALL FROM t",
+        "SELECT count(*) FROM t GROUP BY ALL, a",
+        "SELECT count(*) FROM (SELECT a AS `all` FROM t) GROUP BY ALL",
+        "SELECT a, e FROM t LATERAL VIEW a g AS e",
+        "SELECT a, e FROM t LATERAL VIEW OUTER abs(a) g AS e",
+        "SELECT max_by(a, a, 2) OVER () FROM t",
     ],
 )
 def test_queries_that_are_refused(query: str) -> None:

@@ -53,6 +53,8 @@ SPARKS = re.compile(r"\b({})\(| [&|^] |~|<<|>>|PLACING".format("|".join(sorted(B
 NESTED = re.compile(r"\b(st|sa|mp|a|a2|w)\b|\b(array|map|struct|named_struct)\(")
 #: Those with intervals, of which DuckDB has others.
 INTERVALS = re.compile(r"interval|(day|ts|NTZ\)|') - (day|ts|DATE|TIMESTAMP|')", re.IGNORECASE)
+#: Units of time, and texts read by patterns, of which it says few.
+UNITS = re.compile(r"(timestamp|date_?)(add|diff)\([A-Z]|to_(timestamp|date)\(.*, '")
 #: (expression, row): where Java's regular expressions find nothing between the two halves of a
 #: character, and Spark makes two broken ones of it.
 PARTED = {
@@ -127,6 +129,44 @@ def test_values_and_errors(db: sqlview.Session) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_a_literal_null_is_as_a_null_of_a_row() -> None:
+    """Each column in turn, written as NULL and held as NULL: what planning makes of a function is
+    what the evaluator makes of it."""
+    kinds = dict(re.findall(r"(\w+) ((?:[^,<(]|<(?:[^<>]|<[^<>]*>)*>|\([^)]*\))+)", COLUMNS))
+    names, wrong = list(kinds), []
+    with sqlview.connect(placement="inline") as db:
+        db.sql(f"CREATE TABLE t ({COLUMNS})")
+        for column in names[1:]:
+            row = tuple(None if n == column else v for n, v in zip(names, ROWS[0], strict=True))
+            with db.transaction() as tx:
+                tx.insert("t", [row])
+            word = re.compile(rf"('[^']*'|->.*|struct\([^)]*\))|(?<![\w.:]){column}\b(?! AS )")
+            null = f"CAST(NULL AS {kinds[column]})"
+            for expression in MAINTAINED:
+                written = word.sub(lambda m: m[1] or null, expression)  # noqa: B023
+                if written != expression:
+                    held, literal = (_outcome(db, text) for text in (expression, written))
+                    if str(literal) not in ("refused", str(held)):
+                        wrong.append(f"{written}: {literal!r}, of a row {held!r}")
+            with db.transaction() as tx:
+                tx.delete("t", [row])
+    assert not wrong, "\n".join(wrong)
+
+
+def _outcome(db: sqlview.Session, expression: str) -> Any:
+    """The value, or that it is in error or refused."""
+    try:
+        db.sql(f"CREATE MATERIALIZED VIEW once (x) AS SELECT {expression} FROM t")
+    except sqlview.SqlViewError:
+        return "refused"
+    try:
+        return db.view("once").rows()
+    except sqlview.ViewError:
+        return "in error"
+    finally:
+        db.sql("DROP MATERIALIZED VIEW once")
+
+
 def _plain(error: str) -> str:
     """A class of Spark's errors, which has others for intervals, for numbers."""
     return {"INTERVAL_DIVIDED_BY_ZERO": "_BY_ZERO"}.get(error, error.removeprefix("INTERVAL_"))
@@ -144,7 +184,7 @@ def _verified(db: sqlview.Session, view: str, expression: str) -> str | None:
     try:
         found = db.verify(view, engine="duckdb")
     except sqlview.ViewError as error:
-        spark_alone = NESTED.search(expression) or INTERVALS.search(expression)
+        spark_alone = any(kind.search(expression) for kind in (NESTED, INTERVALS, UNITS))
         nested = spark_alone and str(error).startswith("cannot verify")
         return None if expression in UNSAID or nested else str(error)
     return None if found.equal and expression not in UNSAID else str(found)

@@ -10,8 +10,8 @@ import argparse
 import statistics
 import sys
 
+from tests.spark_artifact import Missing
 from tests.tpcds.run import run
-from tests.tpcds.source import Missing
 
 
 def main() -> int:

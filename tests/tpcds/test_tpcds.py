@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.spark_artifact import Missing, jar
 from tests.tpcds.run import run
-from tests.tpcds.source import Missing, jar, queries, tables
+from tests.tpcds.source import queries, tables
 
 #: With windows, grouping sets, outer and semi joins, set operations and scalar subqueries.
 _SOME = "q1 q5 q8 q10 q12 q18 q22 q27 q35 q38 q41 q44 q47 q51 q67 q70 q86 q97".split()

@@ -1,0 +1,1 @@
+"""The test queries of Spark's own SQL suite, with the answers that Spark recorded."""
