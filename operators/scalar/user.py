@@ -38,12 +38,19 @@ from planner.errors import DataError, FunctionError
 Function: TypeAlias = Callable[..., Any]
 
 _KNOWN: dict[str, Function] = {}
+#: By id why a function cannot be had here.
+_MISSED: dict[str, str] = {}
 _MOST_SAID = 200
 
 
 def know(id: str, function: Function) -> None:
     """Plans with the id call the function, from now on, in this process."""
     _KNOWN[id] = function
+
+
+def miss(id: str, why: str) -> None:
+    """Plans with the id cannot call the function in this process."""
+    _MISSED[id] = why
 
 
 def is_known(id: str) -> bool:
@@ -58,6 +65,12 @@ def every() -> Mapping[str, Function]:
 def known(id: str, name: str) -> Function:
     """Raises: FunctionError if nobody has registered it in this process."""
     function = _KNOWN.get(id)
+    if function is None and id in _MISSED:
+        raise FunctionError(
+            f'the function "{name}" cannot be read in this process',
+            detail=_MISSED[id],
+            hint="Install the module that it is of where Spark's executors run.",
+        )
     if function is None:
         raise FunctionError(
             f'the function "{name}" is not registered',

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import pickle
 import random
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark import cloudpickle
 
 import sqlview
+from operators.executor.spark import run
 from operators.scalar import user
 from planner.errors import BindError, CatalogError, FunctionError, SqlViewError
 from sqlview import Session
@@ -201,3 +206,22 @@ def test_functions_travel_to_spark(spark: Any) -> None:
         assert outcome.equal and outcome.engine == "Spark"
         selected = db.sql("SELECT slug(name, id) FROM t WHERE name IS NOT NULL").rows()
         assert sorted(selected) == sorted((f"{n.lower()}-{i}",) for i, n in rows.items() if n)
+
+
+def test_a_function_that_a_task_cannot_read_is_told_to_its_callers_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "far_away.py").write_text("def f(a):\n    return a\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    far = importlib.import_module("far_away")
+    files = {"far": cloudpickle.dumps(far.f), "near": cloudpickle.dumps(lambda a: a)}
+    monkeypatch.delitem(sys.modules, "far_away")
+    (tmp_path / "far_away.py").unlink()
+    importlib.invalidate_caches()
+    monkeypatch.setattr(run, "check_directory", lambda path: None)
+    monkeypatch.setattr(run, "read", lambda path: pickle.dumps(files))
+    run.arrived(str(tmp_path / "functions"))
+    assert user.known("near", "near")(1) == 1
+    with pytest.raises(sqlview.SqlViewError, match="cannot be read") as caught:
+        user.known("far", "far")
+    assert "No module named 'far_away'" in str(caught.value)

@@ -187,7 +187,10 @@ def arrived(path: str) -> None:
     functions: dict[str, bytes] = pickle.loads(read(path))
     for id, pickled in functions.items():
         if not user.is_known(id):
-            user.know(id, cloudpickle.loads(pickled))
+            try:
+                user.know(id, cloudpickle.loads(pickled))
+            except Exception as error:  # whatever a module raises: those who call it are told
+                user.miss(id, f"{type(error).__name__}: {error}")
     _ARRIVED.add(path)
 
 
