@@ -260,7 +260,9 @@ def _create(db: sqlview.Session, query: str) -> None:
     try:
         db.sql(f"CREATE MATERIALIZED VIEW asked AS {query}")
     except sqlview.SqlViewError as error:
-        begin = re.search(r"begin with (CREATE MATERIALIZED VIEW asked \([^)]*\))", str(error))
+        begin = re.search(
+            r"begin with (CREATE MATERIALIZED VIEW asked \((?:`[^`]*`|[^()`])*\))", str(error)
+        )
         if begin is None:
             raise
         db.sql(f"{begin[1]} AS {query}")
