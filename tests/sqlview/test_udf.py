@@ -218,6 +218,9 @@ def test_a_function_that_a_task_cannot_read_is_told_to_its_callers_alone(
     monkeypatch.delitem(sys.modules, "far_away")
     (tmp_path / "far_away.py").unlink()
     importlib.invalidate_caches()
+    for owner, held in ((user, "_KNOWN"), (user, "_MISSED")):
+        monkeypatch.setattr(owner, held, {})
+    monkeypatch.setattr(run, "_ARRIVED", set())
     monkeypatch.setattr(run, "check_directory", lambda path: None)
     monkeypatch.setattr(run, "read", lambda path: pickle.dumps(files))
     run.arrived(str(tmp_path / "functions"))
