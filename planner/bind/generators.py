@@ -98,14 +98,12 @@ def _numbers(args: list[Expr]) -> Expr:
     given = [a.value for a in args if isinstance(a, Literal) and isinstance(a.type, IntegerType)]
     if not 1 <= len(args) <= 4 or len(given) < len(args):
         raise TypeMismatch("RANGE takes 1 to 4 integers, as literals")
-    start, end, step = (0, given[0], 1) if len(given) == 1 else (*given[:2], *given[2:3], 1)[:3]
-    assert isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
-    if step == 0:
+    if given[2:3] == [0]:
         raise TypeMismatch("the step of RANGE cannot be 0")
-    count = max(0, -((start - end) // step))
-    if count == 0:
+    numbers = range(*(value for value in given[:3] if isinstance(value, int)))
+    if not numbers:
         return cast(nested.array([]), ArrayType(types.BIGINT))
-    ends = (start, start + (count - 1) * step, step)
+    ends = (numbers[0], numbers[-1], numbers.step)
     return nested.sequence([Literal(number, types.BIGINT) for number in ends])
 
 

@@ -250,12 +250,8 @@ def written_seconds(seconds: Expr, pattern: str) -> Expr:
 def moved(value: Expr, zone: str, to_utc: bool) -> Expr:
     """FROM_UTC_TIMESTAMP and TO_UTC_TIMESTAMP: what clocks of a zone show at an instant, as if it
     were UTC's, and back. Raises: TypeMismatch if there is no such zone."""
-    shown = "TO_UTC_TIMESTAMP" if to_utc else "FROM_UTC_TIMESTAMP"
-    found = find(zone)
-    if found is None:
-        raise TypeMismatch(f"{shown} does not know the time zone '{zone}'")
+    there = _zone(zone, "TO_UTC_TIMESTAMP" if to_utc else "FROM_UTC_TIMESTAMP")
     instant = cast(functions.instant(value, TIMESTAMP), TIMESTAMP)
-    there = () if found.is_utc else (Literal(found.id, STRING),)
     first, second = ((), there) if to_utc else (there, ())
     local = Call("cast", (instant, *first), TIMESTAMP_NTZ, instant.nullable)
     return Call("cast", (local, *second), TIMESTAMP, instant.nullable)
@@ -263,12 +259,7 @@ def moved(value: Expr, zone: str, to_utc: bool) -> Expr:
 
 def converted(value: Expr, names: Sequence[str]) -> Expr:
     """CONVERT_TIMEZONE. Raises: TypeMismatch if there is no such zone."""
-    zones: list[tuple[Literal, ...]] = []
-    for name in names:
-        zone = find(name)
-        if zone is None:
-            raise TypeMismatch(f"CONVERT_TIMEZONE does not know the time zone '{name}'")
-        zones.append(() if zone.is_utc else (Literal(zone.id, STRING),))
+    zones = [_zone(name, "CONVERT_TIMEZONE") for name in names]
     if len(zones) == 1:
         zones.insert(0, zone_argument())
     local = explicit_cast(value, TIMESTAMP_NTZ, False)
@@ -286,12 +277,18 @@ def made_in_zone(args: Sequence[Expr], name: str) -> Expr:
             f"{name.upper()} needs its time zone as a literal",
             hint="Use to_utc_timestamp, or one view for each zone.",
         )
-    zone = find(said.value)
-    if zone is None:
-        raise TypeMismatch(f"{name.upper()} does not know the time zone '{said.value}'")
+    there = _zone(said.value, name.upper())
     local = call(f"{name}_ntz", args[:6])
-    there = () if zone.is_utc else (Literal(zone.id, STRING),)
     return Call("cast", (local, *there), TIMESTAMP, local.nullable)
+
+
+def _zone(name: str, shown: str) -> tuple[Literal, ...]:
+    """The argument of a cast that says of which zone a time is; none for UTC. Raises: TypeMismatch
+    if there is no such zone."""
+    zone = find(name)
+    if zone is None:
+        raise TypeMismatch(f"{shown} does not know the time zone '{name}'")
+    return () if zone.is_utc else (Literal(zone.id, STRING),)
 
 
 def bytes_of(args: Sequence[Expr], name: str) -> Expr:
