@@ -284,17 +284,12 @@ def _seconds_since(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
 
 
 def _pattern(binder: Binder, node: exp.Expression) -> str:
-    bound = binder.bind(node)
-    if not (isinstance(bound, Literal) and isinstance(bound.value, str)):
-        binder.report.refuse(
-            node,
-            Refusal(
-                "a format that is not a string",
-                "would have to be read for each row",
-                "Write the format as a literal.",
-            ),
-        )
-    return bound.value
+    refusal = Refusal(
+        "a format that is not a string",
+        "would have to be read for each row",
+        "Write the format as a literal.",
+    )
+    return _literal(binder, node, refusal)
 
 
 def _unknown_pattern(
@@ -393,17 +388,20 @@ def _converted(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
 
 def _zone(binder: Binder, arg: exp.Expression, function: str) -> str:
     """The time zone that an argument of a function says."""
-    zone = binder.bind(arg)
-    if not (isinstance(zone, Literal) and isinstance(zone.value, str)):
-        binder.report.refuse(
-            arg,
-            Refusal(
-                f"{function} with a time zone that is not a string",
-                "would have to be looked up for each row",
-                "Write the zone as a literal.",
-            ),
-        )
-    return zone.value
+    refusal = Refusal(
+        f"{function} with a time zone that is not a string",
+        "would have to be looked up for each row",
+        "Write the zone as a literal.",
+    )
+    return _literal(binder, arg, refusal)
+
+
+def _literal(binder: Binder, node: exp.Expression, otherwise: Refusal) -> str:
+    """The text of a literal; what is none is refused."""
+    bound = binder.bind(node)
+    if not (isinstance(bound, Literal) and isinstance(bound.value, str)):
+        binder.report.refuse(node, otherwise)
+    return bound.value
 
 
 def _read_by_schema(name: str) -> _Bind:
@@ -411,22 +409,18 @@ def _read_by_schema(name: str) -> _Bind:
     shown = name.upper()
 
     def bind(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
-        schema = binder.bind(args[1])
-        if not (isinstance(schema, Literal) and isinstance(schema.value, str)):
-            binder.report.refuse(
-                args[1],
-                Refusal(
-                    f"{shown} with a schema that is not a string",
-                    "would have another type for each row",
-                    "Write the schema as a literal, such as 'a INT, b STRING'.",
-                ),
-            )
+        refusal = Refusal(
+            f"{shown} with a schema that is not a string",
+            "would have another type for each row",
+            "Write the schema as a literal, such as 'a INT, b STRING'.",
+        )
+        schema = _literal(binder, args[1], refusal)
         try:
-            kind = library.SCHEMAS[name](schema.value)
+            kind = library.SCHEMAS[name](schema)
         except (SqlViewError, coercion.TypeMismatch) as wrong:
             binder.report.fail(
                 args[1],
-                f"{shown} cannot read the schema '{shortened(schema.value)}': {wrong.message}",
+                f"{shown} cannot read the schema '{shortened(schema)}': {wrong.message}",
                 wrong.detail,
                 wrong.hint,
             )
@@ -440,21 +434,17 @@ def _by_path(name: str) -> _Bind:
     shown = name.upper()
 
     def bind(binder: Binder, node: exp.Expression, args: _Args) -> Expr:
-        path = binder.bind(args[1])
-        if not (isinstance(path, Literal) and isinstance(path.value, str)):
-            binder.report.refuse(
-                args[1],
-                Refusal(
-                    f"{shown} by a path that is not a string",
-                    "would have to be read for each row",
-                    "Write the path as a literal, such as '/a/b'.",
-                ),
-            )
+        refusal = Refusal(
+            f"{shown} by a path that is not a string",
+            "would have to be read for each row",
+            "Write the path as a literal, such as '/a/b'.",
+        )
+        path = _literal(binder, args[1], refusal)
         try:
-            is_nodes = not path.value or xpaths.kind_of(xpaths.parse(path.value)) is Kind.NODES
+            is_nodes = not path or xpaths.kind_of(xpaths.parse(path)) is Kind.NODES
         except ValueError as wrong:
             refusal = Refusal(
-                f"{shown} by the path '{shortened(path.value)}'",
+                f"{shown} by the path '{shortened(path)}'",
                 str(wrong),
                 "Write steps, predicates and functions of XPath 1.0, such as '//a[@b = 1]/c'.",
             )
@@ -462,10 +452,10 @@ def _by_path(name: str) -> _Bind:
         if name == "xpath" and not is_nodes:
             binder.report.fail(
                 args[1],
-                f"XPATH needs a path to nodes, and '{shortened(path.value)}' has a value",
+                f"XPATH needs a path to nodes, and '{shortened(path)}' has a value",
                 hint="Use XPATH_STRING, XPATH_DOUBLE or XPATH_BOOLEAN.",
             )
-        return library.at_path(_OF_XML[name], binder.bind(args[0]), path.value)
+        return library.at_path(_OF_XML[name], binder.bind(args[0]), path)
 
     return bind
 
